@@ -1,0 +1,40 @@
+# Two commands on a fresh machine: `make demo` and `make test`. They need python3 (3.11 or newer) and make.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(if $(shell command -v uv 2>/dev/null),uv pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install --quiet --disable-pip-version-check)
+ifneq ($(wildcard ../shared/data),)
+export OMKL_DATA ?= $(abspath ../shared/data)
+endif
+
+.PHONY: demo test check bench fmt slow clean
+
+demo: .venv/.installed
+	$(BIN)/python examples/demo.py
+
+test: check
+	$(BIN)/python -m pytest
+
+check: .venv/.installed
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+slow: .venv/.installed
+	$(BIN)/python -m pytest -m slow
+
+bench: .venv/.installed
+	$(BIN)/python benchmarks/credit_card.py
+
+fmt: .venv/.installed
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+# The stamp is made last, so an interrupted install is taken up again.
+.venv/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(INSTALL) --editable ".[all,test]"
+	touch $@
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

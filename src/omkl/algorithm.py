@@ -1,0 +1,122 @@
+"""Algorithm 1 of the letter, phase by phase: the one statement of what omkl computes.
+
+J nodes on a graph each hold P kernel models and learn from their own samples. One round at node j, with the line
+numbers of Algorithm 1 in T. Ortega and H. Jafarkhani, "Gossiped and Quantized Online Multi-Kernel Learning", IEEE
+Signal Processing Letters 30 (2023):
+
+    mix      [8]      theta  = theta' + gamma * sum_i w_ij (h_i - h_j)
+    emit     [9]      q      = Q(theta - h_j)                              this, and nothing else, is sent
+    absorb   [12]     h_i    = h_i + q_i                                   for every neighbour i and for j itself
+    predict  [3,4,6]  f_p    = theta_p . z_p(x),  f = sum_p wbar_p f_p
+    weigh    [5]      ln w_p = ln w_p - eta L(theta_p)
+    learn    [14]     theta' = theta - eta grad L(theta)
+
+with L(theta) = C(theta.z, y) + lambda |theta|^2. The letter prints the lines in another order; theta depends only on
+the past, so mixing may come first, and the prediction is scored with the weights from before the sample is seen.
+
+Shapes. A model is ``(..., P, C, 2D)``: P kernels, C outputs (one for two classes and for scalar regression), 2D
+features. The functions touch the last axes and broadcast over the rest, so the same text serves one node, a network
+and a network under many seeds. The array library is that of the arguments; randomness is an argument.
+"""
+
+from typing import NamedTuple
+
+from omkl.arrays import Array, namespace
+from omkl.learners import Learner, Memory
+from omkl.losses import Loss
+from omkl.quantizers import Message, Quantizer, restore
+
+
+class State(NamedTuple):
+    """What a node carries from round to round."""
+
+    theta: Array
+    """The models after learning, theta', shape ``(..., P, C, 2D)``."""
+    hidden: Array
+    """The hidden state h that every neighbour holds a copy of, same shape."""
+    log_weights: Array
+    """Logarithms of the kernel weights, ``(..., P)``: as products they underflow."""
+    memory: Memory
+    """The learner's own."""
+
+
+class Prediction(NamedTuple):
+    """The ensemble's output and its parts."""
+
+    output: Array
+    """f, shape ``(..., C)``."""
+    kernel_outputs: Array
+    """f_p, shape ``(..., P, C)``."""
+
+
+def init(theta: Array, learner: Learner) -> State:
+    """Return the state before the first round, for models ``theta`` (zeros, in the letter)."""
+    xp = namespace(theta)
+    log_weights = xp.zeros(theta.shape[:-2], dtype=theta.dtype)
+    return State(theta, xp.zeros_like(theta), log_weights, learner.init(theta))
+
+
+def mix(theta: Array, hidden: Array, neighbors: Array, weights: Array, gamma: float) -> Array:
+    """Return theta' + gamma * sum_i w_ij (h_i - h_j), line 8.
+
+    ``neighbors`` holds the copies of the K neighbours' hidden states, ``(..., K, P, C, 2D)``; ``weights`` the gossip
+    weights w_ij, ``(..., K)``.
+    """
+    xp = namespace(theta)
+    pull = weights[..., None, None, None] * (neighbors - hidden[..., None, :, :, :])
+    return theta + gamma * xp.sum(pull, axis=-4)
+
+
+def emit(theta: Array, hidden: Array, quantizer: Quantizer, uniforms: Array | None) -> Message:
+    """Return q = Q(theta - h_j), line 9; each of the P x C rows is quantized as a vector of 2D elements."""
+    return quantizer.quantize(theta - hidden, uniforms)
+
+
+def absorb(hidden: Array, message: Message) -> Array:
+    """Return h + q, line 12; bit for bit the same on every node that absorbs the same messages."""
+    return hidden + restore(message)
+
+
+def predict(theta: Array, log_weights: Array, z: Array) -> Prediction:
+    """Return the outputs f_p = theta_p . z_p(x) and their weighted mean, lines 3, 4 and 6."""
+    xp = namespace(theta)
+    kernel_outputs = xp.sum(theta * z[..., None, :], axis=-1)
+    output = xp.sum(normalize(log_weights)[..., None] * kernel_outputs, axis=-2)
+    return Prediction(output, kernel_outputs)
+
+
+def weigh(
+    log_weights: Array, theta: Array, kernel_outputs: Array, y: Array, loss: Loss, regularization: float, rate: float
+) -> Array:
+    """Return ln w_p - rate * L(theta_p), line 5; the letter's rate is eta.
+
+    Shifted so that the largest is zero: only differences matter, and they keep their digits over a long stream.
+    """
+    xp = namespace(theta)
+    penalty = regularization * xp.sum(theta * theta, axis=(-2, -1))
+    log_weights = log_weights - rate * (loss.value(kernel_outputs, y[..., None, :]) + penalty)
+    return log_weights - xp.max(log_weights, axis=-1, keepdims=True)
+
+
+def learn(
+    theta: Array,
+    memory: Memory,
+    kernel_outputs: Array,
+    z: Array,
+    y: Array,
+    loss: Loss,
+    regularization: float,
+    learner: Learner,
+) -> tuple[Array, Memory]:
+    """Return theta' = theta - eta grad L(theta), line 14, or what the learner makes of the gradient."""
+    targets = y[..., None, :]
+    slope = loss.derivative(kernel_outputs, targets)
+    gradient = slope[..., None] * z[..., None, :] + 2 * regularization * theta
+    return learner.update(theta, memory, gradient, z, loss.curvature(kernel_outputs, targets))
+
+
+def normalize(log_weights: Array) -> Array:
+    """Return the kernel weights wbar_p, which sum to one."""
+    xp = namespace(log_weights)
+    weights = xp.exp(log_weights - xp.max(log_weights, axis=-1, keepdims=True))
+    return weights / xp.sum(weights, axis=-1, keepdims=True)

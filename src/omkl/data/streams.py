@@ -1,0 +1,144 @@
+"""Streams: who sees which row, and when. A stream holds one row for every round and node."""
+
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from omkl import noise
+from omkl.data.files import Floats
+from omkl.data.lookup import Data, load
+from omkl.errors import InputError
+
+
+class Stream(NamedTuple):
+    """Rows ``X (T, J, d)`` and labels ``y (T, J)``, or ``(T, J, C)``: round t brings node j the row ``X[t, j]``."""
+
+    X: Floats
+    y: Floats
+
+
+Source: TypeAlias = str | Data | Stream | tuple[npt.ArrayLike, npt.ArrayLike]
+"""A name, a table ``X (n, d), y (n,)``, or a stream ``X (T, J, d), y (T, J)``."""
+
+
+def as_stream(data: Source, nodes: int | None = None, shuffle: int | None = 0) -> tuple[Stream, str | None]:
+    """Return the stream of any source, and the loss that suits it where the source says so.
+
+    Parameters
+    ----------
+    data
+        A name, a table or a stream. A stream's own order is kept.
+    nodes
+        Number of nodes a table is dealt to; a stream has its own, which this must equal where given.
+    shuffle
+        Seed of the order in which a table is dealt; ``None`` keeps its order.
+    """
+    if isinstance(data, str):
+        data = load(data)
+    loss = data.loss if isinstance(data, Data) else None
+    if loss is None and not (isinstance(data, tuple | list) and len(data) == 2):
+        raise InputError(f"data is a {type(data).__name__}; it must be a name or a pair (X, y); pass data=(X, y)")
+    X, y = _array(data[0], "X"), _array(data[1], "y")
+    if X.ndim == 3:
+        return _stream(X, y, nodes), loss
+    if X.ndim != 2:
+        raise InputError(f"X has shape {X.shape}; it must be (n, d), or (T, J, d) for a stream; reshape it")
+    if nodes is None:
+        raise InputError("nodes is not given; a table is dealt to a number of nodes; pass nodes=")
+    return deal(X, y, nodes, shuffle), loss
+
+
+def deal(X: npt.ArrayLike, y: npt.ArrayLike, nodes: int, shuffle: int | None = 0) -> Stream:
+    """Return a table dealt row by row to the nodes, like cards.
+
+    The rows are permuted by the seed ``shuffle`` (``None`` keeps their order); row ``t J + j`` goes to node j at round
+    t, and the last ``n mod J`` rows to nobody.
+
+    >>> deal([[0], [1], [2], [3], [4]], [0, 1, 2, 3, 4], nodes=2, shuffle=None).y
+    array([[0., 1.],
+           [2., 3.]], dtype=float32)
+    """
+    X, y = _table(X, y)
+    if not isinstance(nodes, int | np.integer) or not 1 <= nodes <= len(X):
+        raise InputError(f"nodes is {nodes}; it must be a whole number from 1 to the {len(X)} rows; change nodes")
+    order = np.arange(len(X)) if shuffle is None else permutation(len(X), shuffle)
+    rounds = len(X) // nodes
+    rows = order[: rounds * nodes].reshape(rounds, nodes)
+    return Stream(X[rows], y[rows])
+
+
+def by_node(X: npt.ArrayLike, y: npt.ArrayLike, node: npt.ArrayLike) -> Stream:
+    """Return a table split by a column that says who sees a row; each node keeps its order.
+
+    Nodes are numbered in the sorted order of the column's values. The shortest node sets the number of rounds.
+    """
+    X, y = _table(X, y)
+    names = np.asarray(node)
+    if names.shape != (len(X),):
+        raise InputError(f"node has shape {names.shape} and X {X.shape}; node must be {(len(X),)}; one value a row")
+    missing = [i for i, name in enumerate(names.tolist()) if name in (None, "") or name != name]
+    if missing:
+        raise InputError(f"node is missing at row {missing[0]}; every row must belong to a node; drop or fill it")
+    try:
+        _, which, counts = np.unique(names, return_inverse=True, return_counts=True)
+    except TypeError:
+        raise InputError(
+            "node holds values that cannot be sorted together; use one type; pass node.astype(str)"
+        ) from None
+    order = np.argsort(which, kind="stable")
+    rows = order[np.arange(counts.min())[:, None] + np.cumsum(counts) - counts]
+    return Stream(X[rows], y[rows])
+
+
+def permutation(n: int, seed: int) -> npt.NDArray[np.intp]:
+    """Return an order of n rows that depends on n and the seed alone."""
+    words = noise.words(noise.key(int(seed), "data"), 2 * n).reshape(n, 2).astype(np.uint64)
+    return np.argsort(words[:, 0] << np.uint64(32) | words[:, 1], kind="stable")
+
+
+def numbers(values: npt.ArrayLike, name: str) -> Floats:
+    """Return values as float32, or refuse what is not a finite number there."""
+    given = _array(values, name)
+    if given.size == 0:
+        raise InputError(f"{name} is empty, of shape {given.shape}; it must hold at least one row; check its source")
+    with np.errstate(over="ignore"):
+        single = given.astype(np.float32, copy=False)
+    good = np.isfinite(single)
+    if not good.all():
+        where = tuple(int(i) for i in np.argwhere(~good)[0])
+        fits = "fit float32, below 3.4e38; scale" if np.isfinite(given[where]) else "be finite; drop or fill"
+        raise InputError(f"{name} holds {given[where]} at index {where}; values must {fits} them")
+    return single
+
+
+def _array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
+    try:
+        given = np.asarray(values)
+        if given.dtype.kind == "O":
+            given = given.astype(np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{name} is no array of numbers; it must be rectangular and numeric; encode it first"
+        ) from None
+    if given.dtype.kind not in "biuf":
+        raise InputError(f"{name} has type {given.dtype}; it must hold real numbers; encode it first")
+    return given
+
+
+def _stream(X: npt.ArrayLike, y: npt.ArrayLike, nodes: int | None) -> Stream:
+    X, y = numbers(X, "X"), numbers(y, "y")
+    if y.shape[:2] != X.shape[:2] or y.ndim > 3:
+        raise InputError(f"y has shape {y.shape} and X {X.shape}; a stream's y must be {X.shape[:2]}; reshape it")
+    if nodes not in (None, X.shape[1]):
+        raise InputError(f"nodes is {nodes}; the stream X of shape {X.shape} has {X.shape[1]}; leave nodes out")
+    return Stream(X, y)
+
+
+def _table(X: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Floats, Floats]:
+    X, y = numbers(X, "X"), numbers(y, "y")
+    if X.ndim != 2:
+        raise InputError(f"X has shape {X.shape}; a table must be (n, d); reshape it, X[:, None] for one feature")
+    if y.ndim not in (1, 2) or len(y) != len(X):
+        raise InputError(f"y has shape {y.shape} and X {X.shape}; y must be ({len(X)},), or ({len(X)}, C); one a row")
+    return X, y

@@ -1,0 +1,119 @@
+"""Random features: kernels by their spectra, and the map z(x).
+
+A shift-invariant kernel is the Fourier transform of a probability density, its spectrum. With frequencies
+``v_1 ... v_D`` drawn from it, ``z(x).z(x')`` is an unbiased estimate of the kernel, with variance of order 1/D.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from omkl import noise
+from omkl.arrays import Array, namespace
+from omkl.errors import InputError, unknown
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Spectrum: TypeAlias = Callable[[np.random.Generator, int], Floats]
+"""A user's own spectrum: ``spectrum(rng, d)`` draws one frequency vector of length d."""
+
+
+def _normal(u: Floats) -> Floats:
+    return np.asarray(np.sqrt(-2 * np.log(u[..., 0])) * np.cos(2 * np.pi * u[..., 1]))
+
+
+def _cauchy(u: Floats) -> Floats:
+    return np.asarray(np.tan(np.pi * (u[..., 0] - 0.5)))
+
+
+def _laplace(u: Floats) -> Floats:
+    return np.asarray(-np.sign(u[..., 1] - 0.5) * np.log(u[..., 0]))
+
+
+# The spectrum of each kernel at sigma = 1, as a transform of two uniforms per entry.
+SPECTRA = {"gaussian": _normal, "laplacian": _cauchy, "cauchy": _laplace}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A shift-invariant kernel of bandwidth ``sigma``, known by its spectrum.
+
+    Attributes
+    ----------
+    name
+        ``"gaussian"``, ``"laplacian"``, ``"cauchy"``, or a name of your own together with ``spectrum``.
+    sigma
+        Bandwidth. A Gaussian kernel is exp(-|x-x'|^2 / (2 sigma^2)), that is scikit-learn's gamma = 1/(2 sigma^2).
+    spectrum
+        Draws one frequency vector at sigma = 1: ``spectrum(rng, d)``. Only for kernels that have no name here.
+    """
+
+    name: str
+    sigma: float = 1.0
+    spectrum: Spectrum | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.sigma) and self.sigma > 0):
+            raise InputError(f"sigma is {self.sigma}; a bandwidth must be positive and finite; try sigma=1")
+        if self.spectrum is None and self.name not in SPECTRA:
+            raise InputError(unknown("kernel", self.name, SPECTRA) + "; or give a spectrum of your own")
+
+
+def gaussian(*sigmas: float) -> tuple[Kernel, ...]:
+    """Return Gaussian kernels exp(-|x-x'|^2 / (2 sigma^2)), one for each bandwidth.
+
+    >>> [kernel.sigma for kernel in gaussian(1, 3, 5)]
+    [1, 3, 5]
+    """
+    return tuple(Kernel("gaussian", sigma) for sigma in sigmas)
+
+
+def laplacian(*sigmas: float) -> tuple[Kernel, ...]:
+    """Return Laplacian kernels exp(-|x-x'|_1 / sigma), one for each bandwidth."""
+    return tuple(Kernel("laplacian", sigma) for sigma in sigmas)
+
+
+def cauchy(*sigmas: float) -> tuple[Kernel, ...]:
+    """Return Cauchy kernels, the product over i of 1/(1 + (x_i-x'_i)^2/sigma^2), one for each bandwidth."""
+    return tuple(Kernel("cauchy", sigma) for sigma in sigmas)
+
+
+def draw(kernels: Sequence[Kernel], features: int, dimension: int, seed: int) -> npt.NDArray[np.float32]:
+    """Return frequencies of shape ``(P, D, d)``.
+
+    Row i of kernel p depends on (seed, p, i) and the kernel alone: a larger D, or more kernels, keeps the rows that
+    were there. They are drawn in float64 and rounded once, so that every node gets the same ones.
+    """
+    rows = [_draw_one(kernel, features, dimension, noise.fold(noise.key(seed, "features"), p))
+            for p, kernel in enumerate(kernels)]  # fmt: skip
+    return np.stack(rows).astype(np.float32)
+
+
+def transform(x: Array, frequencies: Array) -> Array:
+    """Return z(x), shape ``x.shape[:-1] + (..., P, 2D)`` for frequencies of shape ``(..., P, D, d)``.
+
+    Notes
+    -----
+    z(x) = D^(-1/2) [sin(v_1.x) ... sin(v_D.x)  cos(v_1.x) ... cos(v_D.x)], so that |z(x)| = 1.
+    """
+    xp = namespace(x)
+    angles = xp.tensordot(x, frequencies, axes=((-1,), (-1,)))
+    return xp.concat([xp.sin(angles), xp.cos(angles)], axis=-1) * (frequencies.shape[-2] ** -0.5)
+
+
+def _draw_one(kernel: Kernel, features: int, dimension: int, key: noise.Key) -> Floats:
+    if kernel.spectrum is None:
+        rows = noise.fold(key, np.arange(features)[:, None])
+        u = noise.uniforms(rows, 2 * dimension).reshape(features, dimension, 2)
+        return SPECTRA[kernel.name](u) / kernel.sigma
+    seeds = noise.words(noise.fold(key, np.arange(features)[:, None]), 4)
+    drawn = np.array([kernel.spectrum(np.random.Generator(np.random.PCG64(s)), dimension) for s in seeds])
+    if drawn.shape != (features, dimension) or not np.isfinite(drawn).all():
+        raise InputError(
+            f"the spectrum of kernel {kernel.name!r} gave an array of shape {drawn.shape[1:]} or a non-finite value; "
+            f"spectrum(rng, d) must return {dimension} finite numbers for d={dimension}"
+        )
+    return drawn / kernel.sigma

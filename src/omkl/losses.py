@@ -1,0 +1,213 @@
+"""Losses C(f, y) of the outputs f: value, derivative, curvature, and their constants.
+
+Outputs and targets have shape ``(..., C)``. ``encode`` turns a user's labels into targets and refuses labels outside
+the loss's domain.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from omkl.arrays import Array, namespace
+from omkl.errors import InputError, pick
+
+
+class Loss(Protocol):
+    """What the algorithm asks of a loss.
+
+    ``lipschitz`` is K, the bound on the derivative's norm, and ``smoothness`` the bound on the curvature; ``inf`` where
+    there is none.
+    """
+
+    name: ClassVar[str]
+    lipschitz: ClassVar[float]
+    smoothness: ClassVar[float]
+
+    def encode(self, labels: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """Return targets ``(..., C)`` for a user's labels."""
+
+    def value(self, f: Array, y: Array) -> Array:
+        """Return C(f, y), shape ``(...)``."""
+
+    def derivative(self, f: Array, y: Array) -> Array:
+        """Return the gradient in f, shape ``(..., C)``."""
+
+    def curvature(self, f: Array, y: Array) -> Array:
+        """Return the Hessian in f, shape ``(..., C, C)``."""
+
+    def decide(self, f: Array) -> Array:
+        """Return the label that outputs f stand for, shape ``(...)``, or ``(..., C)`` in regression."""
+
+    def score(self, f: Array, y: Array) -> Array:
+        """Return 1.0 where the decision is the target's, else 0.0; nan in regression."""
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """Two classes, labels -1 and +1: C(f, y) = ln(1 + exp(-y f)), summed over outputs."""
+
+    name: ClassVar[str] = "logistic"
+    lipschitz: ClassVar[float] = 1.0
+    smoothness: ClassVar[float] = 0.25
+
+    def encode(self, labels: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """Return labels -1 and +1 as targets ``(..., 1)``."""
+        labels = _numeric(labels)
+        _refuse(labels, np.isin(labels, (-1, 1)), "logistic loss takes labels -1 and +1; for 0 and 1 pass 2*y-1")
+        return labels[..., None].astype(np.float32)
+
+    def value(self, f: Array, y: Array) -> Array:
+        """Return ln(1 + exp(-y f)), without overflow at any margin."""
+        xp = namespace(f)
+        return xp.sum(_softplus(xp, -y * f), axis=-1)
+
+    def derivative(self, f: Array, y: Array) -> Array:
+        """Return -y / (1 + exp(y f))."""
+        return -y * _sigmoid(namespace(f), -y * f)
+
+    def curvature(self, f: Array, y: Array) -> Array:
+        """Return s(1-s) with s = 1/(1 + exp(-f)), on the diagonal."""
+        xp = namespace(f)
+        return _diagonal(xp, _sigmoid(xp, f) * _sigmoid(xp, -f))
+
+    def decide(self, f: Array) -> Array:
+        """Return +1 where f >= 0, else -1."""
+        xp = namespace(f)
+        return 2 * xp.astype(f[..., 0] >= 0, xp.int32) - 1
+
+    def score(self, f: Array, y: Array) -> Array:
+        """Return 1.0 where y f > 0; an output of zero decides nothing and counts one half."""
+        xp = namespace(f)
+        return (1 + xp.sign(y[..., 0] * f[..., 0])) / 2
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """Several classes, labels 0 ... C-1: C(f, y) = ln sum_k exp(f_k) - f_y, targets one-hot."""
+
+    classes: int | None = None
+
+    name: ClassVar[str] = "softmax"
+    lipschitz: ClassVar[float] = math.sqrt(2)
+    smoothness: ClassVar[float] = 0.5
+
+    def encode(self, labels: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """Return class numbers as one-hot targets ``(..., C)``; C is ``classes`` or the largest label plus one."""
+        labels = _numeric(labels)
+        classes = self.classes or max(int(labels.max(initial=0)) + 1, 2)
+        rule = f"softmax loss takes whole labels 0 ... {classes - 1}; number the classes from 0, or set classes="
+        _refuse(labels, (labels >= 0) & (labels < classes) & (labels == np.floor(labels)), rule)
+        return np.eye(classes, dtype=np.float32)[labels.astype(int)]
+
+    def value(self, f: Array, y: Array) -> Array:
+        """Return ln sum_k exp(f_k) - f_y, without overflow."""
+        xp = namespace(f)
+        top = xp.max(f, axis=-1, keepdims=True)
+        return xp.log(xp.sum(xp.exp(f - top), axis=-1)) + top[..., 0] - xp.sum(f * y, axis=-1)
+
+    def derivative(self, f: Array, y: Array) -> Array:
+        """Return softmax(f) - y."""
+        return _softmax(namespace(f), f) - y
+
+    def curvature(self, f: Array, y: Array) -> Array:
+        """Return diag(s) - s s^T with s = softmax(f)."""
+        xp = namespace(f)
+        s = _softmax(xp, f)
+        return _diagonal(xp, s) - s[..., :, None] * s[..., None, :]
+
+    def decide(self, f: Array) -> Array:
+        """Return the class of the largest output."""
+        return namespace(f).argmax(f, axis=-1)
+
+    def score(self, f: Array, y: Array) -> Array:
+        """Return 1.0 where the largest output is the target's."""
+        xp = namespace(f)
+        return xp.astype(xp.argmax(f, axis=-1) == xp.argmax(y, axis=-1), xp.float32)
+
+
+@dataclass(frozen=True)
+class Squared:
+    """Regression on one output or several: C(f, y) = |f - y|^2."""
+
+    outputs: int = 1
+
+    name: ClassVar[str] = "squared"
+    lipschitz: ClassVar[float] = math.inf
+    smoothness: ClassVar[float] = 2.0
+
+    def encode(self, labels: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """Return real targets ``(..., C)``; for one output the axis is added, for several it is there already."""
+        labels = _numeric(labels)
+        if self.outputs == 1:
+            labels = labels[..., None]
+        elif labels.shape[-1] != self.outputs:
+            raise InputError(
+                f"targets of shape {labels.shape}; Squared(outputs={self.outputs}) takes a last axis of {self.outputs}"
+            )
+        return labels.astype(np.float32)
+
+    def value(self, f: Array, y: Array) -> Array:
+        """Return |f - y|^2."""
+        return namespace(f).sum((f - y) ** 2, axis=-1)
+
+    def derivative(self, f: Array, y: Array) -> Array:
+        """Return 2 (f - y)."""
+        return 2 * (f - y)
+
+    def curvature(self, f: Array, y: Array) -> Array:
+        """Return twice the identity."""
+        xp = namespace(f)
+        return _diagonal(xp, 2 * xp.ones_like(f))
+
+    def decide(self, f: Array) -> Array:
+        """Return the outputs themselves, the last axis dropped where there is one output."""
+        return f[..., 0] if f.shape[-1] == 1 else f
+
+    def score(self, f: Array, y: Array) -> Array:
+        """Return nan: accuracy has no meaning in regression."""
+        xp = namespace(f)
+        return xp.full(f.shape[:-1], xp.nan, dtype=xp.float32)
+
+
+LOSSES: dict[str, type[Loss]] = {"logistic": Logistic, "softmax": Softmax, "squared": Squared}
+
+
+def named(loss: "str | Loss") -> "Loss":
+    """Return the loss of that name, or the loss itself."""
+    return pick("loss", loss, LOSSES)() if isinstance(loss, str) else loss
+
+
+def _numeric(labels: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    try:
+        values = np.asarray(labels, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"labels of type {np.asarray(labels).dtype}; labels must be numbers; encode them first") from None
+    _refuse(values, np.isfinite(values), "labels must be finite; drop or fill these rows")
+    return values
+
+
+def _refuse(labels: npt.NDArray[np.float64], good: npt.NDArray[np.bool_], rule: str) -> None:
+    if not good.all():
+        where = tuple(int(i) for i in np.argwhere(~good)[0])
+        raise InputError(f"label {labels[where]:g} at index {where}; {rule}")
+
+
+def _softplus(xp: Array, m: Array) -> Array:
+    return xp.maximum(m, xp.zeros_like(m)) + xp.log1p(xp.exp(-xp.abs(m)))
+
+
+def _sigmoid(xp: Array, m: Array) -> Array:
+    e = xp.exp(-xp.abs(m))
+    return xp.where(m >= 0, xp.ones_like(m), e) / (1 + e)
+
+
+def _softmax(xp: Array, f: Array) -> Array:
+    e = xp.exp(f - xp.max(f, axis=-1, keepdims=True))
+    return e / xp.sum(e, axis=-1, keepdims=True)
+
+
+def _diagonal(xp: Array, values: Array) -> Array:
+    return values[..., None] * xp.eye(values.shape[-1], dtype=values.dtype)

@@ -1,0 +1,90 @@
+"""What every method here shares: a bank of kernels, a loss, a learner, and the local half of a round."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from omkl import algorithm, losses
+from omkl.arrays import Array
+from omkl.errors import InputError
+from omkl.features import Kernel, gaussian
+from omkl.learners import SGD, Learner, Memory
+from omkl.losses import Loss
+from omkl.methods.protocol import Info, Round
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ensemble:
+    """A weighted ensemble of random-feature kernel models.
+
+    Attributes
+    ----------
+    kernels
+        The bank, such as ``gaussian(1, 3, 5)``.
+    features
+        D, spectral samples per kernel; a model has 2D coefficients.
+    eta
+        Learning rate of the models.
+    regularization
+        lambda, the weight of |theta|^2 in the loss that is learned.
+    loss
+        ``"logistic"``, ``"softmax"``, ``"squared"``, or an object.
+    weight_rate
+        Rate of the kernel weights; None takes ``eta``, as the letter does.
+    learner
+        The local update rule; None is the letter's gradient step at rate ``eta``.
+    weigh_first
+        Score the ensemble with weights that have already seen the sample, in the order the letter prints. For
+        comparison only: the score is then no longer a prediction.
+    """
+
+    kernels: tuple[Kernel, ...] = gaussian(1, 3, 5)
+    features: int = 20
+    eta: float = 0.01
+    regularization: float = 1e-3
+    loss: Loss | str = "logistic"
+    weight_rate: float | None = None
+    learner: Learner | None = None
+    weigh_first: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kernels", tuple(self.kernels))
+        if not self.kernels:
+            raise InputError("kernels is empty; a bank has at least one kernel; try omkl.gaussian(1, 3, 5)")
+        if self.features < 1:
+            raise InputError(f"features is {self.features}; D must be at least 1; the letter uses 20")
+        if not 0 <= self.regularization < math.inf:
+            raise InputError(f"regularization is {self.regularization}; lambda must be >= 0 and finite; try 1e-3")
+        if self.weight_rate is not None and not 0 <= self.weight_rate < math.inf:
+            raise InputError(f"weight_rate is {self.weight_rate}; it must be >= 0 and finite; None takes eta")
+        SGD(self.eta)
+        losses.named(self.loss)
+
+    @property
+    def objective(self) -> Loss:
+        """The loss C."""
+        return losses.named(self.loss)
+
+    @property
+    def rule(self) -> Learner:
+        """The local update rule."""
+        return SGD(self.eta) if self.learner is None else self.learner
+
+    def zeros(self, xp: Any, leading: tuple[int, ...], outputs: int) -> Array:
+        """Return the models to start from, ``(J, ..., P, C, 2D)``."""
+        return xp.zeros((*leading, len(self.kernels), outputs, 2 * self.features), dtype=xp.float32)
+
+    def observe(
+        self, theta: Array, log_weights: Array, memory: Memory, round: Round
+    ) -> tuple[Array, Array, Memory, Info]:
+        """Return models, log weights, memory and info after predicting, weighing and learning one sample."""
+        loss, lam = self.objective, self.regularization
+        rate = self.eta if self.weight_rate is None else self.weight_rate
+        prediction = algorithm.predict(theta, log_weights, round.z)
+        weighed = algorithm.weigh(log_weights, theta, prediction.kernel_outputs, round.y, loss, lam, rate)
+        if self.weigh_first:
+            prediction = algorithm.predict(theta, weighed, round.z)
+        theta, memory = algorithm.learn(
+            theta, memory, prediction.kernel_outputs, round.z, round.y, loss, lam, self.rule
+        )
+        return theta, weighed, memory, Info(prediction.output, loss.value(prediction.output, round.y))

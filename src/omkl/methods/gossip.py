@@ -1,0 +1,70 @@
+"""Gossiped and quantized online multi-kernel learning: the letter's method."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from omkl import algorithm, quantizers
+from omkl.algorithm import State
+from omkl.arrays import Array
+from omkl.errors import InputError
+from omkl.methods.ensemble import Ensemble
+from omkl.methods.protocol import HEADER_BITS, Info, Network, Round
+from omkl.quantizers import QSGD, Quantizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gossip(Ensemble):
+    """Algorithm 1: mix with the neighbours' hidden states, send a quantized difference, then learn.
+
+    Attributes
+    ----------
+    gamma
+        Consensus step, in (0, 1].
+    quantizer
+        ``QSGD(bits=3)`` is the letter's; None sends exact float32.
+    """
+
+    name: ClassVar[str] = "gossip"
+
+    gamma: float = 0.009
+    quantizer: Quantizer | str | None = QSGD(bits=3)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.gamma <= 1:
+            raise InputError(f"gamma is {self.gamma}; the consensus step must lie in (0, 1]; the letter uses 0.009")
+        quantizers.named(self.quantizer)
+
+    @property
+    def channel(self) -> Quantizer:
+        """The quantizer in use."""
+        return quantizers.named(self.quantizer)
+
+    @property
+    def dithered(self) -> bool:
+        """Whether the quantizer needs uniforms."""
+        return self.channel.dithered
+
+    def check(self) -> None:
+        """Refuse a quantizer that is no contraction at this D."""
+        self.channel.check(2 * self.features)
+
+    def init(self, xp: Any, leading: tuple[int, ...], outputs: int) -> State:
+        """Return zero models, zero hidden states and equal weights."""
+        return algorithm.init(self.zeros(xp, leading, outputs), self.rule)
+
+    def step(self, state: State, round: Round, network: Network) -> tuple[State, Info]:
+        """Return the network after one round of Algorithm 1."""
+        theta = network.mix(state.theta, state.hidden, self.gamma)
+        message = algorithm.emit(theta, state.hidden, self.channel, round.uniforms)
+        hidden = algorithm.absorb(state.hidden, message)
+        theta, log_weights, memory, info = self.observe(theta, state.log_weights, state.memory, round)
+        return State(theta, hidden, log_weights, memory), info
+
+    def models(self, state: State) -> tuple[Array, Array]:
+        """Return every node's models and log weights."""
+        return state.theta, state.log_weights
+
+    def message_bits(self, outputs: int) -> int:
+        """Return the bits of P x C quantized vectors and the header."""
+        return HEADER_BITS + len(self.kernels) * outputs * self.channel.size(2 * self.features)

@@ -1,0 +1,56 @@
+"""No communication: every node learns alone (Raker)."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from omkl.arrays import Array
+from omkl.learners import Memory
+from omkl.methods.ensemble import Ensemble
+from omkl.methods.protocol import Info, Network, Round
+
+
+class LocalState(NamedTuple):
+    """Models, log weights and the learner's memory of every node."""
+
+    theta: Array
+    log_weights: Array
+    memory: Memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Local(Ensemble):
+    """Online gradient descent per kernel and multiplicative weights, at every node by itself.
+
+    References
+    ----------
+    Y. Shen, T. Chen, G. B. Giannakis, "Random feature-based online multi-kernel learning in environments with unknown
+    dynamics", JMLR 20 (2019).
+    """
+
+    name: ClassVar[str] = "local"
+
+    @property
+    def dithered(self) -> bool:
+        """False: nothing is quantized."""
+        return False
+
+    def check(self) -> None:
+        """Accept any settings."""
+
+    def init(self, xp: Any, leading: tuple[int, ...], outputs: int) -> LocalState:
+        """Return zero models and equal weights."""
+        theta = self.zeros(xp, leading, outputs)
+        return LocalState(theta, xp.zeros(theta.shape[:-2], dtype=theta.dtype), self.rule.init(theta))
+
+    def step(self, state: LocalState, round: Round, network: Network) -> tuple[LocalState, Info]:
+        """Return the nodes after each has learned its own sample."""
+        theta, log_weights, memory, info = self.observe(*state, round)
+        return LocalState(theta, log_weights, memory), info
+
+    def models(self, state: LocalState) -> tuple[Array, Array]:
+        """Return every node's models and log weights."""
+        return state.theta, state.log_weights
+
+    def message_bits(self, outputs: int) -> int:
+        """Return zero."""
+        return 0

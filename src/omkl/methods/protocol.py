@@ -1,0 +1,90 @@
+"""What a method is: ``init`` and ``step``, the same shape for every algorithm.
+
+The first axis of every array is the nodes; further axes before the model's own (P, C, 2D) are free, for seeds.
+"""
+
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
+
+from omkl import algorithm
+from omkl.arrays import Array, namespace
+from omkl.features import Kernel
+from omkl.losses import Loss
+
+HEADER_BITS = 72  # kind 1, boot 2, round 4, check 2 bytes
+
+MethodState: TypeAlias = Any
+"""A NamedTuple of arrays, a method's own."""
+
+
+class Round(NamedTuple):
+    """What the nodes are given in one round."""
+
+    z: Array
+    """Features of each node's sample, ``(J, ..., P, 2D)``."""
+    y: Array
+    """Targets, ``(J, ..., C)``."""
+    uniforms: Array | None
+    """Dither for the quantizer, ``(J, ..., P, C, 2D)``, where the method is ``dithered``."""
+
+
+class Info(NamedTuple):
+    """What is measured in one round and not carried on."""
+
+    output: Array
+    """The ensemble's output f before the sample is learned, ``(J, ..., C)``."""
+    loss: Array
+    """C(f, y), ``(J, ...)``."""
+
+
+class Network(Protocol):
+    """Who hears whom, and with what weight."""
+
+    def mix(self, theta: Array, hidden: Array, gamma: float) -> Array:
+        """Return ``algorithm.mix`` at every node."""
+
+
+class Method(Protocol):
+    """An algorithm that the simulator can run."""
+
+    name: ClassVar[str]
+    kernels: tuple[Kernel, ...]
+    features: int
+
+    @property
+    def objective(self) -> Loss:
+        """The loss C."""
+
+    @property
+    def dithered(self) -> bool:
+        """Whether ``step`` needs uniforms."""
+
+    def check(self) -> None:
+        """Refuse settings that cannot work together, before any computation."""
+
+    def init(self, xp: Any, leading: tuple[int, ...], outputs: int) -> MethodState:
+        """Return the state before the first round, ``leading`` being (J, ...)."""
+
+    def step(self, state: MethodState, round: Round, network: Network) -> tuple[MethodState, Info]:
+        """Return the state after one round and what was measured in it."""
+
+    def models(self, state: MethodState) -> tuple[Array, Array]:
+        """Return theta ``(J, ..., P, C, 2D)`` and log weights ``(J, ..., P)`` that each node predicts with."""
+
+    def message_bits(self, outputs: int) -> int:
+        """Return the bits that a node with neighbours sends in a round, all-in."""
+
+
+class Neighbors(NamedTuple):
+    """The network as lists of neighbours: index and weights ``(J, K)``, padded with the node itself at weight zero."""
+
+    index: Array
+    weights: Array
+
+    def mix(self, theta: Array, hidden: Array, gamma: float) -> Array:
+        """Return ``algorithm.mix`` at every node, each given copies of its neighbours' hidden states."""
+        xp = namespace(theta)
+        nodes, most = self.index.shape
+        copies = xp.take(hidden, xp.reshape(self.index, (-1,)), axis=0)
+        copies = xp.moveaxis(xp.reshape(copies, (nodes, most, *hidden.shape[1:])), 1, -4)
+        weights = xp.reshape(self.weights, (nodes, *(1,) * (hidden.ndim - 4), most))
+        return algorithm.mix(theta, hidden, copies, weights, gamma)

@@ -1,0 +1,87 @@
+"""A learned model: predict, save, load. One file format for simulator, node and estimators."""
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from omkl import algorithm, losses
+from omkl.errors import InputError, pick
+from omkl.features import transform
+from omkl.losses import Loss
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """The ensemble of one node.
+
+    Attributes
+    ----------
+    frequencies
+        ``(P, D, d)``.
+    theta
+        ``(P, C, 2D)``.
+    log_weights
+        ``(P,)``.
+    loss
+        What it was learned with; decides what ``predict`` returns.
+    """
+
+    frequencies: npt.NDArray[np.float32]
+    theta: npt.NDArray[np.float32]
+    log_weights: npt.NDArray[np.float32]
+    loss: Loss
+
+    @property
+    def weights(self) -> npt.NDArray[np.float32]:
+        """The kernel weights, which sum to one."""
+        return np.asarray(algorithm.normalize(self.log_weights))
+
+    def decision_function(self, X: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """Return the outputs f, shape ``(n, C)``, for inputs ``(n, d)``."""
+        x = np.asarray(X, dtype=np.float32)
+        dimension = self.frequencies.shape[-1]
+        if x.ndim != 2 or x.shape[1] != dimension:
+            raise InputError(f"X has shape {x.shape}; this model takes (n, {dimension}); pass rows of {dimension} numbers")
+        z = transform(x, self.frequencies)
+        return np.asarray(algorithm.predict(self.theta, self.log_weights, z).output)
+
+    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return labels ``(n,)``: -1 and +1, class numbers, or real values, as the loss has it."""
+        return np.asarray(self.loss.decide(self.decision_function(X)))
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as npz with a JSON header, never pickle."""
+        header = {"omkl_model": FORMAT, "loss": {"name": self.loss.name, **asdict(self.loss)}}  # type: ignore[call-overload]
+        with Path(path).open("wb") as file:
+            np.savez(
+                file,
+                header=np.array(json.dumps(header)),
+                frequencies=self.frequencies,
+                theta=self.theta,
+                log_weights=self.log_weights,
+            )
+
+
+def load_model(path: str | Path) -> Model:
+    """Return the model that ``save`` wrote."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            header = json.loads(str(file["header"]))
+            arrays = [file[f.name] for f in fields(Model) if f.name != "loss"]
+    except (KeyError, ValueError, EOFError) as error:
+        raise InputError(f"{path} is no omkl model ({error}); pass a file written by Model.save") from None
+    if header.get("omkl_model") != FORMAT:
+        raise InputError(f"{path} has model format {header.get('omkl_model')}; this version reads {FORMAT}; upgrade omkl")
+    return Model(*arrays, loss=loss_from(header["loss"]))
+
+
+def loss_from(record: dict[str, Any]) -> Loss:
+    """Return the loss that a record of its name and settings describes."""
+    settings = dict(record)
+    return pick("loss", settings.pop("name"), losses.LOSSES)(**settings)

@@ -1,0 +1,79 @@
+"""Counter-based random numbers from named streams, the same words in NumPy and JAX.
+
+A number depends on its key and its counter alone, never on what was drawn before it. A key starts from a seed and the
+name of a stream (``"features"``, ``"quantizer"``, ...) and is folded with coordinates: run, node, round. Only 32-bit
+integer operations are used, so every array library gives the same words.
+
+Key arrays end in an axis of length one, along which the counters run.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from omkl.arrays import Array, namespace
+
+
+class Key(NamedTuple):
+    """Sixty-four bits of key in two uint32 arrays of shape ``(..., 1)``."""
+
+    low: Array
+    high: Array
+
+
+def key(seed: int | Sequence[int], stream: str) -> Key:
+    """Return the NumPy key of a named stream: shape ``(1,)``, or ``(len(seed), 1)`` for several seeds."""
+    if isinstance(seed, int):
+        digest = hashlib.blake2b(f"{stream}:{seed}".encode(), digest_size=8).digest()
+        low, high = np.frombuffer(digest, dtype="<u4").astype(np.uint32)
+        return Key(np.array([low]), np.array([high]))
+    keys = [key(int(one), stream) for one in seed]
+    return Key(np.stack([k.low for k in keys]), np.stack([k.high for k in keys]))
+
+
+def fold(key: Key, coordinate: Array | int) -> Key:
+    """Return the key of one coordinate, or of an array of them broadcast against ``key``."""
+    xp = namespace(key.low)
+    if isinstance(coordinate, int):
+        coordinate = xp.asarray([coordinate], dtype=xp.uint32)
+    coordinate = xp.astype(coordinate, xp.uint32)
+    return Key(_scramble(xp, coordinate, key.low, key.high), _scramble(xp, coordinate, key.high, ~key.low))
+
+
+def words(key: Key, count: int) -> Array:
+    """Return ``count`` uint32 words for every key, shape ``(..., count)``."""
+    xp = namespace(key.low)
+    return _scramble(xp, xp.arange(count, dtype=xp.uint32), key.low, key.high)
+
+
+def dither(key: Key, shape: tuple[int, ...]) -> Array:
+    """Return float32 uniforms in (0, 1), sixteen bits each, shape ``(..., *shape)``.
+
+    Sixteen bits make two numbers of one word; half a unit is added so that their mean is one half exactly.
+    """
+    xp = namespace(key.low)
+    count = int(np.prod(shape))
+    pairs = words(key, (count + 1) // 2)
+    halves = xp.concat([pairs & _word(xp, 0xFFFF), pairs >> _word(xp, 16)], axis=-1)[..., :count]
+    uniforms = (xp.astype(halves, xp.float32) + 0.5) * 2.0**-16
+    return xp.reshape(uniforms, (*halves.shape[:-1], *shape))
+
+
+def uniforms(key: Key, count: int) -> Array:
+    """Return ``count`` NumPy float64 uniforms in (0, 1) for every key, thirty-two bits each."""
+    return (words(key, count).astype(np.float64) + 0.5) * 2.0**-32
+
+
+def _scramble(xp: Any, counter: Array, low: Array, high: Array) -> Array:
+    # Wellons' three-round integer hash ("triple32"), the second half of the key entering between its rounds.
+    x = counter * _word(xp, 0x9E3779B9) + low
+    x = (x ^ (x >> _word(xp, 17))) * _word(xp, 0xED5AD4BB)
+    x = (x ^ (x >> _word(xp, 11)) ^ high) * _word(xp, 0xAC4C1B51)
+    x = (x ^ (x >> _word(xp, 15))) * _word(xp, 0x31848BAB)
+    return x ^ (x >> _word(xp, 14))
+
+
+def _word(xp: Any, value: int) -> Array:
+    return xp.asarray(value, dtype=xp.uint32)

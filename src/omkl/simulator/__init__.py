@@ -1,0 +1,7 @@
+"""Whole networks in JAX: ``simulate``, its ``Result``, and ``load``."""
+
+from omkl.simulator.engine import DivergedError
+from omkl.simulator.result import Result, load
+from omkl.simulator.simulate import simulate
+
+__all__ = ["DivergedError", "Result", "load", "simulate"]

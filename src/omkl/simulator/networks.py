@@ -1,0 +1,75 @@
+"""Three ways to mix a whole network at once, each equal to ``algorithm.mix`` at every node.
+
+A small network is one matrix product, a sparse one a gather over lists of neighbours, and one with hubs, whose lists
+would be mostly padding, a sum over edges.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.ops import segment_sum
+
+from omkl.methods import Network
+from omkl.topology import Topology
+
+DENSE_NODES = 64  # below this a J x J product costs less than the gathers
+MOST_PADDING = 4  # lists may be this much longer than the edges they hold
+
+
+class Dense(NamedTuple):
+    """W - I as a matrix, so that rounding in the rows' sums does not leak."""
+
+    laplacian: Array
+
+    def mix(self, theta: Array, hidden: Array, gamma: float) -> Array:
+        """Return theta + gamma (W - I) h, in full float32 on every device."""
+        return theta + gamma * jnp.tensordot(self.laplacian, hidden, axes=1, precision="highest")
+
+
+class Lists(NamedTuple):
+    """Neighbours and weights ``(J, K)``, padded with the node itself at weight zero."""
+
+    index: Array
+    weights: Array
+
+    def mix(self, theta: Array, hidden: Array, gamma: float) -> Array:
+        """Return theta + gamma sum_k w_k (h_k - h), one neighbour at a time so that no copies are held."""
+        pull = jnp.zeros_like(theta)
+        for k in range(self.index.shape[1]):
+            weight = self.weights[:, k].reshape(-1, *(1,) * (theta.ndim - 1))
+            pull = pull + weight * (hidden[self.index[:, k]] - hidden)
+        return theta + gamma * pull
+
+
+class Edges(NamedTuple):
+    """Directed edges sorted by receiver."""
+
+    receiver: Array
+    sender: Array
+    weights: Array
+
+    def mix(self, theta: Array, hidden: Array, gamma: float) -> Array:
+        """Return theta + gamma times the sum over each node's incoming edges."""
+        weight = self.weights.reshape(-1, *(1,) * (theta.ndim - 1))
+        pulls = weight * (hidden[self.sender] - hidden[self.receiver])
+        return theta + gamma * segment_sum(pulls, self.receiver, theta.shape[0], indices_are_sorted=True)
+
+
+def network(topology: Topology) -> Network:
+    """Return the way of mixing that suits the topology."""
+    nodes, edges = topology.nodes, topology.graph.edges
+    if nodes <= DENSE_NODES:
+        return Dense(jnp.asarray(topology.matrix() - np.eye(nodes), dtype=jnp.float32))
+    if nodes * int(topology.degrees.max()) <= MOST_PADDING * 2 * len(edges):
+        index, weights = topology.neighbors()
+        return Lists(jnp.asarray(index), jnp.asarray(weights, dtype=jnp.float32))
+    both = np.concatenate([edges, edges[:, ::-1]])
+    order = np.argsort(both[:, 0], kind="stable")
+    weights = np.tile(topology.weights, 2)[order]
+    return Edges(
+        jnp.asarray(both[order, 0], dtype=jnp.int32),
+        jnp.asarray(both[order, 1], dtype=jnp.int32),
+        jnp.asarray(weights, dtype=jnp.float32),
+    )

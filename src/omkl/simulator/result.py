@@ -1,0 +1,143 @@
+"""What a simulation returns: curves, final models, and the configuration that made them."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from omkl.errors import InputError
+from omkl.model import Model, loss_from
+
+FORMAT = 1
+_CURVES = ("loss", "accuracy", "disagreement", "bits", "link_bits")
+_FINAL = ("theta", "log_weights", "frequencies", "seeds", "rounds")
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Curves over rounds for every seed, and every node's final model.
+
+    Attributes
+    ----------
+    config
+        Everything that made the run, with the versions of what ran it.
+    seeds, rounds
+        The seeds ``(S,)`` and the recorded rounds ``(R,)``, the two axes of the curves.
+    loss
+        ``(S, R)``, mean over nodes of C(f, y), scored before the sample is learned.
+    accuracy
+        ``(S, R)``, mean over nodes; nan in regression.
+    disagreement
+        ``(S, R)``, root mean square over nodes of the distance from the network's mean theta.
+    bits
+        ``(S, R)``, sum over nodes of one message each: a broadcast counts once.
+    link_bits
+        ``(S, R)``, the same counted once per directed link.
+    weights
+        ``(S, R, P)``, kernel weights, mean over nodes.
+    theta, log_weights
+        Final models ``(J, S, P, C, 2D)`` and log weights ``(J, S, P)``.
+    frequencies
+        ``(S, P, D, d)``.
+    """
+
+    config: dict[str, Any]
+    seeds: npt.NDArray[np.int64]
+    rounds: npt.NDArray[np.int64]
+    loss: Floats
+    accuracy: Floats
+    disagreement: Floats
+    bits: npt.NDArray[np.int64]
+    link_bits: npt.NDArray[np.int64]
+    weights: Floats
+    theta: Floats
+    log_weights: Floats
+    frequencies: Floats
+
+    def model(self, seed: int | None = None, node: int = 0) -> Model:
+        """Return the final model of one node under one seed, the first by default."""
+        nodes, seeds = self.theta.shape[0], self.seeds.tolist()
+        if not 0 <= node < nodes:
+            raise InputError(f"node is {node}; this run has nodes 0 ... {nodes - 1}")
+        if seed is not None and seed not in seeds:
+            raise InputError(f"seed is {seed}; this run has seeds {seeds[0]} ... {seeds[-1]}")
+        s = 0 if seed is None else seeds.index(seed)
+        loss = loss_from(self.config["method"]["loss"])
+        return Model(self.frequencies[s], self.theta[node, s], self.log_weights[node, s], loss)
+
+    def summary(self, last: float = 0.1) -> dict[str, float]:
+        """Return the mean loss over the whole stream and over its last part, its standard error, and the bits."""
+        tail = self.loss[:, -max(1, round(last * self.loss.shape[1])) :].mean(axis=1)
+        spread = tail.std(ddof=1) / len(tail) ** 0.5 if len(tail) > 1 else np.nan
+        return {
+            "loss": float(self.loss.mean()),
+            "final_loss": float(tail.mean()),
+            "final_loss_stderr": float(spread),
+            "final_accuracy": float(self.accuracy[:, -max(1, round(last * self.loss.shape[1])) :].mean()),
+            "bits_per_node_round": float(self.bits.mean() / self.theta.shape[0]),
+        }
+
+    def save(self, folder: str | Path) -> Path:
+        """Write run.json, the curves (Parquet with pyarrow, else JSON lines) and final.npz into ``folder``."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "run.json").write_text(json.dumps({"omkl_result": FORMAT, **self.config}, indent=2) + "\n")
+        _write_curves(folder, self._columns())
+        np.savez(folder / "final.npz", **{name: getattr(self, name) for name in _FINAL})
+        return folder
+
+    def _columns(self) -> dict[str, npt.NDArray[Any]]:
+        columns = {"seed": np.repeat(self.seeds, len(self.rounds)), "round": np.tile(self.rounds, len(self.seeds))}
+        columns |= {name: getattr(self, name).reshape(-1) for name in _CURVES}
+        flat = self.weights.reshape(-1, self.weights.shape[-1])
+        return columns | {f"weight_{p}": flat[:, p] for p in range(flat.shape[1])}
+
+
+def load(folder: str | Path) -> Result:
+    """Return the result that ``Result.save`` wrote into ``folder``."""
+    folder = Path(folder)
+    if not (folder / "run.json").exists():
+        raise InputError(f"{folder} holds no run.json; pass a folder written by Result.save")
+    config = json.loads((folder / "run.json").read_text())
+    if config.pop("omkl_result", None) != FORMAT:
+        raise InputError(f"{folder} has another result format; this version reads {FORMAT}; upgrade omkl")
+    with np.load(folder / "final.npz", allow_pickle=False) as file:
+        final = {name: file[name] for name in _FINAL}
+    columns = _read_curves(folder)
+    shape = (len(final["seeds"]), len(final["rounds"]))
+    curves = {name: columns[name].reshape(shape) for name in _CURVES}
+    weights = np.stack([columns[f"weight_{p}"] for p in range(final["theta"].shape[2])], axis=-1).reshape(*shape, -1)
+    return Result(config=config, weights=weights, **final, **curves)
+
+
+def _write_curves(folder: Path, columns: dict[str, npt.NDArray[Any]]) -> None:
+    parquet, lines = folder / "metrics.parquet", folder / "metrics.jsonl"
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        rows = zip(*(values.tolist() for values in columns.values()), strict=True)
+        lines.write_text("".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows))
+        parquet.unlink(missing_ok=True)
+    else:
+        pyarrow.parquet.write_table(pyarrow.table(columns), parquet)
+        lines.unlink(missing_ok=True)
+
+
+def _read_curves(folder: Path) -> dict[str, npt.NDArray[Any]]:
+    if (folder / "metrics.parquet").exists():
+        import pyarrow.parquet
+
+        table = pyarrow.parquet.read_table(folder / "metrics.parquet")
+        return {name: table[name].to_numpy() for name in table.column_names}
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    whole = {"seed", "round", "bits", "link_bits"}
+    return {
+        name: np.array([row[name] for row in rows], dtype=np.int64 if name in whole else np.float32)
+        for name in rows[0]
+    }

@@ -1,0 +1,340 @@
+"""Theory: spectral gap, contraction, regret bound, and what they say about a given network.
+
+The bound below is our derivation, with the corrections of the letter's Theorem 1 (rho counts negative eigenvalues, the
+consensus term has L^2, models and weights have rates of their own); the letter's own constants may differ. For every
+kernel and every theta*, the loss L cumulated over T rounds, averaged over nodes, exceeds that of theta* by at most
+
+    |theta*|^2 / (2 eta)  +  eta L^2 T / 2  +  (2 sqrt(2) / c) eta L^2 T  +  ln P / eta_w  +  eta_w T / 8
+
+in expectation over the quantizer. With g_j the gradient at node j,
+
+    mean_j L_j(theta_j) - L_j(theta*)  <=  <mean_j g_j, mean - theta*>  +  L mean_j |theta_j - mean|.
+
+Gossip keeps the network's mean, which thus descends along mean_j g_j: the first product sums to terms one and two. For
+the distance to the mean put r^2 = E sum_j |theta_j - mean|^2 + |theta_j - h_j|^2, after a round's messages. Mixing and
+sending contract r^2 by 1 - c (Lemma 1, Koloskova et al. 2019), a gradient step adds at most sqrt(2J) eta L to r:
+r_{t+1} <= sqrt(1-c) (r_t + sqrt(2J) eta L), so from r = 0 always r <= (2/c) sqrt(2J) eta L. The mean distance is at
+most r / sqrt(J): term three. The last two are Hedge with P experts and losses in [0, 1] (Lemma 2), and convexity.
+L bounds the gradient of C(theta.z, y) + lambda |theta|^2; since |z| = 1 it is K + 2 lambda R where |theta| <= R.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from omkl import losses
+from omkl.errors import InputError
+from omkl.topology import Topology, build
+
+SMALLEST = 1e-12  # of a rate; zero learns nothing and has no bound
+
+
+class Contraction(Protocol):
+    """What theory asks of a quantizer."""
+
+    def delta(self, n: int) -> float:
+        """Return delta with E|Q(v) - v|^2 <= (1 - delta) |v|^2 for vectors of length n."""
+
+
+class RegretTerms(NamedTuple):
+    """The terms of the bound on the regret."""
+
+    comparator: float
+    gradient: float
+    consensus: float
+    kernels: float
+    weights: float
+
+    @property
+    def total(self) -> float:
+        """Their sum."""
+        return sum(self)
+
+
+class Assumption(NamedTuple):
+    """What the bound supposes; ``holds`` is None where it depends on the run."""
+
+    statement: str
+    holds: bool | None
+    why: str
+
+
+def spectral_gap(topology: Topology) -> float:
+    """Return rho = 1 - max(|l_2|, |l_J|) of the gossip matrix; one node has rho = 1."""
+    smallest, largest = topology.ends
+    return 1.0 if topology.nodes == 1 else max(0.0, min(smallest, 2 - largest))
+
+
+def beta(topology: Topology) -> float:
+    """Return |I - W|_2, the largest eigenvalue of I - W; one node has 0."""
+    return topology.ends[1]
+
+
+def consensus_step(rho: float, beta: float, delta: float) -> float:
+    """Return gamma*, the step of Lemma 1; zero where the lemma gives none.
+
+    >>> consensus_step(rho=1, beta=1, delta=1)
+    0.06666666666666667
+    """
+    _check(rho=(rho, 0, 1), beta=(beta, 0, 2), delta=(delta, 0, 1))
+    if rho == 0:
+        return 0.0
+    return rho**2 * delta / (16 * rho + rho**2 + 4 * beta**2 + 2 * rho * beta**2 - 8 * rho * delta)
+
+
+def contraction(rho: float, delta: float) -> float:
+    """Return c of Lemma 1: at gamma*, a round multiplies the expected squared disagreement by at most 1 - c."""
+    _check(rho=(rho, 0, 1), delta=(delta, 0, 1))
+    return rho**2 * delta / 82
+
+
+def consensus_bound(nodes: int, eta: float, lipschitz: float, c: float) -> float:
+    """Return the bound (2/c) sqrt(2J) eta L on the disagreement r; infinite at c = 0, zero for one node."""
+    if nodes == 1:
+        return 0.0
+    return 2 / c * math.sqrt(2 * nodes) * eta * lipschitz if c > 0 else math.inf
+
+
+def regret_terms(
+    *,
+    nodes: int,
+    rounds: int,
+    eta: float,
+    lipschitz: float,
+    c: float,
+    radius: float = 1.0,
+    kernels: int = 1,
+    weight_rate: float | None = None,
+) -> RegretTerms:
+    """Return the terms of the regret bound, for a comparator with |theta*| = ``radius``.
+
+    ``weight_rate`` is Hedge's; None takes ``eta``, as the letter does. A single kernel has no weights to learn.
+    """
+    rate = eta if weight_rate is None else weight_rate
+    _check(nodes=(nodes, 1, math.inf), rounds=(rounds, 1, math.inf), kernels=(kernels, 1, math.inf), c=(c, 0, 1))
+    _check(eta=(eta, SMALLEST, math.inf), weight_rate=(rate, SMALLEST, math.inf), radius=(radius, 0, math.inf))
+    apart = consensus_bound(nodes, eta, lipschitz, c) / math.sqrt(nodes)
+    return RegretTerms(
+        comparator=radius**2 / (2 * eta),
+        gradient=eta * lipschitz**2 * rounds / 2,
+        consensus=apart * lipschitz * rounds if nodes > 1 else 0.0,
+        kernels=math.log(kernels) / rate,
+        weights=rate * rounds / 8 if kernels > 1 else 0.0,
+    )
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The numbers of the theory for one setting; ``str()`` gives a page in plain words.
+
+    Attributes
+    ----------
+    nodes, links, weights
+        The network and the rule of its gossip weights.
+    rho, beta, delta, gamma_star, c
+        Spectral gap, |I - W|, the quantizer's contraction, and what Lemma 1 makes of them.
+    gamma, halving
+        The step used, and the rounds it takes to halve the disagreement where nothing disturbs it.
+    rounds, lipschitz, radius, terms
+        T, L, R, and the bound on the regret.
+    trivial
+        What the predictor f = 0 loses in all rounds; nan where that depends on the data.
+    assumptions
+        What the bound supposes, and whether it is so.
+    """
+
+    nodes: int
+    links: int
+    weights: str
+    rho: float
+    beta: float
+    delta: float
+    gamma_star: float
+    c: float
+    gamma: float
+    halving: float
+    rounds: int
+    lipschitz: float
+    radius: float
+    terms: RegretTerms
+    trivial: float
+    assumptions: tuple[Assumption, ...]
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether the bound allows more regret than always predicting f = 0 can have."""
+        return not self.terms.total < (math.inf if math.isnan(self.trivial) else self.trivial)
+
+    def __str__(self) -> str:
+        return "\n".join([*self._network(), "", *self._bound(), "", "Assumptions", *map(_line, self.assumptions)])
+
+    def _network(self) -> list[str]:
+        if self.nodes == 1:
+            return ["Network: one node; there is nothing to agree on, and nothing is sent."]
+        mixing = f"disagreement halves in {_rounds(self.halving)} where nothing disturbs it; there are {self.rounds:,}"
+        return [
+            f"Network: {self.nodes:,} nodes, {self.links:,} links, {self.weights} weights",
+            f"  rho     {self.rho:<9.3g} spectral gap: 1 agrees in one exact round, near 0 hardly ever",
+            f"  beta    {self.beta:<9.3g} |I - W|: how hard one round of mixing pulls",
+            f"  delta   {self.delta:<9.3g} the share of a message's energy that surely arrives: 1 is exact",
+            f"  gamma*  {self.gamma_star:<9.3g} the step that Lemma 1 covers",
+            f"  c       {self.c:<9.3g} its guarantee: a round at gamma* shrinks squared disagreement by this fraction",
+            f"  gamma   {self.gamma:<9.3g} the step used: {mixing}",
+        ]
+
+    def _bound(self) -> list[str]:
+        names = {
+            "comparator": "|theta*|^2 / (2 eta), the way from zero to the comparator",
+            "gradient": "eta L^2 T / 2, gradient steps of a fixed size",
+            "consensus": "(2 sqrt(2) / c) eta L^2 T, nodes that have not agreed",
+            "kernels": "ln P / eta_w, finding the best kernel",
+            "weights": "eta_w T / 8, weights that keep moving",
+        }
+        terms = [f"  {value:<9.3g} {names[name]}" for name, value in self.terms._asdict().items()]
+        head = f"Regret bound over T = {self.rounds:,} rounds, L = {self.lipschitz:.4g}, |theta*| <= {self.radius:g}"
+        return [head, *terms, f"  {self.terms.total:<9.3g} in all", self._verdict()]
+
+    def _verdict(self) -> str:
+        if math.isinf(self.lipschitz):
+            return "There is no bound: the gradient of this loss is not bounded (a Lipschitz loss has one: logistic)."
+        if math.isinf(self.terms.total):
+            cause = "rho is zero" if self.rho == 0 else "delta is not positive"
+            return f"The bound is vacuous: {cause}, so Lemma 1 does not promise that nodes ever agree."
+        if self.vacuous:
+            less = f"always predicting f = 0 loses {self.trivial:.4g} in these rounds, less than the regret it allows"
+            return f"The bound is vacuous: {less}. It says nothing about this run, good or bad."
+        share = f"{self.terms.total / self.trivial:.2g} of the {self.trivial:.4g} that always predicting f = 0 loses"
+        return f"The bound says something, if its assumptions hold: the regret is at most {share}."
+
+
+def explain(
+    topology: Any,
+    nodes: int | None = None,
+    *,
+    weights: str = "metropolis",
+    quantizer: Contraction | float | None = None,
+    features: int = 20,
+    kernels: int = 3,
+    rounds: int = 1000,
+    eta: float = 0.01,
+    gamma: float = 0.009,
+    weight_rate: float | None = None,
+    regularization: float = 1e-3,
+    loss: "str | losses.Loss" = "logistic",
+    radius: float = 1.0,
+) -> Explanation:
+    """Return what the theory says of a network, a quantizer and a setting; print it for a page in plain words.
+
+    Parameters
+    ----------
+    topology, nodes, weights
+        As in ``omkl.topology.build``.
+    quantizer
+        Anything with ``delta(n)``, or delta itself; None is exact.
+    features
+        D; vectors of length 2D are quantized.
+    kernels, rounds, eta, gamma, weight_rate, regularization, loss
+        P, T and the learner's settings; ``weight_rate=None`` takes ``eta``.
+    radius
+        |theta*| of the comparator, and the R within which models are taken to stay.
+
+    Examples
+    --------
+    >>> page = explain("path", 20, quantizer=0.184)
+    >>> f"{page.rho:.4f} {page.gamma_star:.1e} {page.c:.1e} {page.vacuous}"
+    '0.0082 1.7e-06 1.5e-07 True'
+    """
+    network, loss = build(topology, nodes, weights), losses.named(loss)
+    _check(features=(features, 1, math.inf), gamma=(gamma, 0, 1), regularization=(regularization, 0, math.inf))
+    quantizer = 1.0 if quantizer is None else quantizer
+    delta = quantizer if isinstance(quantizer, (int, float)) else quantizer.delta(2 * features)
+    rho, pull, usable = spectral_gap(network), beta(network), max(0.0, delta)
+    gamma_star, c = consensus_step(rho, pull, usable), contraction(rho, usable)
+    lipschitz = loss.lipschitz + 2 * regularization * radius
+    terms = regret_terms(nodes=network.nodes, rounds=rounds, eta=eta, lipschitz=lipschitz, c=c, radius=radius,
+                         kernels=kernels, weight_rate=weight_rate)  # fmt: skip
+    start = _start(loss)
+    consensus = () if network.nodes == 1 else _consensus_assumptions(network, rho, delta, gamma, gamma_star)
+    return Explanation(
+        network.nodes, len(network.graph.edges), network.rule, rho, pull, delta, gamma_star, c, gamma,
+        _halving(network, gamma), rounds, lipschitz, radius, terms, rounds * start,
+        consensus + _loss_assumptions(loss, start, regularization, radius),
+    )  # fmt: skip
+
+
+def _check(**values: tuple[float, float, float]) -> None:
+    for name, (value, low, high) in values.items():
+        if not low <= value <= high:
+            span = f"at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
+            raise InputError(f"{name} is {value}; it must be {span}; correct {name}")
+
+
+def _halving(network: Topology, gamma: float) -> float:
+    """Return the rounds in which x += gamma (W - I) x halves the distance to the mean."""
+    factor = max(abs(1 - gamma * end) for end in network.ends)
+    return math.inf if factor >= 1 else math.log(2) / -math.log(max(factor, 1e-300))
+
+
+def _start(loss: losses.Loss) -> float:
+    """Return C(0, y) where it is the same for every y, else nan."""
+    if math.isinf(loss.lipschitz):
+        return math.nan
+    outputs = getattr(loss, "classes", 1)
+    if outputs is None:
+        raise InputError("softmax without its number of classes; the bound needs it; pass loss=Softmax(classes=10)")
+    return float(loss.value(np.zeros(outputs), np.eye(outputs)[0]))
+
+
+def _consensus_assumptions(
+    network: Topology, rho: float, delta: float, gamma: float, gamma_star: float
+) -> tuple[Assumption, ...]:
+    lowest = float(min(network.weights.min(), network.self_weights.min()))
+    smallest, largest = network.ends
+    gap = f"l_2 = {1 - smallest:.4g}, l_J = {1 - largest:.4g}" + ("" if rho > 0 else "; use metropolis weights")
+    sent = f"delta = {delta:.3g}" + ("" if delta > 0 else "; rescale it, take more levels, or quantize in blocks")
+    stable = min(1.0, max(0.0, delta) / largest)
+    step = (
+        f"gamma = {gamma:.3g}, gamma* = {gamma_star:.3g}; runs were seen to be stable up to min(1, delta/beta) = "
+        f"{stable:.3g}, without proof"
+    )
+    return (
+        Assumption("the network is connected", True, "checked when it was built"),
+        Assumption("W is symmetric and its rows sum to one", True, "by construction"),
+        Assumption("W has no negative entry", lowest > -1e-12, f"the smallest on a link or the diagonal: {lowest:.3g}"),
+        Assumption("the spectral gap is positive", rho > 0, gap),
+        Assumption("the quantizer is a contraction", delta > 0, sent),
+        Assumption("the step is Lemma 1's", gamma_star > 0 and math.isclose(gamma, gamma_star, rel_tol=0.01), step),
+    )
+
+
+def _loss_assumptions(loss: losses.Loss, start: float, regularization: float, radius: float) -> tuple[Assumption, ...]:
+    bounded = math.isfinite(loss.lipschitz)
+    highest = start + loss.lipschitz * radius + regularization * radius**2
+    known = loss.name in losses.LOSSES
+    gradient = {
+        False: f"the {loss.name} loss has no Lipschitz constant",
+        True: "K alone: there is no regularization",
+        None: f"it needs |theta| <= {radius:g}, and nothing projects theta there",
+    }
+    gradient_holds = None if bounded and regularization > 0 else bounded
+    inside = None if math.isnan(start) or start <= 1 < highest else highest <= 1
+    start_text = "depends on the data" if math.isnan(start) else f"starts at {start:.3g}"
+    range_text = f"{start_text}, at most {highest:.3g} for |theta| <= {radius:g}" if bounded else start_text
+    return (
+        Assumption(
+            "the loss is convex in theta", known or None, f"{loss.name}" + ("" if known else ", not one of ours")
+        ),
+        Assumption("gradients are bounded by L", gradient_holds, gradient[gradient_holds]),
+        Assumption("losses lie in [0, 1] (Lemma 2, Hedge)", inside, range_text),
+    )
+
+
+def _line(assumption: Assumption) -> str:
+    mark = {True: "yes", False: "NO", None: "depends"}[assumption.holds]
+    return f"  {mark:<8} {assumption.statement}: {assumption.why}"
+
+
+def _rounds(number: float) -> str:
+    return "no number of rounds" if math.isinf(number) else f"about {max(1, round(number)):,} rounds"

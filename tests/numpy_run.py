@@ -1,0 +1,54 @@
+"""The algorithm run by NumPy alone, round by round: what the simulator is held against."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from omkl import features, noise
+from omkl.methods import Gossip, Info, Method, Neighbors, Round
+from omkl.topology import Topology
+
+
+class NumpyRun(NamedTuple):
+    state: Any
+    loss: np.ndarray
+
+
+def run(method: Method, X: np.ndarray, y: np.ndarray, topology: Topology, seed: int) -> NumpyRun:
+    losses = []
+    for state, info, _ in play(method, X, y, topology, seed):
+        losses.append(info.loss)
+    return NumpyRun(state, np.array(losses))
+
+
+def count_flips(
+    method: Gossip, X: np.ndarray, y: np.ndarray, topology: Topology, step: Callable[[Any, Round], Any]
+) -> tuple[int, int]:
+    """Return how many levels another executor's ``step`` chose differently from the same states, and of how many."""
+    before = method.init(np, X.shape[1:2], 1)
+    flips = levels = 0
+    for after, _, round_ in play(method, X, y, topology, seed=0):
+        flips += np.count_nonzero(np.asarray(step(before, round_).hidden) != after.hidden)
+        levels += after.hidden.size
+        before = after
+    return flips, levels
+
+
+def play(
+    method: Method, X: np.ndarray, y: np.ndarray, topology: Topology, seed: int
+) -> Iterator[tuple[Any, Info, Round]]:
+    """Yield state, info and inputs of every round."""
+    index, weights = topology.neighbors()
+    network = Neighbors(index, weights.astype(np.float32))
+    rounds, nodes, dimension = X.shape
+    V = features.draw(method.kernels, method.features, dimension, seed)
+    targets = method.objective.encode(y)
+    key = noise.fold(noise.key(seed, "quantizer"), np.arange(nodes)[:, None])
+    shape = (len(method.kernels), targets.shape[-1], 2 * method.features)
+    state = method.init(np, (nodes,), targets.shape[-1])
+    for t in range(rounds):
+        uniforms = noise.dither(noise.fold(key, t), shape) if method.dithered else None
+        round_ = Round(features.transform(X[t], V), targets[t], uniforms)
+        state, info = method.step(state, round_, network)
+        yield state, info, round_

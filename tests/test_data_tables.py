@@ -1,0 +1,127 @@
+import gzip
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from omkl import data
+from omkl.errors import InputError, MissingExtraError
+
+CSV = 'station,day,"temp, C",wind,rain\nb,mon,1.5,2,1\na,mon,-3e1,4,0\nb,tue,0,6,1\n'
+
+
+class Frame:
+    """As much of a pandas data frame as is asked of one."""
+
+    def __init__(self, columns: dict[Any, Any]) -> None:
+        self._columns = columns
+        self.columns = list(columns)
+
+    def __getitem__(self, name: Any) -> "Series":
+        return Series(self._columns[name])
+
+    def to_numpy(self) -> None:
+        raise AssertionError("a frame of mixed types would become an array of objects")
+
+
+class Series:
+    def __init__(self, values: Any) -> None:
+        self._values = values
+
+    def to_numpy(self) -> Any:
+        return np.asarray(self._values)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "t.csv").write_text(CSV)
+    return tmp_path / "t.csv"
+
+
+def check(table: data.Table) -> None:
+    np.testing.assert_array_equal(table.X, [[1.5, 2], [-30, 4], [0, 6]])
+    np.testing.assert_array_equal(table.y, [1, 0, 1])
+    assert table.node is not None
+    assert table.node.tolist() == ["b", "a", "b"]
+    assert data.by_node(*table[:2], table.node).y.tolist() == [[0, 1]]
+
+
+def test_csv(path: Path) -> None:
+    check(data.read_table(path, target="rain", node="station", drop=["day"]))
+    check(data.read_table(str(path), target="rain", node="station", drop="day"))
+    assert data.read_table(path, target="rain", drop=["day", "station"]).node is None
+
+
+def test_csv_compressed_with_mark_and_blank_line(tmp_path: Path) -> None:
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(("\ufeff" + CSV + "\n").encode()))
+    check(data.read_table(tmp_path / "t.csv.gz", "rain", "station", ["day"]))
+
+
+def test_parquet(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    columns = {"station": ["b", "a", "b"], "temp": [1.5, -30.0, 0.0], "wind": [2, 4, 6], "rain": [True, False, True]}
+    pytest.importorskip("pyarrow.parquet").write_table(pyarrow.table(columns), tmp_path / "t.parquet")
+    check(data.read_table(tmp_path / "t.parquet", "rain", "station"))
+
+
+def test_data_frame() -> None:
+    frame = Frame({"station": ["b", "a", "b"], "temp": [1.5, -30, 0], "wind": [2, 4, 6], "rain": [1, 0, 1]})
+    check(data.read_table(frame, "rain", "station"))
+
+
+def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "t.parquet").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtraError, match=r"omkl\[results\]"):
+        data.read_table(tmp_path / "t.parquet", "rain")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x,y\n1,0\n,1\n", "column 'x', row 2 holds ''; it must be a number; drop= it, or encode it"),
+        ("x,y\n1,0\n2,1\nNA,1\n", "column 'x', row 3 holds 'NA'"),
+        ("x,y\n1,0\ninf,1\n", "column 'x', row 2 holds 'inf'"),
+        ("x,y\n1,no\n", "column 'y', row 1 holds 'no'; .* encode the labels"),
+        ("x,y\n1,0\n2\n", "row 2 has 1 cells; the header has 2"),
+        ("x,x,y\n1,2,0\n", "two columns 'x'"),
+        ("x,y\n", "no row below its header"),
+        ("", "no row below its header"),
+        ("y\n1\n", "leave no feature"),
+        ("x,Y\n1,1\n", "unknown column 'y'"),
+    ],
+)
+def test_bad_csv_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(InputError, match=message):
+        data.read_table(tmp_path / "t.csv", target="y")
+
+
+@pytest.mark.parametrize(
+    "column",
+    [np.array([1.0, np.nan]), np.array([1, None], dtype=object), np.array([1, "x"], dtype=object)],
+)
+def test_a_missing_cell_of_a_frame_is_named(column: Any) -> None:
+    with pytest.raises(InputError, match="column 'x', row 2"):
+        data.read_table(Frame({"x": column, "y": [0, 1]}), "y")
+
+
+def test_dates_are_not_numbers() -> None:
+    with pytest.raises(InputError, match="column 'when', row 1 holds '2020-01-01'"):
+        data.read_table(Frame({"when": np.array(["2020-01-01"], "datetime64[D]"), "y": [0]}), "y")
+
+
+def test_unknown_columns_are_refused(path: Path) -> None:
+    for options in ({"node": "stations"}, {"drop": ["days"]}):
+        with pytest.raises(InputError, match=r"unknown column .* did you mean"):
+            data.read_table(path, "rain", **options)
+
+
+def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no file"):
+        data.read_table(tmp_path / "absent.csv", "y")
+    (tmp_path / "t.xlsx").write_bytes(b"")
+    with pytest.raises(InputError, match=r"ends in '\.xlsx'"):
+        data.read_table(tmp_path / "t.xlsx", "y")

@@ -1,0 +1,106 @@
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omkl import losses
+from omkl.errors import InputError
+from omkl.losses import Logistic, Loss, Softmax, Squared
+from tests.conftest import Library
+
+CASES: list[tuple[Loss, Any]] = [
+    (Logistic(), [[1.0], [-1.0], [1.0]]),
+    (Softmax(3), [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]),
+    (Squared(2), [[0.5, -1.0], [2.0, 0.0], [0.0, 0.0]]),
+]
+
+
+@pytest.mark.parametrize(("loss", "targets"), CASES, ids=lambda c: getattr(c, "name", ""))
+def test_derivatives_are_those_of_the_value(loss: Loss, targets: Any, rng: np.random.Generator) -> None:
+    y = np.asarray(targets)
+    f = rng.normal(size=y.shape)
+    h = 1e-5
+    for c in range(y.shape[-1]):
+        e = np.zeros_like(f)
+        e[:, c] = h
+        slope = (loss.value(f + e, y) - loss.value(f - e, y)) / (2 * h)
+        np.testing.assert_allclose(loss.derivative(f, y)[:, c], slope, atol=1e-8)
+        bend = (loss.derivative(f + e, y) - loss.derivative(f - e, y)) / (2 * h)
+        np.testing.assert_allclose(loss.curvature(f, y)[:, c], bend, atol=1e-8)
+
+
+@pytest.mark.parametrize(("loss", "targets"), CASES, ids=lambda c: getattr(c, "name", ""))
+def test_same_on_every_library(loss: Loss, targets: Any, library: Library) -> None:
+    y = np.asarray(targets, dtype=np.float32)
+    f = np.linspace(-3, 3, y.size, dtype=np.float32).reshape(y.shape)
+    for function in (loss.value, loss.derivative, loss.curvature, loss.decide, loss.score):
+        args = (f,) if function == loss.decide else (f, y)
+        np.testing.assert_allclose(library.call(function, *args), function(*args), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("margin", [1e4, 1e30])
+def test_large_margins_neither_overflow_nor_vanish(margin: float) -> None:
+    f, y = np.array([[margin], [-margin]], dtype=np.float32), np.ones((2, 1), dtype=np.float32)
+    loss = Logistic()
+    np.testing.assert_array_equal(loss.value(f, y), [0, np.float32(margin)])
+    np.testing.assert_array_equal(loss.derivative(f, y)[:, 0], [0, -1])
+    np.testing.assert_array_equal(loss.curvature(f, y)[:, 0, 0], [0, 0])
+    wide = np.array([[margin, 0, 0]], dtype=np.float32)
+    one_hot = np.array([[0, 1, 0]], dtype=np.float32)
+    assert Softmax(3).value(wide, one_hot) == np.float32(margin)
+    assert np.isfinite(Softmax(3).curvature(wide, one_hot)).all()
+
+
+def test_logistic_by_hand() -> None:
+    f, y = np.array([[0.0], [2.0]]), np.array([[1.0], [-1.0]])
+    np.testing.assert_allclose(Logistic().value(f, y), [math.log(2), math.log1p(math.exp(2))])
+    np.testing.assert_allclose(Logistic().score(f, y), [0.5, 0])
+
+
+def test_softmax_of_two_is_logistic_of_the_difference() -> None:
+    f = np.array([[0.3, -1.1]])
+    two = Softmax(2).value(f, np.array([[1.0, 0.0]]))
+    np.testing.assert_allclose(two, Logistic().value(f[:, :1] - f[:, 1:], np.ones((1, 1))))
+
+
+@given(st.lists(st.floats(-50, 50), min_size=3, max_size=3), st.integers(0, 2))
+def test_constants_bound_what_they_claim(f: list[float], label: int) -> None:
+    for loss, outputs, y in ((Logistic(), f[:1], [1.0]), (Softmax(3), f, np.eye(3)[label])):
+        out, target = np.array([outputs]), np.array([y])
+        assert np.linalg.norm(loss.derivative(out, target)) <= loss.lipschitz + 1e-9
+        assert np.linalg.eigvalsh(loss.curvature(out, target)[0]).max() <= loss.smoothness + 1e-9
+
+
+def test_encoding() -> None:
+    np.testing.assert_array_equal(Logistic().encode([1, -1]), [[1], [-1]])
+    np.testing.assert_array_equal(Softmax().encode([[0, 2]]), [[[1, 0, 0], [0, 0, 1]]])
+    assert Softmax(5).encode([0, 2]).shape == (2, 5)
+    assert Softmax().encode([0, 0]).shape == (2, 2)
+    assert Squared().encode(np.zeros((4, 3))).shape == (4, 3, 1)
+    assert Squared(3).encode(np.zeros((4, 3))).shape == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("loss", "labels", "text"),
+    [
+        (Logistic(), [1, 0, 1], r"label 0 at index \(1,\); logistic loss takes labels -1 and \+1; for 0 and 1 pass 2\*y-1"),
+        (Softmax(3), [0, 3], r"label 3 at index \(1,\); softmax loss takes whole labels 0 ... 2"),
+        (Softmax(), [0.5], "label 0.5"),
+        (Softmax(), [-1], "label -1"),
+        (Squared(), [np.nan], "label nan at index .*must be finite"),
+        (Squared(2), [1.0, 2.0, 3.0], "takes a last axis of 2"),
+        (Logistic(), ["spam"], "labels must be numbers"),
+    ],
+)
+def test_labels_outside_the_domain_are_refused(loss: Loss, labels: Any, text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        loss.encode(labels)
+
+
+def test_names() -> None:
+    assert losses.named("squared") == Squared()
+    with pytest.raises(InputError, match="did you mean 'logistic'"):
+        losses.named("logistics")

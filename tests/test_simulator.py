@@ -1,0 +1,267 @@
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import omkl
+from omkl import QSGD, Gossip, Local, Nearest, topology
+from omkl.data import as_stream, load
+from omkl.errors import InputError
+from omkl.methods import Method, Neighbors
+from omkl.simulator import engine
+from omkl.simulator.networks import Dense, Edges, Lists, network
+from tests import numpy_run
+
+
+def blobs(rounds: int, nodes: int, d: int = 5, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rounds, nodes, d)).astype(np.float32)
+    return X, np.where(np.sin(2 * X[..., 0]) + X[..., 1] * X[..., 2] + 0.3 * rng.normal(size=(rounds, nodes)) > 0, 1, -1)
+
+
+@pytest.mark.parametrize(("eta", "gamma"), [(0.01, 0.009), (1.0, 0.5)])
+def test_equals_numpy_without_quantizer(eta: float, gamma: float) -> None:
+    X, y = blobs(1500, 8)
+    method = Gossip(eta=eta, gamma=gamma, quantizer=None)
+    here = numpy_run.run(method, X, y, topology.build("path", 8), seed=3)
+    there = omkl.simulate((X, y), "path", method=method, seed=3)
+    distance = np.linalg.norm(here.state.theta - there.theta[:, 0], axis=-1)
+    assert (distance <= 1e-4 * np.linalg.norm(here.state.theta, axis=-1)).all()
+    np.testing.assert_allclose(there.loss[0], here.loss.mean(axis=1), atol=1e-5)
+
+
+@pytest.mark.parametrize("quantizer", [QSGD(bits=3), Nearest()], ids=str)
+def test_equals_numpy_in_loss_with_quantizer(quantizer: object) -> None:
+    X, y = blobs(1500, 8)
+    method = Gossip(quantizer=quantizer)  # type: ignore[arg-type]
+    here = numpy_run.run(method, X, y, topology.build("path", 8), seed=3)
+    there = omkl.simulate((X, y), "path", method=method, seed=3)
+    np.testing.assert_allclose(there.loss[0], here.loss.mean(axis=1), atol=1e-4)
+
+
+@pytest.mark.parametrize("quantizer", [QSGD(bits=3), Nearest()], ids=str)
+def test_from_the_same_state_almost_every_level_is_the_same(quantizer: Any) -> None:
+    X, y = blobs(300, 8)
+    method = Gossip(quantizer=quantizer, eta=0.5, gamma=0.1)
+    net = network(topology.build("path", 8))
+    step = jax.jit(lambda state, round_: method.step(state, round_, net)[0])
+    flips, levels = numpy_run.count_flips(method, X, y, topology.build("path", 8), step)
+    assert levels > 200_000
+    assert flips <= 1e-4 * levels
+
+
+@pytest.mark.parametrize("method", [Gossip(eta=0.5, gamma=0.3), Local(eta=0.5)], ids=["gossip", "local"])
+def test_a_run_depends_on_its_seed_alone(method: Method) -> None:
+    X, y = blobs(60, 6)
+    many = omkl.simulate((X, y), "ring", method=method, seeds=5, seed=10)
+    one = omkl.simulate((X, y), "ring", method=method, seed=12)
+    np.testing.assert_allclose(many.loss[2], one.loss[0], atol=1e-6)
+    np.testing.assert_allclose(many.theta[:, 2], one.theta[:, 0], atol=1e-5)
+    again = omkl.simulate((X, y), "ring", method=method, seeds=5, seed=10)
+    np.testing.assert_array_equal(many.theta, again.theta)
+    assert not np.allclose(many.loss[1], many.loss[2], atol=1e-4)
+
+
+def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = blobs(50, 6)
+    whole = omkl.simulate((X, y), "ring", method=Gossip(eta=0.5), seeds=2)
+    monkeypatch.setattr(engine, "CHUNK_BYTES", 7 * 4 * 6 * 2 * 3 * 20)
+    done: list[tuple[int, int]] = []
+    parts = omkl.simulate((X, y), "ring", method=Gossip(eta=0.5), seeds=2, progress=lambda *p: done.append(p))
+    np.testing.assert_allclose(whole.loss, parts.loss, atol=1e-6)
+    assert done == [(5 * k, 50) for k in range(1, 11)]
+    thin = omkl.simulate((X, y), "ring", method=Gossip(eta=0.5), seeds=2, record_every=20)
+    np.testing.assert_array_equal(thin.loss, whole.loss[:, 19::20])
+    assert thin.rounds.tolist() == [19, 39]
+
+
+@pytest.mark.parametrize("name", ["path", "ring", "star", "grid", "complete"])
+def test_three_ways_to_mix_are_the_algorithms(name: str) -> None:
+    rng = np.random.default_rng(0)
+    built = topology.build(name, 12)
+    theta, hidden = (rng.normal(size=(12, 2, 3, 1, 8)).astype(np.float32) for _ in range(2))
+    index, weights = built.neighbors()
+    stated = Neighbors(index, weights.astype(np.float32)).mix(theta, hidden, 0.7)
+    both = np.concatenate([built.graph.edges, built.graph.edges[:, ::-1]])
+    edge_weights = np.tile(built.weights, 2).astype(np.float32)
+    order = np.argsort(both[:, 0], kind="stable")
+    for fast in (
+        Dense(jnp.asarray(built.matrix() - np.eye(12), dtype=jnp.float32)),
+        Lists(jnp.asarray(index), jnp.asarray(weights, dtype=jnp.float32)),
+        Edges(*(jnp.asarray(a[order]) for a in (both[:, 0], both[:, 1], edge_weights))),
+    ):
+        np.testing.assert_allclose(fast.mix(jnp.asarray(theta), jnp.asarray(hidden), 0.7), stated, atol=2e-6)
+
+
+def test_the_way_to_mix_suits_the_network() -> None:
+    assert isinstance(network(topology.build("complete", 20)), Dense)
+    assert isinstance(network(topology.build("ring", 1000)), Lists)
+    assert isinstance(network(topology.build("star", 1000)), Edges)
+
+
+@pytest.mark.parametrize("name", ["ring", "star"])
+def test_large_networks_learn_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = blobs(20, 70)
+    sparse = omkl.simulate((X, y), name, method=Gossip(eta=1, gamma=0.5, quantizer=None))
+    monkeypatch.setattr("omkl.simulator.networks.DENSE_NODES", 100)
+    dense = omkl.simulate((X, y), name, method=Gossip(eta=1, gamma=0.5, quantizer=None))
+    np.testing.assert_allclose(sparse.theta, dense.theta, atol=1e-5)
+
+
+def test_banana_at_the_letters_settings() -> None:
+    settings = {"data": "banana", "topology": "path", "nodes": 20, "seeds": 20}
+    quantized = omkl.simulate(**settings, method=Gossip())
+    exact = omkl.simulate(**settings, method=Gossip(quantizer=None))
+    assert quantized.loss.shape == (20, 265)
+    assert quantized.summary()["final_loss"] == pytest.approx(0.686, abs=0.001)
+    assert quantized.summary()["final_loss"] == pytest.approx(exact.summary()["final_loss"], abs=1e-5)
+    np.testing.assert_allclose(quantized.loss[:, 0], np.log(2), rtol=1e-6)
+
+
+def test_bits_and_links() -> None:
+    X, y = blobs(3, 5)
+    path = omkl.simulate((X, y), "path", method=Gossip())
+    assert (path.bits == 5 * 600).all()
+    assert (path.link_bits == 8 * 600).all()
+    star = omkl.simulate((X, y), "star", method=Gossip())
+    assert (star.link_bits == path.link_bits).all()
+    assert not omkl.simulate((X, y), "path", method=Local()).bits.any()
+
+
+def test_one_node_learns_alone_for_nothing() -> None:
+    X, y = blobs(100, 1)
+    gossip = omkl.simulate((X, y), "path", method=Gossip(eta=0.5))
+    local = omkl.simulate((X, y), "path", method=Local(eta=0.5))
+    np.testing.assert_array_equal(gossip.theta, local.theta)
+    assert not gossip.bits.any()
+    assert not gossip.disagreement.any()
+
+
+def test_gossip_brings_nodes_together() -> None:
+    X, y = blobs(200, 8)
+    together = omkl.simulate((X, y), "complete", method=Gossip(eta=0.5, gamma=0.9, quantizer=None))
+    apart = omkl.simulate((X, y), "complete", method=Local(eta=0.5))
+    assert together.disagreement[0, -1] < 0.2 * apart.disagreement[0, -1]
+    theta = apart.theta[:, 0]
+    spread = ((theta - theta.mean(axis=0)) ** 2).sum(axis=(1, 2, 3))
+    assert apart.disagreement[0, -1] == pytest.approx(np.sqrt(spread.mean()), rel=1e-5)
+    np.testing.assert_allclose(apart.weights.sum(axis=-1), 1, rtol=1e-5)
+
+
+def test_save_and_load(tmp_path: Path) -> None:
+    X, y = blobs(30, 4)
+    result = omkl.simulate((X, y), "ring", method=Gossip(eta=0.5), seeds=2, seed=4, record_every=3)
+    loaded = omkl.load(result.save(tmp_path / "run"))
+    for name in ("seeds", "rounds", "loss", "accuracy", "disagreement", "bits", "link_bits", "weights", "theta"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(result, name))
+        assert getattr(loaded, name).dtype == getattr(result, name).dtype
+    assert loaded.config == json.loads(json.dumps(result.config))
+    assert loaded.config["method"]["quantizer"] == {"name": "qsgd", "bits": 3, "rescale": False, "block": None}
+    assert loaded.config["seed"] == 4
+    assert loaded.config["versions"]["jax"] == jax.__version__
+    np.testing.assert_array_equal(loaded.model(5, 2).predict(X[0]), result.model(5, 2).predict(X[0]))
+
+
+def test_save_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    X, y = blobs(10, 3)
+    result = omkl.simulate((X, y), "ring", method=Local(), seeds=2)
+    loaded = omkl.load(result.save(tmp_path))
+    assert (tmp_path / "metrics.jsonl").exists()
+    np.testing.assert_array_equal(loaded.loss, result.loss)
+    np.testing.assert_array_equal(loaded.weights, result.weights)
+
+
+def test_a_model_survives_its_file(tmp_path: Path) -> None:
+    data = load("banana")
+    result = omkl.simulate("banana", "ring", 20, Gossip(eta=1, gamma=0.5, quantizer="nearest"))
+    model = result.model(node=3)
+    model.save(tmp_path / "m.npz")
+    loaded = omkl.load_model(tmp_path / "m.npz")
+    np.testing.assert_array_equal(loaded.decision_function(data.X), model.decision_function(data.X))
+    assert (loaded.predict(data.X) == data.y).mean() > 0.75
+    assert set(np.unique(loaded.predict(data.X))) == {-1, 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"topology": "paht"}, "did you mean 'path'"),
+        ({"method": "gosip"}, "did you mean 'gossip'"),
+        ({"weights": "metropolys"}, "did you mean 'metropolis'"),
+        ({"data": "bananas"}, "did you mean 'banana'"),
+        ({"nodes": 0}, "nodes is 0"),
+        ({"nodes": 6000}, "6000"),
+        ({"seeds": 0}, "seeds is 0"),
+        ({"record_every": 0}, "record_every is 0"),
+        ({"method": Gossip(features=100)}, "delta must be positive"),
+        ({"method": Gossip(loss="softmax")}, "label -1"),
+        ({"topology": np.ones((3, 3)) / 3, "nodes": 4}, "4"),
+    ],
+)
+def test_bad_input_is_refused_before_work(change: dict[str, Any], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "run", lambda *args: pytest.fail("computation was started"))
+    with pytest.raises(InputError, match=text):
+        omkl.simulate(**({"data": "banana", "topology": "path", "nodes": 20} | change))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("where", ["X", "y"])
+def test_non_finite_data_is_refused(bad: float, where: str) -> None:
+    X, y = blobs(10, 3)
+    y = y.astype(float)
+    (X if where == "X" else y)[4, 1] = bad
+    with pytest.raises(InputError, match=rf"{where}.*(nan|inf).*4, 1|4, 1.*{where}"):
+        omkl.simulate((X, y), "path")
+
+
+def test_labels_of_the_wrong_shape_are_refused() -> None:
+    X, y = blobs(10, 3)
+    with pytest.raises(InputError, match="y has shape"):
+        omkl.simulate((X, np.stack([y, y], axis=-1)), "path")
+
+
+def test_divergence_is_reported_not_returned() -> None:
+    X, y = blobs(200, 4)
+    with pytest.raises(omkl.DivergedError, match=r"loss is (nan|inf) at round \d+ of seed 0; .* lower gamma or eta"):
+        omkl.simulate((X, y), "ring", method=Gossip(eta=1e30, regularization=1e3, loss="squared"))
+
+
+def test_inputs_far_beyond_the_bandwidths_warn() -> None:
+    X, y = blobs(10, 3)
+    with pytest.warns(UserWarning, match="standardize the inputs"):
+        omkl.simulate((1000 * X, y), "path")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        omkl.simulate((X, y), "path")
+
+
+def test_a_seed_outside_the_run_is_refused() -> None:
+    X, y = blobs(5, 3)
+    result = omkl.simulate((X, y), "path", seeds=2, seed=7)
+    with pytest.raises(InputError, match=r"seed is 0; this run has seeds 7 \.\.\. 8"):
+        result.model(seed=0)
+    with pytest.raises(InputError, match=r"node is 3; this run has nodes 0 \.\.\. 2"):
+        result.model(node=3)
+    with pytest.raises(InputError, match=r"this model takes \(n, 5\)"):
+        result.model().predict(np.zeros((2, 4)))
+
+
+def test_a_table_is_dealt_out_and_a_stream_taken_as_it_is() -> None:
+    stream, _ = as_stream("banana", 20, 1)
+    dealt = omkl.simulate("banana", "path", 20, shuffle=1)
+    taken = omkl.simulate((stream.X, stream.y), "path")
+    np.testing.assert_array_equal(dealt.loss, taken.loss)
+
+
+def test_bare_import_is_light() -> None:
+    code = "import sys, omkl; print([m for m in ('jax', 'networkx', 'scipy', 'matplotlib') if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "[]"
