@@ -14,7 +14,7 @@ import pytest
 hypothesis.settings.register_profile("omkl", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("omkl")
 
-jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_dtype_promotion", "strict")  # type: ignore[no-untyped-call]
 
 
 class Library(NamedTuple):

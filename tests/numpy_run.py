@@ -16,10 +16,8 @@ class NumpyRun(NamedTuple):
 
 
 def run(method: Method, X: np.ndarray, y: np.ndarray, topology: Topology, seed: int) -> NumpyRun:
-    losses = []
-    for state, info, _ in play(method, X, y, topology, seed):
-        losses.append(info.loss)
-    return NumpyRun(state, np.array(losses))
+    states, infos, _ = zip(*play(method, X, y, topology, seed), strict=True)
+    return NumpyRun(states[-1], np.array([info.loss for info in infos]))
 
 
 def count_flips(
@@ -29,7 +27,7 @@ def count_flips(
     before = method.init(np, X.shape[1:2], 1)
     flips = levels = 0
     for after, _, round_ in play(method, X, y, topology, seed=0):
-        flips += np.count_nonzero(np.asarray(step(before, round_).hidden) != after.hidden)
+        flips += int(np.count_nonzero(np.asarray(step(before, round_).hidden) != after.hidden))
         levels += after.hidden.size
         before = after
     return flips, levels

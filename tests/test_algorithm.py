@@ -1,5 +1,3 @@
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -107,7 +105,9 @@ def test_gossip_preserves_the_mean(nodes: int, seed: int, quantizer: Quantizer, 
         theta = network.mix(theta, hidden, gamma)
         uniforms = rng.uniform(size=theta.shape).astype(np.float32)
         hidden = algorithm.absorb(hidden, algorithm.emit(theta, hidden, quantizer, uniforms))
-        np.testing.assert_allclose(theta.mean(axis=0, dtype=np.float64), before, atol=1e-5 * max(1, np.abs(hidden).max()))
+        np.testing.assert_allclose(
+            theta.mean(axis=0, dtype=np.float64), before, atol=1e-5 * max(1, np.abs(hidden).max())
+        )
 
 
 def _random_network(nodes: int, weights: str, rng: np.random.Generator) -> Neighbors:
@@ -161,7 +161,9 @@ def test_the_score_comes_before_the_weights_see_the_sample(order: bool, rng: np.
 
 
 def _fit(loss: Loss, X: np.ndarray, y: np.ndarray, eta: float) -> list[Model]:
-    method = Gossip(kernels=gaussian(1, 2), features=30, eta=eta, gamma=0.5, regularization=0, loss=loss, quantizer=Nearest())
+    method = Gossip(
+        kernels=gaussian(1, 2), features=30, eta=eta, gamma=0.5, regularization=0, loss=loss, quantizer=Nearest()
+    )
     V = features.draw(method.kernels, 30, X.shape[-1], 0)
     ring = topology.build("ring", X.shape[1]).neighbors()
     network = Neighbors(ring[0], ring[1].astype(np.float32))

@@ -1,4 +1,5 @@
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -8,10 +9,10 @@ from omkl.errors import InputError
 from omkl.features import Kernel, cauchy, gaussian, laplacian
 from tests.conftest import Library
 
-EXACT = {
+EXACT: dict[str, Callable[[np.ndarray, float], float]] = {
     "gaussian": lambda d, s: math.exp(-(d @ d) / (2 * s * s)),
     "laplacian": lambda d, s: math.exp(-np.abs(d).sum() / s),
-    "cauchy": lambda d, s: np.prod(1 / (1 + d * d / s**2)),
+    "cauchy": lambda d, s: float(np.prod(1 / (1 + d * d / s**2))),
 }
 
 
@@ -23,7 +24,8 @@ def test_features_estimate_the_kernel(kernel: Kernel) -> None:
     V = features.draw([kernel], D, 3, seed=0)
     bound = 5 / math.sqrt(2 * D)
     for scale in (0.7, 1.2):
-        x, other = np.array([[0.2, -1.0, 0.5]]), np.array([[0.2, -1.0, 0.5]]) + scale * kernel.sigma * np.array([1, -0.8, 0.4])
+        x = np.array([[0.2, -1.0, 0.5]])
+        other = x + scale * kernel.sigma * np.array([1, -0.8, 0.4])
         z, w = (features.transform(a.astype(np.float32), V)[0, 0] for a in (x, other))
         assert z @ w == pytest.approx(EXACT[kernel.name]((x - other)[0], kernel.sigma), abs=bound)
         assert abs(z @ w - EXACT[kernel.name]((x - other)[0], 2 * kernel.sigma)) > 3 * bound
@@ -32,7 +34,8 @@ def test_features_estimate_the_kernel(kernel: Kernel) -> None:
 def test_transform_by_hand(library: Library) -> None:
     V = np.array([[[1.0, 0.0], [0.0, 2.0]]], dtype=np.float32)
     z = library.call(features.transform, np.array([0.5, 0.25], dtype=np.float32), V)
-    np.testing.assert_allclose(z, np.array([[math.sin(0.5), math.sin(0.5), math.cos(0.5), math.cos(0.5)]]) / math.sqrt(2), rtol=1e-6)
+    expected = np.array([[math.sin(0.5), math.sin(0.5), math.cos(0.5), math.cos(0.5)]]) / math.sqrt(2)
+    np.testing.assert_allclose(z, expected, rtol=1e-6)
 
 
 def test_features_have_length_one(rng: np.random.Generator) -> None:

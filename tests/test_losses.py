@@ -86,7 +86,11 @@ def test_encoding() -> None:
 @pytest.mark.parametrize(
     ("loss", "labels", "text"),
     [
-        (Logistic(), [1, 0, 1], r"label 0 at index \(1,\); logistic loss takes labels -1 and \+1; for 0 and 1 pass 2\*y-1"),
+        (
+            Logistic(),
+            [1, 0, 1],
+            r"label 0 at index \(1,\); logistic loss takes labels -1 and \+1; for 0 and 1 pass 2\*y-1",
+        ),
         (Softmax(3), [0, 3], r"label 3 at index \(1,\); softmax loss takes whole labels 0 ... 2"),
         (Softmax(), [0.5], "label 0.5"),
         (Softmax(), [-1], "label -1"),

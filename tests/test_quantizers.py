@@ -25,7 +25,9 @@ ALL: list[Quantizer] = [
     Nearest(step=3, block=10),
 ]
 finite = st.floats(-1e6, 1e6, width=32)
-vectors = hnp.arrays(np.float32, 40, elements=st.one_of(st.just(0.0), finite, st.floats(-(2.0**-40), 2.0**-40, width=32)))
+vectors = hnp.arrays(
+    np.float32, 40, elements=st.one_of(st.just(0.0), finite, st.floats(-(2.0**-40), 2.0**-40, width=32))
+)
 
 
 def draws(count: int, n: int, seed: int = 0) -> np.ndarray:
@@ -121,7 +123,9 @@ def test_ten_thousand_absorbs_are_bit_equal(quantizer: Quantizer, rng: np.random
     # The messages come from one executor, the copies are kept by both: NumPy one by one, XLA fused in a scan.
     n = 40
     sizes = np.exp(rng.uniform(-30, 5, size=(10_000, 3, 1)))
-    messages = quantizer.quantize((rng.normal(size=(10_000, 3, n)) * sizes).astype(np.float32), draws(30_000, n).reshape(-1, 3, n))
+    messages = quantizer.quantize(
+        (rng.normal(size=(10_000, 3, n)) * sizes).astype(np.float32), draws(30_000, n).reshape(-1, 3, n)
+    )
     here = np.zeros((3, n), dtype=np.float32)
     for levels, step in zip(*messages, strict=True):
         here = algorithm.absorb(here, Message(levels, step))
@@ -170,7 +174,7 @@ def test_sizes_at_fixed_width() -> None:
 
 @pytest.mark.parametrize(("quantizer", "n"), [(QSGD(bits=3), 200), (QSGD(bits=2), 40), (QSGD(bits=1, block=2), 4)])
 def test_plain_qsgd_without_contraction_is_refused(quantizer: QSGD, n: int) -> None:
-    with pytest.raises(InputError, match=r"delta = -?[\d.]+; .* use rescale=True, more bits, a smaller block, or Nearest"):
+    with pytest.raises(InputError, match=r"delta = -?[\d.]+; .* use rescale=True, more bits, a smaller block"):
         quantizer.check(n)
 
 
@@ -179,7 +183,7 @@ def test_bad_settings_are_refused() -> None:
         QSGD(bits=9)
     with pytest.raises(InputError, match="block is 0"):
         Nearest(block=0)
-    with pytest.raises(InputError, match="block 30 does not divide .* 40 .* such as 20"):
+    with pytest.raises(InputError, match=r"block 30 does not divide .* 40 .* such as 20"):
         Nearest(block=30).check(40)
     with pytest.raises(InputError, match="step is 0"):
         Nearest(step=0)

@@ -23,7 +23,8 @@ from tests import numpy_run
 def blobs(rounds: int, nodes: int, d: int = 5, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(rounds, nodes, d)).astype(np.float32)
-    return X, np.where(np.sin(2 * X[..., 0]) + X[..., 1] * X[..., 2] + 0.3 * rng.normal(size=(rounds, nodes)) > 0, 1, -1)
+    margin = np.sin(2 * X[..., 0]) + X[..., 1] * X[..., 2] + 0.3 * rng.normal(size=(rounds, nodes))
+    return X, np.where(margin > 0, 1, -1)
 
 
 @pytest.mark.parametrize(("eta", "gamma"), [(0.01, 0.009), (1.0, 0.5)])
@@ -116,9 +117,8 @@ def test_large_networks_learn_alike(name: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_banana_at_the_letters_settings() -> None:
-    settings = {"data": "banana", "topology": "path", "nodes": 20, "seeds": 20}
-    quantized = omkl.simulate(**settings, method=Gossip())
-    exact = omkl.simulate(**settings, method=Gossip(quantizer=None))
+    quantized = omkl.simulate("banana", "path", 20, Gossip(), seeds=20)
+    exact = omkl.simulate("banana", "path", 20, Gossip(quantizer=None), seeds=20)
     assert quantized.loss.shape == (20, 265)
     assert quantized.summary()["final_loss"] == pytest.approx(0.686, abs=0.001)
     assert quantized.summary()["final_loss"] == pytest.approx(exact.summary()["final_loss"], abs=1e-5)
@@ -208,8 +208,9 @@ def test_a_model_survives_its_file(tmp_path: Path) -> None:
 )
 def test_bad_input_is_refused_before_work(change: dict[str, Any], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "run", lambda *args: pytest.fail("computation was started"))
+    settings: dict[str, Any] = {"data": "banana", "topology": "path", "nodes": 20} | change
     with pytest.raises(InputError, match=text):
-        omkl.simulate(**({"data": "banana", "topology": "path", "nodes": 20} | change))
+        omkl.simulate(**settings)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

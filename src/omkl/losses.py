@@ -100,7 +100,7 @@ class Softmax:
         classes = self.classes or max(int(labels.max(initial=0)) + 1, 2)
         rule = f"softmax loss takes whole labels 0 ... {classes - 1}; number the classes from 0, or set classes="
         _refuse(labels, (labels >= 0) & (labels < classes) & (labels == np.floor(labels)), rule)
-        return np.eye(classes, dtype=np.float32)[labels.astype(int)]
+        return np.asarray(np.eye(classes, dtype=np.float32)[labels.astype(int)])
 
     def value(self, f: Array, y: Array) -> Array:
         """Return ln sum_k exp(f_k) - f_y, without overflow."""
@@ -184,7 +184,9 @@ def _numeric(labels: npt.ArrayLike) -> npt.NDArray[np.float64]:
     try:
         values = np.asarray(labels, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"labels of type {np.asarray(labels).dtype}; labels must be numbers; encode them first") from None
+        raise InputError(
+            f"labels of type {np.asarray(labels).dtype}; labels must be numbers; encode them first"
+        ) from None
     _refuse(values, np.isfinite(values), "labels must be finite; drop or fill these rows")
     return values
 

@@ -1,7 +1,7 @@
 """A learned model: predict, save, load. One file format for simulator, node and estimators."""
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,9 @@ class Model:
         x = np.asarray(X, dtype=np.float32)
         dimension = self.frequencies.shape[-1]
         if x.ndim != 2 or x.shape[1] != dimension:
-            raise InputError(f"X has shape {x.shape}; this model takes (n, {dimension}); pass rows of {dimension} numbers")
+            raise InputError(
+                f"X has shape {x.shape}; this model takes (n, {dimension}); pass rows of {dimension} numbers"
+            )
         z = transform(x, self.frequencies)
         return np.asarray(algorithm.predict(self.theta, self.log_weights, z).output)
 
@@ -73,12 +75,14 @@ def load_model(path: str | Path) -> Model:
     try:
         with np.load(path, allow_pickle=False) as file:
             header = json.loads(str(file["header"]))
-            arrays = [file[f.name] for f in fields(Model) if f.name != "loss"]
+            arrays = {name: file[name] for name in ("frequencies", "theta", "log_weights")}
     except (KeyError, ValueError, EOFError) as error:
         raise InputError(f"{path} is no omkl model ({error}); pass a file written by Model.save") from None
     if header.get("omkl_model") != FORMAT:
-        raise InputError(f"{path} has model format {header.get('omkl_model')}; this version reads {FORMAT}; upgrade omkl")
-    return Model(*arrays, loss=loss_from(header["loss"]))
+        raise InputError(
+            f"{path} has model format {header.get('omkl_model')}; this version reads {FORMAT}; upgrade omkl"
+        )
+    return Model(**arrays, loss=loss_from(header["loss"]))
 
 
 def loss_from(record: dict[str, Any]) -> Loss:

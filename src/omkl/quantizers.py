@@ -117,7 +117,7 @@ class QSGD:
     @property
     def levels(self) -> int:
         """M, the largest level."""
-        return 2**self.bits - 1
+        return (1 << self.bits) - 1
 
     def _variance(self, n: int) -> float:
         m = self.levels / (1 + ROUNDING)

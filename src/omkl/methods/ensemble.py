@@ -75,16 +75,16 @@ class Ensemble:
         return xp.zeros((*leading, len(self.kernels), outputs, 2 * self.features), dtype=xp.float32)
 
     def observe(
-        self, theta: Array, log_weights: Array, memory: Memory, round: Round
+        self, theta: Array, log_weights: Array, memory: Memory, inputs: Round
     ) -> tuple[Array, Array, Memory, Info]:
         """Return models, log weights, memory and info after predicting, weighing and learning one sample."""
         loss, lam = self.objective, self.regularization
         rate = self.eta if self.weight_rate is None else self.weight_rate
-        prediction = algorithm.predict(theta, log_weights, round.z)
-        weighed = algorithm.weigh(log_weights, theta, prediction.kernel_outputs, round.y, loss, lam, rate)
+        prediction = algorithm.predict(theta, log_weights, inputs.z)
+        weighed = algorithm.weigh(log_weights, theta, prediction.kernel_outputs, inputs.y, loss, lam, rate)
         if self.weigh_first:
-            prediction = algorithm.predict(theta, weighed, round.z)
+            prediction = algorithm.predict(theta, weighed, inputs.z)
         theta, memory = algorithm.learn(
-            theta, memory, prediction.kernel_outputs, round.z, round.y, loss, lam, self.rule
+            theta, memory, prediction.kernel_outputs, inputs.z, inputs.y, loss, lam, self.rule
         )
-        return theta, weighed, memory, Info(prediction.output, loss.value(prediction.output, round.y))
+        return theta, weighed, memory, Info(prediction.output, loss.value(prediction.output, inputs.y))

@@ -1,6 +1,6 @@
 """Gossiped and quantized online multi-kernel learning: the letter's method."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from omkl import algorithm, quantizers
@@ -27,7 +27,7 @@ class Gossip(Ensemble):
     name: ClassVar[str] = "gossip"
 
     gamma: float = 0.009
-    quantizer: Quantizer | str | None = QSGD(bits=3)
+    quantizer: Quantizer | str | None = field(default=QSGD(bits=3))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,12 +53,12 @@ class Gossip(Ensemble):
         """Return zero models, zero hidden states and equal weights."""
         return algorithm.init(self.zeros(xp, leading, outputs), self.rule)
 
-    def step(self, state: State, round: Round, network: Network) -> tuple[State, Info]:
+    def step(self, state: State, inputs: Round, network: Network) -> tuple[State, Info]:
         """Return the network after one round of Algorithm 1."""
         theta = network.mix(state.theta, state.hidden, self.gamma)
-        message = algorithm.emit(theta, state.hidden, self.channel, round.uniforms)
+        message = algorithm.emit(theta, state.hidden, self.channel, inputs.uniforms)
         hidden = algorithm.absorb(state.hidden, message)
-        theta, log_weights, memory, info = self.observe(theta, state.log_weights, state.memory, round)
+        theta, log_weights, memory, info = self.observe(theta, state.log_weights, state.memory, inputs)
         return State(theta, hidden, log_weights, memory), info
 
     def models(self, state: State) -> tuple[Array, Array]:

@@ -42,9 +42,9 @@ class Local(Ensemble):
         theta = self.zeros(xp, leading, outputs)
         return LocalState(theta, xp.zeros(theta.shape[:-2], dtype=theta.dtype), self.rule.init(theta))
 
-    def step(self, state: LocalState, round: Round, network: Network) -> tuple[LocalState, Info]:
+    def step(self, state: LocalState, inputs: Round, network: Network) -> tuple[LocalState, Info]:
         """Return the nodes after each has learned its own sample."""
-        theta, log_weights, memory, info = self.observe(*state, round)
+        theta, log_weights, memory, info = self.observe(*state, inputs)
         return LocalState(theta, log_weights, memory), info
 
     def models(self, state: LocalState) -> tuple[Array, Array]:

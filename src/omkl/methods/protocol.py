@@ -47,8 +47,14 @@ class Method(Protocol):
     """An algorithm that the simulator can run."""
 
     name: ClassVar[str]
-    kernels: tuple[Kernel, ...]
-    features: int
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The bank of P kernels."""
+
+    @property
+    def features(self) -> int:
+        """D, spectral samples per kernel."""
 
     @property
     def objective(self) -> Loss:
@@ -64,7 +70,7 @@ class Method(Protocol):
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int) -> MethodState:
         """Return the state before the first round, ``leading`` being (J, ...)."""
 
-    def step(self, state: MethodState, round: Round, network: Network) -> tuple[MethodState, Info]:
+    def step(self, state: MethodState, inputs: Round, network: Network) -> tuple[MethodState, Info]:
         """Return the state after one round and what was measured in it."""
 
     def models(self, state: MethodState) -> tuple[Array, Array]:
@@ -75,16 +81,16 @@ class Method(Protocol):
 
 
 class Neighbors(NamedTuple):
-    """The network as lists of neighbours: index and weights ``(J, K)``, padded with the node itself at weight zero."""
+    """The network as lists of neighbours, ids and weights ``(J, K)``, padded with the node itself at weight zero."""
 
-    index: Array
+    ids: Array
     weights: Array
 
     def mix(self, theta: Array, hidden: Array, gamma: float) -> Array:
         """Return ``algorithm.mix`` at every node, each given copies of its neighbours' hidden states."""
         xp = namespace(theta)
-        nodes, most = self.index.shape
-        copies = xp.take(hidden, xp.reshape(self.index, (-1,)), axis=0)
+        nodes, most = self.ids.shape
+        copies = xp.take(hidden, xp.reshape(self.ids, (-1,)), axis=0)
         copies = xp.moveaxis(xp.reshape(copies, (nodes, most, *hidden.shape[1:])), 1, -4)
         weights = xp.reshape(self.weights, (nodes, *(1,) * (hidden.ndim - 4), most))
         return algorithm.mix(theta, hidden, copies, weights, gamma)

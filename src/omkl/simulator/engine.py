@@ -12,10 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from jax import Array, lax
+from jax import lax
 
 from omkl import noise
 from omkl.algorithm import normalize
+from omkl.arrays import Array
 from omkl.errors import InputError
 from omkl.methods import Method, Network, Round
 from omkl.methods.protocol import MethodState

@@ -31,15 +31,15 @@ class Dense(NamedTuple):
 class Lists(NamedTuple):
     """Neighbours and weights ``(J, K)``, padded with the node itself at weight zero."""
 
-    index: Array
+    ids: Array
     weights: Array
 
     def mix(self, theta: Array, hidden: Array, gamma: float) -> Array:
         """Return theta + gamma sum_k w_k (h_k - h), one neighbour at a time so that no copies are held."""
         pull = jnp.zeros_like(theta)
-        for k in range(self.index.shape[1]):
+        for k in range(self.ids.shape[1]):
             weight = self.weights[:, k].reshape(-1, *(1,) * (theta.ndim - 1))
-            pull = pull + weight * (hidden[self.index[:, k]] - hidden)
+            pull = pull + weight * (hidden[self.ids[:, k]] - hidden)
         return theta + gamma * pull
 
 

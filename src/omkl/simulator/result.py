@@ -116,28 +116,27 @@ def load(folder: str | Path) -> Result:
 
 
 def _write_curves(folder: Path, columns: dict[str, npt.NDArray[Any]]) -> None:
-    parquet, lines = folder / "metrics.parquet", folder / "metrics.jsonl"
+    table, lines = folder / "metrics.parquet", folder / "metrics.jsonl"
     try:
-        import pyarrow
-        import pyarrow.parquet
+        import pyarrow as pa
+        from pyarrow import parquet
     except ImportError:
         rows = zip(*(values.tolist() for values in columns.values()), strict=True)
         lines.write_text("".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows))
-        parquet.unlink(missing_ok=True)
+        table.unlink(missing_ok=True)
     else:
-        pyarrow.parquet.write_table(pyarrow.table(columns), parquet)
+        parquet.write_table(pa.table(columns), table)
         lines.unlink(missing_ok=True)
 
 
 def _read_curves(folder: Path) -> dict[str, npt.NDArray[Any]]:
     if (folder / "metrics.parquet").exists():
-        import pyarrow.parquet
+        from pyarrow import parquet
 
-        table = pyarrow.parquet.read_table(folder / "metrics.parquet")
+        table = parquet.read_table(folder / "metrics.parquet")
         return {name: table[name].to_numpy() for name in table.column_names}
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     whole = {"seed", "round", "bits", "link_bits"}
     return {
-        name: np.array([row[name] for row in rows], dtype=np.int64 if name in whole else np.float32)
-        for name in rows[0]
+        name: np.array([row[name] for row in rows], dtype=np.int64 if name in whole else np.float32) for name in rows[0]
     }
