@@ -1,0 +1,74 @@
+"""The application: its commands, and what becomes of their errors."""
+
+import sys
+import warnings
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from omkl.cli.data import data
+from omkl.cli.doctor import doctor
+from omkl.cli.exits import MEANINGS, Exit
+from omkl.cli.explain import explain
+from omkl.cli.simulate import simulate
+from omkl.errors import InputError, MissingExtraError
+
+COMMANDS = (simulate, explain, data, doctor)
+
+
+class _Commands(TyperGroup):
+    """Commands whose expected errors are one line and an exit code; any other is a bug and keeps its traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning  # type: ignore[assignment]
+                return super().invoke(ctx)
+        except MissingExtraError as error:
+            code, line = Exit.MISSING, f"error: {error}"
+        except (InputError, OSError) as error:
+            # The simulator, and JAX with it, is only there where something can diverge.
+            simulator = sys.modules.get("omkl.simulator")
+            diverged = simulator is not None and isinstance(error, simulator.DivergedError)
+            code, line = Exit.DIVERGED if diverged else Exit.INPUT, f"error: {error}"
+        except KeyboardInterrupt:
+            code, line = Exit.INTERRUPTED, "interrupted"
+        print(f"omkl: {line}", file=sys.stderr)
+        raise typer.Exit(code)
+
+
+def _show_warning(message: Warning | str, *_: Any) -> None:
+    print(f"omkl: warning: {message}", file=sys.stderr)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"omkl {version('omkl')}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    epilog="Exit codes: " + ", ".join(f"{code:d} {MEANINGS[code]}" for code in Exit) + ".",
+)
+
+
+@app.callback()
+def _omkl(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Decentralized online multi-kernel learning: a network of devices learns one nonlinear model by gossip.
+
+    Example: omkl simulate --data banana --topology ring --nodes 20 --eta 1 --gamma 0.5
+    """
+
+
+for command in COMMANDS:
+    app.command()(command)

@@ -1,0 +1,24 @@
+"""What the exit codes of ``omkl`` mean."""
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """How a command ended."""
+
+    OK = 0
+    UNEXPECTED = 1
+    INPUT = 2
+    MISSING = 3
+    DIVERGED = 4
+    INTERRUPTED = 130
+
+
+MEANINGS = {
+    Exit.OK: "ok",
+    Exit.UNEXPECTED: "unexpected error",
+    Exit.INPUT: "bad input or usage",
+    Exit.MISSING: "a missing extra",
+    Exit.DIVERGED: "a run that diverged",
+    Exit.INTERRUPTED: "interrupted",
+}

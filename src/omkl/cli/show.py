@@ -1,0 +1,69 @@
+"""What is printed: data on stdout, progress on stderr."""
+
+import dataclasses
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+Report: TypeAlias = Callable[[int, int], None]
+
+PATIENCE = 2.0  # seconds that a run may stay silent
+PIPE_WIDTH = 400  # a pipe has no width, and a folded line is hard to read for a program
+
+
+def console() -> Console:
+    """Return stdout, in the width of the terminal."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+
+
+def print_json(value: Any) -> None:
+    """Print a value of dataclasses, tuples and numbers as JSON; null stands for what is not finite."""
+    print(json.dumps(_plain(value), indent=2, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@contextmanager
+def progress(quiet: bool) -> Iterator[Report | None]:
+    """Yield what to call with the rounds done and the rounds in all: a bar, a few lines, or nothing."""
+    stderr = Console(stderr=True)
+    if quiet:
+        yield None
+    elif not stderr.is_terminal:
+        yield _Lines()
+    else:
+        columns = SpinnerColumn(), TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+        with Progress(*columns, console=stderr, transient=True) as bar:
+            task = bar.add_task("", total=None)
+            yield lambda done, rounds: bar.update(task, completed=done, total=rounds)
+
+
+class _Lines:
+    """Prints a line after two seconds, and again whenever the time has doubled: a few, however long the run."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._due = PATIENCE
+
+    def __call__(self, done: int, rounds: int) -> None:
+        elapsed = time.monotonic() - self._start
+        if elapsed >= self._due:
+            self._due = 2 * elapsed
+            print(f"omkl: {done:,} of {rounds:,} rounds in {elapsed:.0f} s", file=sys.stderr)

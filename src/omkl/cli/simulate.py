@@ -1,0 +1,101 @@
+"""``omkl simulate``: a network learns a stream."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+import omkl
+from omkl.cli import options, show
+from omkl.cli.options import OUTPUT, Format, option
+
+if TYPE_CHECKING:
+    from omkl.simulator import Result
+
+RUN = "Run"
+
+Spec = typer.Argument(exists=True, dir_okay=False, metavar="SPEC.toml", help="Settings.", show_default=False)
+Out = typer.Option(rich_help_panel=OUTPUT, file_okay=False, help="Folder to save curves and models in.")
+
+
+def simulate(
+    ctx: typer.Context,
+    spec: Annotated[Path | None, Spec] = None,
+    data: Annotated[str | None, option(RUN, "A data set; omkl data lists them.", "NAME")] = None,
+    topology: options.Topology = None,
+    nodes: options.Nodes = None,
+    weights: options.Weights = None,
+    method: options.Name = None,
+    kernels: options.Kernels = None,
+    features: options.Features = None,
+    eta: options.Eta = None,
+    gamma: options.Gamma = None,
+    regularization: options.Regularization = None,
+    loss: options.Loss = None,
+    quantizer: options.Quantizer = None,
+    bits: options.Bits = None,
+    rescale: options.Rescale = None,
+    step: options.Step = None,
+    block: options.Block = None,
+    seeds: Annotated[int | None, option(RUN, "Number of runs, each with a seed of its own.", "INT")] = None,
+    seed: Annotated[int | None, option(RUN, "The first seed.", "INT")] = None,
+    shuffle: Annotated[int | None, option(RUN, "Seed of the order in which rows are dealt out.", "INT")] = None,
+    no_shuffle: Annotated[
+        bool, typer.Option("--no-shuffle", rich_help_panel=RUN, help="Keep the rows' order.")
+    ] = False,
+    record_every: Annotated[int | None, option(RUN, "Record every k-th round.", "K")] = None,
+    out: Annotated[Path | None, Out] = None,
+    output: options.Output = Format.TABLE,
+    quiet: Annotated[bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="No progress.")] = False,
+) -> None:
+    """Simulate a network that learns a stream.
+
+    Settings come from a TOML file, from flags, or both; flags win.
+
+    An inline TOML table in place of a name gives settings: --topology '{name="erdos_renyi", p=0.3}'.
+
+    Data of your own: --data '{file="x.csv", target="y"}'; node="station" says which column tells the nodes apart.
+
+    Example: omkl simulate --data banana --topology ring --nodes 20 --eta 1 --gamma 0.5 --seeds 10
+    """
+    from omkl.cli import specs  # pydantic takes a while to import
+
+    table = specs.merge(specs.load(spec) if spec else {}, options.tables(ctx.params))
+    settings = specs.resolve(table)
+    if out:
+        out.mkdir(parents=True, exist_ok=True)
+    with show.progress(quiet) as report:
+        result = omkl.simulate(**vars(settings), progress=report)
+    if out:
+        result.save(out)
+    if output is Format.JSON:
+        show.print_json({"config": result.config, "summary": result.summary()})
+    else:
+        _print(result)
+
+
+def _print(result: "Result") -> None:
+    config, summary, seeds = result.config, result.summary(), len(result.seeds)
+    data, graph = config["data"], config["topology"]
+    stream = data if isinstance(data, str) else "a table"
+    network = graph if isinstance(graph, str) else graph["name"] if isinstance(graph, dict) else "a matrix"
+    page = Table.grid(padding=(0, 2))
+    page.add_row("  loss", f"{summary['loss']:.4f}", "mean of all rounds, before each sample is learned")
+    error = "" if math.isnan(summary["final_loss_stderr"]) else f" ± {summary['final_loss_stderr']:.4f}"
+    page.add_row("  final loss", f"{summary['final_loss']:.4f}{error}", "mean of the last tenth")
+    if not math.isnan(summary["final_accuracy"]):
+        page.add_row("  final accuracy", f"{summary['final_accuracy']:.2%}", "of the last tenth")
+    page.add_row("  bits", f"{summary['bits_per_node_round']:,.0f}", "sent by a node in a round")
+    console = show.console()
+    rounds, nodes = int(result.rounds[-1]) + 1, config["nodes"]
+    console.print(
+        f"[bold]{config['method']['name']}[/bold] on {stream}: {network} of {_count(nodes, 'node')}, "
+        f"{_count(rounds, 'round')}, {_count(seeds, 'seed')}"
+    )
+    console.print(page)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

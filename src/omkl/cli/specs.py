@@ -1,0 +1,220 @@
+"""Settings by name: what a TOML file and the flags say, made into the objects of the Python interface.
+
+Names and settings come from the registries and signatures of the library, so whatever is new there is known here.
+Every key and type is checked before anything is computed, and an error names the key by its path.
+"""
+
+import inspect
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from omkl.data import DATA_SETS, by_node, read_table
+from omkl.errors import InputError, pick, unknown
+from omkl.features import SPECTRA, Kernel
+from omkl.learners import SGD, Learner
+from omkl.losses import LOSSES, Loss
+from omkl.methods import METHODS, Gossip, Method
+from omkl.quantizers import QUANTIZERS, Quantizer
+from omkl.topology import GRAPHS, WEIGHTS
+
+Table: TypeAlias = dict[str, Any]
+Registry: TypeAlias = Mapping[str, Callable[..., Any]]
+Count: TypeAlias = Annotated[int, Field(ge=1)]
+
+CHOICES: dict[Any, tuple[str, Registry]] = {
+    Learner: ("learner", {"sgd": SGD}),
+    Loss: ("loss", LOSSES),
+    Method: ("method", METHODS),
+    Quantizer: ("quantizer", QUANTIZERS),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """The parameters of ``omkl.simulate``."""
+
+    data: Any
+    topology: Any = "path"
+    nodes: Count | None = None
+    method: Method = field(default_factory=Gossip)
+    weights: str = "metropolis"
+    seeds: Count = 1
+    seed: int = 0
+    shuffle: int | None = 0
+    record_every: Count = 1
+
+
+def load(path: Path) -> Table:
+    """Return the table of a TOML file; a data file in it is looked for beside it."""
+    try:
+        table = tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is no TOML ({error}); mend it") from None
+    data = table.get("data")
+    if isinstance(data, dict) and isinstance(data.get("file"), str):
+        data["file"] = str(path.parent / data["file"])
+    return table
+
+
+def merge(table: Table, flags: Table) -> Table:
+    """Return the table with the flags over it.
+
+    A flag that names a thing replaces it with all its settings, and any other replaces one setting. Another method
+    keeps what the old one shares with it, so that one file serves to compare them.
+    """
+    merged = table | flags
+    if "method" in flags:
+        merged["method"] = _merge_method(_as_table(table.get("method", {}), "method"), flags["method"])
+    return merged
+
+
+def resolve(table: Table) -> Spec:
+    """Return what the table specifies."""
+    if "data" not in table:
+        raise InputError("data is missing; a simulation needs a stream to learn; pass --data banana")
+    if table.get("shuffle") is False:  # TOML has no null
+        table = table | {"shuffle": None}
+    values = _arguments(Spec, table, "")
+    values["data"] = data = _data(values["data"])
+    nodes = values.get("nodes")
+    if nodes is None and not isinstance(data, str) and data[0].ndim == 3:
+        nodes = data[0].shape[1]
+    values["topology"] = topology(values.get("topology", "path"), nodes)
+    with _at("weights"):
+        pick("weights", values.get("weights", "metropolis"), WEIGHTS)
+    spec = Spec(**values)
+    with _at("method"):
+        spec.method.check()
+    return spec
+
+
+def topology(value: Any, nodes: int | None) -> Any:
+    """Return the graph of a name with settings; a name alone, or a matrix, is for the library to read."""
+    if isinstance(value, list):
+        return _checked(list[list[float]], value, "topology")
+    table = _as_table(value, "topology")
+    if set(table) == {"name"}:
+        with _at("topology"):
+            pick("topology", table["name"], GRAPHS)
+        return table["name"]
+    if nodes is None:
+        raise InputError("nodes is missing; a topology with settings is drawn for a number of nodes; pass --nodes 20")
+    return choose("topology", GRAPHS, table, "topology", "path", nodes=nodes)
+
+
+def choose(kind: str, known: Registry, value: Any, path: str, default: Any, **fixed: Any) -> Any:
+    """Return the thing that a name, or a table of a name and settings, stands for; ``default`` where it has no name."""
+    table = _as_table(value, path)
+    name = table.get("name", default)
+    with _at(path):
+        make = pick(kind, str(name), known)
+    values = _arguments(make, {key: table[key] for key in table if key != "name"}, path, fixed)
+    return _make(make, values | fixed, path)
+
+
+def _merge_method(table: Table, flags: Table) -> Table:
+    old, new = (METHODS.get(given.get("name", Gossip.name)) for given in (table, table | flags))
+    if old and new:
+        lost = set(_settings(old)) - set(_settings(new))
+        table = {key: value for key, value in table.items() if key not in lost}
+    merged = table | flags
+    if "quantizer" in flags and "quantizer" in table and "name" not in flags["quantizer"]:
+        merged["quantizer"] = _as_table(table["quantizer"], "method.quantizer") | flags["quantizer"]
+    return merged
+
+
+def _as_table(value: Any, path: str) -> Table:
+    if isinstance(value, str):
+        return {"name": value}
+    if isinstance(value, dict):
+        return value
+    raise InputError(f"{path}: {value!r} given; it must be a name or a table with a name and settings")
+
+
+def _settings(make: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(make).parameters
+
+
+def _arguments(make: Callable[..., Any], table: Table, path: str, fixed: Table | None = None) -> Table:
+    """Return the table's values, each as ``make`` wants it."""
+    settings, hints = _settings(make), get_type_hints(make, include_extras=True)
+    known = [key for key in settings if key not in (fixed or {})]
+    values = {}
+    for key, value in table.items():
+        place = f"{path}.{key}".lstrip(".")
+        if key not in known:
+            # The place ends in the key, so the message need not repeat it.
+            raise InputError(f"{place}: {unknown('key', key, known).replace(f' {key!r}', '', 1)}")
+        values[key] = _convert(hints[key], value, place, settings[key].default)
+    return values
+
+
+def _convert(hint: Any, value: Any, path: str, default: Any) -> Any:
+    if hint == tuple[Kernel, ...]:
+        return _kernels(value, path)
+    for kind in get_args(hint) or (hint,):
+        if kind in CHOICES:
+            return choose(*CHOICES[kind], value, path, getattr(default, "name", default))
+    return _checked(hint, value, path)
+
+
+def _checked(hint: Any, value: Any, path: str) -> Any:
+    try:
+        return TypeAdapter(hint).validate_python(value, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join([path, *map(str, first["loc"])])
+        rule = first["msg"].replace("Input should", "it must")
+        raise InputError(f"{place}: {first['input']!r} given; {rule}") from None
+
+
+def _kernels(value: Any, path: str) -> tuple[Kernel, ...]:
+    families = _checked(dict[str, list[float]], value, path)
+    with _at(path):
+        for family in families:
+            pick("kernel", family, SPECTRA)
+        return tuple(Kernel(family, sigma) for family, sigmas in families.items() for sigma in sigmas)
+
+
+def _data(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _make(_read_file, _arguments(_read_file, value, "data"), "data")
+    name = _checked(str, value, "data")
+    with _at("data"):
+        if Path(name).suffix:
+            raise InputError(
+                f'{name} seems to be a file; a file needs its label column; give {{file="{name}", target="..."}}'
+            )
+        pick("data set", name.lower().replace("-", "_"), DATA_SETS)
+    return name
+
+
+def _read_file(file: str, target: str, node: str | None = None, drop: list[str] | None = None) -> Any:
+    table = read_table(file, target, node, drop or ())
+    return (table.X, table.y) if table.node is None else by_node(table.X, table.y, table.node)
+
+
+def _make(make: Callable[..., Any], values: Table, path: str) -> Any:
+    missing = [key for key, one in _settings(make).items() if one.default is one.empty and key not in values]
+    if missing:
+        raise InputError(f"{path}.{missing[0]}: missing; it has no default; set it")
+    with _at(path):
+        return make(**values)
+
+
+@contextmanager
+def _at(path: str) -> Iterator[None]:
+    """Put the path before the message of an InputError; where it speaks of a setting ("eta is"), that setting's."""
+    try:
+        yield
+    except InputError as error:
+        message = str(error)
+        subject, verb, *_ = [*message.split(), "", ""]
+        place = f"{path}.{subject}" if verb == "is" and subject.isidentifier() else path
+        raise InputError(f"{place}: {message}") from None

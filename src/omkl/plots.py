@@ -1,0 +1,72 @@
+"""Figures: functions that draw on the Axes they are given and return it."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from omkl.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from omkl.simulator import Result
+
+Floats = npt.NDArray[np.float64]
+
+
+def plot_loss(
+    axes: "Axes",
+    result: "Result",
+    *,
+    label: str,
+    window: int | None = None,
+    against: str = "rounds",
+    linestyle: str = "-",
+) -> "Axes":
+    """Draw the mean loss over seeds with its 95 % interval, over rounds or over the bits a node has sent.
+
+    A single round scores one sample a node and is mostly noise: drawn is the mean over all rounds so far, the
+    progressive loss, or with ``window`` a centered moving average over that many rounds.
+    """
+    losses = result.loss.astype(np.float64)
+    if window is None:
+        smooth = np.cumsum(losses, axis=1) / np.arange(1, losses.shape[1] + 1)
+    else:
+        smooth = np.stack([moving_average(curve, window) for curve in losses])
+    mean = smooth.mean(axis=0)
+    half = 1.96 * smooth.std(axis=0, ddof=1) / len(smooth) ** 0.5 if len(smooth) > 1 else np.zeros_like(mean)
+    if against == "bits":
+        x = np.cumsum(result.bits.mean(axis=0)) / result.theta.shape[0]
+        axes.set_xlabel("bits sent by a node")
+    else:
+        x = result.rounds + 1.0
+        axes.set_xlabel("round")
+    (line,) = axes.plot(x, mean, label=label, linestyle=linestyle)
+    axes.fill_between(x, mean - half, mean + half, color=line.get_color(), alpha=0.2, linewidth=0)
+    axes.set_ylabel("mean loss so far" if window is None else "loss")
+    return axes
+
+
+def moving_average(curve: Floats, window: int) -> Floats:
+    """Return the centered mean over ``window`` entries, over fewer at the ends."""
+    sums = np.concatenate([[0.0], np.cumsum(curve)])
+    middle = np.arange(len(curve))
+    first = np.maximum(middle - window // 2, 0)
+    last = np.minimum(middle + (window + 1) // 2, len(curve))
+    return np.asarray((sums[last] - sums[first]) / (last - first))
+
+
+def figure(columns: int = 1, rows: int = 1, width: float = 5.0, height: float = 3.6) -> tuple["Figure", list["Axes"]]:
+    """Return a figure that needs no screen, and its axes in reading order."""
+    try:
+        from matplotlib.figure import Figure as Canvas
+    except ModuleNotFoundError:
+        raise MissingExtraError("matplotlib", "plot") from None
+    drawn = Canvas(figsize=(width * columns, height * rows), layout="constrained")
+    axes = [drawn.add_subplot(rows, columns, i + 1) for i in range(rows * columns)]
+    for one in axes:
+        one.grid(alpha=0.3)
+        one.spines[["top", "right"]].set_visible(False)
+    return drawn, axes

@@ -1,0 +1,29 @@
+import numpy as np
+import pytest
+
+import omkl
+from omkl.plots import figure, moving_average, plot_loss
+
+
+def test_moving_average_by_hand() -> None:
+    curve = np.array([1.0, 2.0, 6.0, 4.0])
+    np.testing.assert_allclose(moving_average(curve, 1), curve)
+    np.testing.assert_allclose(moving_average(curve, 3), [1.5, 3.0, 4.0, 5.0])
+    np.testing.assert_allclose(moving_average(curve, 100), curve.mean())
+
+
+@pytest.mark.parametrize("against", ["rounds", "bits"])
+def test_loss_is_drawn_with_its_interval(against: str) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(12, 3, 2)), np.sign(rng.normal(size=(12, 3)))
+    result = omkl.simulate((X, y), "path", method=omkl.Gossip(eta=1.0), seeds=4)
+    _, (axes,) = figure()
+    assert plot_loss(axes, result, label="mine", against=against) is axes
+    (line,), (band,) = axes.lines, axes.collections
+    progressive = np.cumsum(result.loss, axis=1) / np.arange(1, 13)
+    np.testing.assert_allclose(line.get_ydata(), progressive.mean(axis=0), rtol=1e-6)
+    half = 1.96 * progressive.std(axis=0, ddof=1) / 2
+    top = band.get_paths()[0].vertices[:, 1].max()
+    assert top == pytest.approx((progressive.mean(axis=0) + half).max(), rel=1e-6)
+    expected = 600 * 12 if against == "bits" else 12
+    assert np.asarray(line.get_xdata())[-1] == expected
