@@ -23,7 +23,7 @@ def test_loss_is_drawn_with_its_interval(against: str) -> None:
     progressive = np.cumsum(result.loss, axis=1) / np.arange(1, 13)
     np.testing.assert_allclose(line.get_ydata(), progressive.mean(axis=0), rtol=1e-6)
     half = 1.96 * progressive.std(axis=0, ddof=1) / 2
-    top = band.get_paths()[0].vertices[:, 1].max()
+    top = np.asarray(band.get_paths()[0].vertices)[:, 1].max()
     assert top == pytest.approx((progressive.mean(axis=0) + half).max(), rel=1e-6)
     expected = 600 * 12 if against == "bits" else 12
     assert np.asarray(line.get_xdata())[-1] == expected

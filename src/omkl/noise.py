@@ -55,10 +55,12 @@ def dither(key: Key, shape: tuple[int, ...]) -> Array:
     """
     xp = namespace(key.low)
     count = int(np.prod(shape))
-    pairs = words(key, (count + 1) // 2)
-    halves = xp.concat([pairs & _word(xp, 0xFFFF), pairs >> _word(xp, 16)], axis=-1)[..., :count]
-    uniforms = (xp.astype(halves, xp.float32) + 0.5) * 2.0**-16
-    return xp.reshape(uniforms, (*halves.shape[:-1], *shape))
+    half = (count + 1) // 2
+    index = xp.arange(count, dtype=xp.uint32)
+    # Each word is computed twice rather than split and concatenated, which would keep XLA from fusing it.
+    word = _scramble(xp, index % _word(xp, half), key.low, key.high)
+    sixteen = (word >> (index // _word(xp, half) * _word(xp, 16))) & _word(xp, 0xFFFF)
+    return xp.reshape((xp.astype(sixteen, xp.float32) + 0.5) * 2.0**-16, (*word.shape[:-1], *shape))
 
 
 def uniforms(key: Key, count: int) -> Array:

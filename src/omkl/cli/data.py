@@ -1,5 +1,6 @@
 """``omkl data``: the data sets and where they are."""
 
+from rich.markup import escape
 from rich.table import Table
 
 from omkl.cli import options, show
@@ -20,15 +21,12 @@ def data(output: options.Output = Format.TABLE) -> None:
         show.print_json(sets)
         return
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("name", "n", "d"):
-        table.add_column(name, justify="left" if name == "name" else "right", no_wrap=True)
-    for name in ("copy", "where", "license"):
-        table.add_column(name, overflow="fold")
+    for header, justify in {"name": "left", "n": "right", "d": "right", "license": "left", "copy": "left"}.items():
+        table.add_column(header, justify=justify)  # type: ignore[arg-type]
+    where = Table.grid(padding=(0, 2, 0, 0))
     for one in sets:
         copy = "verified" if one.verified else "wrong" if one.place else "missing"
-        table.add_row(one.name, f"{one.n:,}", f"{one.d:,}", copy, one.place or "-", one.license)
+        table.add_row(one.name, f"{one.n:,}", f"{one.d:,}", one.license, copy)
+        where.add_row(one.name, escape(one.remedy or one.place or ""))
     console = show.console()
-    console.print(table)
-    for one in sets:
-        if one.remedy:
-            console.print(f"\n[bold]{one.name}[/bold]: {one.remedy}")
+    console.print(table, "", where)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 import omkl
@@ -79,7 +80,7 @@ def _devices() -> list[str]:
     try:
         import jax
 
-        return [f"{device.platform} {device.device_kind}" for device in jax.devices()]
+        return [str(device.device_kind) for device in jax.devices()]
     except (ImportError, RuntimeError):
         return []
 
@@ -97,15 +98,15 @@ def _print(findings: dict[str, Any]) -> None:
     console.print(f"[bold]omkl {findings['omkl']}[/bold], Python {findings['python']}, {findings['platform']}")
     console.print(f"{findings['cores']} cores{memory}; JAX on {', '.join(findings['devices']) or 'no device'}\n")
     console.print(_package_table(findings["packages"]))
-    console.print("\n[bold]data[/bold]")
+    console.print("\n[bold]data[/]")
     page = Table.grid(padding=(0, 2))
     for name, place in findings["data"].items():
         page.add_row(f"  {name}", place or "missing; omkl data says how to get it")
+    folder = findings["data_folder"] or "not set"
+    page.add_row("  looked in", f"$OMKL_DATA ({folder}), {findings['data_cache']}, installed packages")
     console.print(page)
-    folder = findings["data_folder"] or "(not set)"
-    console.print(f"  looked in $OMKL_DATA {folder}, the cache {findings['data_cache']}, and packages")
     color = "green" if findings["works"] else "red"
-    console.print(f"\n[bold {color}]{'works' if findings['works'] else 'broken'}[/]: {findings['verdict']}")
+    console.print(f"\n[bold {color}]{'works' if findings['works'] else 'broken'}[/]: {escape(findings['verdict'])}")
 
 
 def _package_table(packages: dict[str, dict[str, str | None]]) -> Table:

@@ -51,6 +51,6 @@ def explain(
         loss=method.objective,
     )
     if output is Format.JSON:
-        show.print_json(page)
+        show.print_json(vars(page) | {"regret": page.terms.total, "vacuous": page.vacuous})
     else:
-        print(page)
+        show.print_page(str(page))

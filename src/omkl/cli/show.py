@@ -3,7 +3,9 @@
 import dataclasses
 import json
 import math
+import re
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +23,15 @@ PIPE_WIDTH = 400  # a pipe has no width, and a folded line is hard to read for a
 def console() -> Console:
     """Return stdout, in the width of the terminal."""
     return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+
+
+def print_page(text: str) -> None:
+    """Print lines of text, those too long for the terminal broken at words and hung under their last column."""
+    width = console().width
+    for line in text.splitlines():
+        columns = re.match(r"(.*\s{2,})?", line)
+        assert columns
+        print(textwrap.fill(line, width, subsequent_indent=" " * columns.end()))
 
 
 def print_json(value: Any) -> None:
@@ -64,6 +75,6 @@ class _Lines:
 
     def __call__(self, done: int, rounds: int) -> None:
         elapsed = time.monotonic() - self._start
-        if elapsed >= self._due:
+        if elapsed >= self._due and done < rounds:
             self._due = 2 * elapsed
             print(f"omkl: {done:,} of {rounds:,} rounds in {elapsed:.0f} s", file=sys.stderr)

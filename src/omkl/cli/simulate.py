@@ -82,11 +82,11 @@ def _print(result: "Result") -> None:
     stream = data if isinstance(data, str) else "a table"
     network = graph if isinstance(graph, str) else graph["name"] if isinstance(graph, dict) else "a matrix"
     page = Table.grid(padding=(0, 2))
-    page.add_row("  loss", f"{summary['loss']:.4f}", "mean of all rounds, before each sample is learned")
+    page.add_row("  loss", f"{summary['loss']:.4f}", "over all rounds, scored before learning")
     error = "" if math.isnan(summary["final_loss_stderr"]) else f" ± {summary['final_loss_stderr']:.4f}"
-    page.add_row("  final loss", f"{summary['final_loss']:.4f}{error}", "mean of the last tenth")
+    page.add_row("  final loss", f"{summary['final_loss']:.4f}{error}", "over the last tenth")
     if not math.isnan(summary["final_accuracy"]):
-        page.add_row("  final accuracy", f"{summary['final_accuracy']:.2%}", "of the last tenth")
+        page.add_row("  final accuracy", f"{summary['final_accuracy']:.2%}", "over the last tenth")
     page.add_row("  bits", f"{summary['bits_per_node_round']:,.0f}", "sent by a node in a round")
     console = show.console()
     rounds, nodes = int(result.rounds[-1]) + 1, config["nodes"]

@@ -6,9 +6,9 @@ Every key and type is checked before anything is computed, and an error names th
 
 import inspect
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
 
@@ -42,7 +42,7 @@ class Spec:
     data: Any
     topology: Any = "path"
     nodes: Count | None = None
-    method: Method = field(default_factory=Gossip)
+    method: Method = Gossip()  # noqa: RUF009 - it is frozen
     weights: str = "metropolis"
     seeds: Count = 1
     seed: int = 0
@@ -53,7 +53,7 @@ class Spec:
 def load(path: Path) -> Table:
     """Return the table of a TOML file; a data file in it is looked for beside it."""
     try:
-        table = tomllib.loads(path.read_text())
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is no TOML ({error}); mend it") from None
     data = table.get("data")
@@ -101,7 +101,7 @@ def topology(value: Any, nodes: int | None) -> Any:
     table = _as_table(value, "topology")
     if set(table) == {"name"}:
         with _at("topology"):
-            pick("topology", table["name"], GRAPHS)
+            pick("topology", str(table["name"]), GRAPHS)
         return table["name"]
     if nodes is None:
         raise InputError("nodes is missing; a topology with settings is drawn for a number of nodes; pass --nodes 20")
@@ -119,7 +119,7 @@ def choose(kind: str, known: Registry, value: Any, path: str, default: Any, **fi
 
 
 def _merge_method(table: Table, flags: Table) -> Table:
-    old, new = (METHODS.get(given.get("name", Gossip.name)) for given in (table, table | flags))
+    old, new = (METHODS.get(str(given.get("name", Gossip.name))) for given in (table, table | flags))
     if old and new:
         lost = set(_settings(old)) - set(_settings(new))
         table = {key: value for key, value in table.items() if key not in lost}
@@ -149,10 +149,15 @@ def _arguments(make: Callable[..., Any], table: Table, path: str, fixed: Table |
     for key, value in table.items():
         place = f"{path}.{key}".lstrip(".")
         if key not in known:
-            # The place ends in the key, so the message need not repeat it.
-            raise InputError(f"{place}: {unknown('key', key, known).replace(f' {key!r}', '', 1)}")
+            raise InputError(f"{place}: {_unknown_key(key, known)}")
         values[key] = _convert(hints[key], value, place, settings[key].default)
     return values
+
+
+def _unknown_key(key: str, known: list[str]) -> str:
+    if not known:
+        return "unknown key; there is nothing to set here; leave it out"
+    return unknown("key", key, known).replace(f" {key!r}", "", 1)  # the path before it ends in the key
 
 
 def _convert(hint: Any, value: Any, path: str, default: Any) -> Any:
@@ -204,17 +209,15 @@ def _make(make: Callable[..., Any], values: Table, path: str) -> Any:
     missing = [key for key, one in _settings(make).items() if one.default is one.empty and key not in values]
     if missing:
         raise InputError(f"{path}.{missing[0]}: missing; it has no default; set it")
-    with _at(path):
+    with _at(path, values):
         return make(**values)
 
 
 @contextmanager
-def _at(path: str) -> Iterator[None]:
-    """Put the path before the message of an InputError; where it speaks of a setting ("eta is"), that setting's."""
+def _at(path: str, keys: Container[str] = ()) -> Iterator[None]:
+    """Put the path before the message of an InputError, down to the key it begins with ("eta is -1; ...")."""
     try:
         yield
     except InputError as error:
-        message = str(error)
-        subject, verb, *_ = [*message.split(), "", ""]
-        place = f"{path}.{subject}" if verb == "is" and subject.isidentifier() else path
-        raise InputError(f"{place}: {message}") from None
+        key = str(error).partition(" ")[0]
+        raise InputError(f"{path}.{key}: {error}" if key in keys else f"{path}: {error}") from None

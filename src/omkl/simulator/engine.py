@@ -20,6 +20,7 @@ from omkl.arrays import Array
 from omkl.errors import InputError
 from omkl.methods import Method, Network, Round
 from omkl.methods.protocol import MethodState
+from omkl.simulator.waves import waves
 
 CHUNK_BYTES = 64 * 2**20  # projections held at a time
 UNROLL = 4
@@ -83,8 +84,10 @@ def _chunk(
 
     def body(state: MethodState, inputs: tuple[Array, Array, Array]) -> tuple[MethodState, Metrics]:
         t, angles, targets = inputs
-        z = jnp.concat([jnp.sin(angles), jnp.cos(angles)], axis=-1) * method.features**-0.5
+        z = waves(angles) * method.features**-0.5
         uniforms = noise.dither(noise.fold(key, t), shape) if method.dithered else None
+        # Inside a reduction's loop XLA computes them one by one; on their own they vectorize.
+        z, uniforms = lax.optimization_barrier((z, uniforms))
         targets = targets[:, None, :]
         state, info = method.step(state, Round(z, targets, uniforms), network)
         theta, log_weights = method.models(state)

@@ -1,0 +1,290 @@
+import importlib.metadata
+import importlib.util
+import json
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import omkl
+from omkl import cli
+from omkl.cli import doctor, show
+from omkl.cli.app import app
+from omkl.cli.exits import MEANINGS, Exit
+from omkl.data import Status
+from omkl.errors import MissingExtraError
+
+SPEC = """
+data = {file = "t.csv", target = "y"}
+topology = "ring"
+nodes = 3
+seeds = 2
+[method]
+kernels = {gaussian = [1, 2]}
+features = 4
+eta = 0.5
+gamma = 0.2
+quantizer = {name = "qsgd", bits = 4}
+"""
+FLAGS = shlex.split(
+    "--topology ring --nodes 3 --seeds 2 --kernels gaussian:1,2 --features 4 --eta 0.5 --gamma 0.2"
+    " --quantizer qsgd --bits 4"
+)
+
+
+def run(*args: Any) -> Result:
+    return CliRunner().invoke(app, [str(arg) for arg in args], prog_name="omkl")
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    rows = np.random.default_rng(0).standard_normal((12, 2))
+    lines = [f"{a},{b},{1 if a > 0 else -1}\n" for a, b in rows.tolist()]
+    (tmp_path / "t.csv").write_text("a,b,y\n" + "".join(lines))
+    (tmp_path / "spec.toml").write_text(SPEC)
+    return tmp_path / "spec.toml"
+
+
+def as_json(result: Result) -> Any:
+    assert result.exit_code == Exit.OK, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_file_flags_and_python_agree(spec: Path) -> None:
+    table = spec.parent / "t.csv"
+    X, y, _ = omkl.data.read_table(table, "y")
+    method = omkl.Gossip(kernels=omkl.gaussian(1, 2), features=4, eta=0.5, gamma=0.2, quantizer=omkl.QSGD(bits=4))
+    expected = omkl.simulate((X, y), "ring", 3, method, seeds=2).summary()
+    from_file = as_json(run("simulate", spec, "--format", "json"))
+    from_flags = as_json(run("simulate", "--data", f'{{file="{table}", target="y"}}', *FLAGS, "--format", "json"))
+    assert from_file == from_flags
+    assert from_file["summary"] == expected
+    assert from_file["config"]["method"]["quantizer"] == {"name": "qsgd", "bits": 4, "rescale": False, "block": None}
+
+
+def test_flags_override_the_file(spec: Path) -> None:
+    config = as_json(run("simulate", spec, "--bits", 5, "--seeds", 1, "--format", "json"))["config"]
+    assert (config["seeds"], config["nodes"], config["method"]["quantizer"]["bits"]) == (1, 3, 5)
+
+
+def test_table_of_one_seed_and_what_is_saved(spec: Path, tmp_path: Path) -> None:
+    result = run("simulate", spec, "--seeds", 1, "--method", "local", "--out", tmp_path / "new" / "run")
+    assert result.exit_code == Exit.OK
+    assert result.stdout.startswith("local on a table: ring of 3 nodes, 4 rounds, 1 seed\n")
+    assert "±" not in result.stdout
+    assert f"{omkl.load(tmp_path / 'new' / 'run').summary()['loss']:.4f}" in result.stdout
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--eta", "-1"], "omkl: error: method.eta: eta is -1.0; a learning rate must be positive"),
+        (
+            ["--quantizer", '{name="qsgd", bitz=3}'],
+            "omkl: error: method.quantizer.bitz: unknown key; did you mean 'bits'?",
+        ),
+        (["--topology", "rng"], "omkl: error: topology: unknown topology 'rng'; did you mean 'ring'?"),
+        (["--nodes", "13"], "omkl: error: nodes is 13; it must be a whole number from 1 to the 12 rows"),
+        (["--out", "/dev/null/x"], "omkl: error: [Errno"),
+    ],
+)
+def test_bad_input_is_one_line(spec: Path, flags: list[str], message: str) -> None:
+    result = run("simulate", spec, *flags)
+    assert result.exit_code == Exit.INPUT
+    assert result.stdout == ""
+    assert result.stderr.startswith(message)
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "args", [["simulate", "--bogus"], ["simulate", "no.toml"], ["simulate", "--eta", "x"], ["smulate"]]
+)
+def test_bad_usage(args: list[str]) -> None:
+    result = run(*args)
+    assert (result.exit_code, result.stdout) == (Exit.INPUT, "")
+
+
+def test_a_run_that_diverges(spec: Path) -> None:
+    result = run("simulate", spec, "--eta", 1e30, "--regularization", 1, "--quantizer", "exact", "--quiet")
+    assert result.exit_code == Exit.DIVERGED
+    assert result.stderr.startswith("omkl: error: the loss is ")
+
+
+def test_missing_sim_extra(monkeypatch: pytest.MonkeyPatch, spec: Path) -> None:
+    def simulate(**_: Any) -> None:
+        raise MissingExtraError("jax", "sim")
+
+    monkeypatch.setattr(omkl, "simulate", simulate, raising=False)
+    result = run("simulate", spec)
+    assert (result.exit_code, result.stdout) == (Exit.MISSING, "")
+    assert result.stderr == "omkl: error: jax is not installed; this needs it; run: pip install 'omkl[sim]'\n"
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, spec: Path) -> None:
+    monkeypatch.setattr(omkl, "simulate", lambda **_: 1 / 0, raising=False)
+    result = run("simulate", spec)
+    assert result.exit_code == Exit.UNEXPECTED
+    assert isinstance(result.exception, ZeroDivisionError)
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_are_one_line(spec: Path) -> None:
+    result = run("simulate", spec, "--kernels", "gaussian:0.001", "--quiet")
+    assert result.exit_code == Exit.OK
+    assert result.stderr.startswith("omkl: warning: a typical input has length")
+
+
+@pytest.mark.parametrize("package", ["typer", "rich", "pydantic"])
+def test_missing_cli_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], package: str) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(cli, "find_spec", lambda name: None if name == package else find(name))
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == Exit.MISSING
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == f"omkl: error: {package} is not installed; this needs it; run: pip install 'omkl[cli]'\n"
+
+
+def program(script: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+
+
+def test_help_imports_no_jax_and_lists_exit_codes() -> None:
+    result = program(
+        "import sys; from omkl.cli import main; sys.argv = ['omkl', '--help']\n"
+        "try:\n    main()\nfinally:\n    assert 'jax' not in sys.modules"
+    )
+    assert (result.returncode, result.stderr) == (Exit.OK, "")
+    text = " ".join(result.stdout.split())
+    assert all(f"{code:d} {MEANINGS[code]}" in text for code in Exit)
+
+
+def test_control_c() -> None:
+    result = program(
+        "import os, signal, sys, omkl; from omkl.cli import main\n"
+        "omkl.simulate = lambda **_: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.argv = ['omkl', 'simulate', '--data', 'banana', '--nodes', '3']; main()"
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (Exit.INTERRUPTED, "", "omkl: interrupted\n")
+
+
+@pytest.mark.parametrize("command", [[], ["simulate"], ["explain"], ["data"], ["doctor"]])
+def test_every_help_has_an_example(command: list[str]) -> None:
+    result = run(*command, "--help")
+    assert result.exit_code == Exit.OK
+    assert "Example: omkl" in result.stdout
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"omkl {importlib.metadata.version('omkl')}\n"
+
+
+def test_explain_is_the_page_of_the_theory() -> None:
+    flags = shlex.split("--topology star --nodes 7 --quantizer nearest --features 5 --kernels cauchy:1,2 --rounds 50")
+    page = omkl.theory.explain("star", 7, quantizer=omkl.Nearest(), features=5, kernels=2, rounds=50)
+    assert run("explain", *flags).stdout == f"{page}\n"
+    found = as_json(run("explain", *flags, "--format", "json"))
+    assert (found["rho"], found["regret"], found["vacuous"]) == (page.rho, page.terms.total, page.vacuous)
+    assert found["terms"] == page.terms._asdict()
+
+
+def test_explain_of_a_quantizer_that_is_no_contraction() -> None:
+    result = run("explain", "--nodes", 5, "--bits", 1)
+    assert result.exit_code == Exit.OK
+    assert "NO       the quantizer is a contraction" in result.stdout
+
+
+def test_explain_without_nodes() -> None:
+    result = run("explain", "--topology", "star")
+    assert result.exit_code == Exit.INPUT
+    assert "pass nodes=20" in result.stderr
+
+
+def test_page_hangs_long_lines_under_their_last_column(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(show, "PIPE_WIDTH", 24)
+    show.print_page("Head\n\n  rho  0.5  a long description")
+    assert capsys.readouterr().out == "Head\n\n  rho  0.5  a long\n            description\n"
+
+
+STATUSES = [
+    Status("here", "binary", 5300, 2, "CC BY 4.0", "someone", "/data/here", True, ""),
+    Status("gone", "binary", 10, 3, "none", "someone", None, False, "pip install 'omkl[river]'"),
+    Status("bad", "binary", 10, 3, "none", "someone", "/data/bad", False, "it has another sha256"),
+]
+
+
+def test_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(omkl.data, "inventory", lambda: STATUSES)
+    text = run("data").stdout
+    for part in ("5,300", "verified", "missing", "wrong", "pip install 'omkl[river]'", "/data/here", "another sha256"):
+        assert part in text
+    assert as_json(run("data", "--format", "json")) == [status._asdict() for status in STATUSES]
+
+
+def test_doctor_finds_it_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "inventory", lambda: STATUSES)
+    found = as_json(run("doctor", "--format", "json"))
+    assert found["works"]
+    assert found["packages"]["core"] == {"numpy": np.__version__}
+    assert set(found["packages"]["cli"]) == {"typer", "rich", "pydantic"}
+    assert found["data"] == {"here": "/data/here", "gone": None, "bad": "/data/bad"}
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (
+            MissingExtraError("jax", "sim"),
+            Exit.MISSING,
+            "broken: jax is not installed; this needs it; run: pip install 'omkl[sim]'",
+        ),
+        (
+            RuntimeError("[no] backend"),
+            Exit.UNEXPECTED,
+            "broken: a simulation of 3 nodes failed: RuntimeError: [no] backend",
+        ),
+    ],
+)
+def test_doctor_finds_what_is_broken(monkeypatch: pytest.MonkeyPatch, error: Exception, code: Exit, says: str) -> None:
+    def simulate(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(doctor, "inventory", lambda: STATUSES)
+    monkeypatch.setattr(doctor, "_version", lambda package: None if package == "cvxpy" else "1.0")
+    monkeypatch.setattr(omkl, "simulate", simulate, raising=False)
+    result = run("doctor")
+    assert result.exit_code == code
+    assert says in result.stdout
+    assert "missing: cvxpy; pip install 'omkl[sdp]'" in result.stdout
+
+
+def test_json_has_null_for_what_is_not_finite(capsys: pytest.CaptureFixture[str]) -> None:
+    show.print_json({"a": [float("nan"), 1.5], "b": (float("inf"),)})
+    assert json.loads(capsys.readouterr().out) == {"a": [None, 1.5], "b": [None]}
+
+
+def test_progress_lines_come_late_and_few(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    clock = iter(range(1000))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
+    with show.progress(quiet=False) as report:
+        assert report
+        for done in range(1, 101):
+            report(done, 100)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert [line.split()[1] for line in captured.err.splitlines()] == ["2", "4", "8", "16", "32", "64"]
+
+
+def test_quiet_has_no_progress() -> None:
+    with show.progress(quiet=True) as report:
+        assert report is None

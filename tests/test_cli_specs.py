@@ -1,0 +1,231 @@
+import inspect
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omkl
+from omkl.cli import options, specs
+from omkl.errors import InputError
+
+
+def resolve(method: dict[str, Any] | None = None, **table: Any) -> specs.Spec:
+    return specs.resolve({"data": "banana", "nodes": 3, **table} | ({"method": method} if method is not None else {}))
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> Path:
+    (tmp_path / "t.csv").write_text(
+        "a,b,y,station\n" + "".join(f"{i},{i % 3},{1 - i % 2 * 2},s{i % 3}\n" for i in range(12))
+    )
+    return tmp_path / "t.csv"
+
+
+def test_spec_has_the_parameters_of_simulate() -> None:
+    expected = set(inspect.signature(omkl.simulate).parameters) - {"progress"}
+    assert {field.name for field in fields(specs.Spec)} == expected
+
+
+def test_defaults_are_those_of_simulate() -> None:
+    spec = specs.resolve({"data": "banana"})
+    defaults = {name: p.default for name, p in inspect.signature(omkl.simulate).parameters.items()}
+    assert spec.method == omkl.Gossip()
+    assert all(getattr(spec, name) == defaults[name] for name in vars(spec) if name not in ("data", "method"))
+
+
+def test_method_table_makes_the_method() -> None:
+    table = {
+        "kernels": {"gaussian": [1, 3], "laplacian": [2]},
+        "features": 10,
+        "eta": 1,
+        "gamma": 0.5,
+        "loss": {"name": "softmax", "classes": 3},
+        "weight_rate": 0.1,
+        "weigh_first": True,
+        "quantizer": {"name": "nearest", "step": 2, "block": 5},
+        "learner": {"name": "sgd", "eta": 0.5},
+    }
+    assert resolve(table).method == omkl.Gossip(
+        kernels=omkl.gaussian(1, 3) + omkl.laplacian(2),
+        features=10,
+        eta=1,
+        gamma=0.5,
+        loss=omkl.Softmax(classes=3),
+        weight_rate=0.1,
+        weigh_first=True,
+        quantizer=omkl.Nearest(step=2, block=5),
+        learner=omkl.SGD(0.5),
+    )
+
+
+def test_names_stand_for_their_defaults() -> None:
+    assert resolve({"quantizer": "nearest"}).method == omkl.Gossip(quantizer=omkl.Nearest())
+    assert specs.resolve({"data": "banana", "method": "local"}).method == omkl.Local()
+
+
+def test_settings_without_a_name_are_the_defaults() -> None:
+    assert resolve({"quantizer": {"bits": 5}}).method == omkl.Gossip(quantizer=omkl.QSGD(bits=5))
+
+
+def test_topology_with_settings_is_drawn() -> None:
+    graph = resolve(topology={"name": "erdos_renyi", "p": 1.0, "seed": 4}).topology
+    assert (graph.name, graph.nodes, len(graph.edges)) == ("erdos_renyi", 3, 3)
+
+
+def test_topology_may_be_a_matrix() -> None:
+    assert resolve(topology=[[0, 1], [1, 0]]).topology == [[0, 1], [1, 0]]
+
+
+def test_shuffle_false_keeps_the_order() -> None:
+    assert resolve(shuffle=False).shuffle is None
+    assert resolve(shuffle=7).shuffle == 7
+
+
+def test_data_from_a_file(csv: Path) -> None:
+    X, y = specs.resolve({"data": {"file": str(csv), "target": "y", "drop": ["station"]}}).data
+    assert (X.shape, y.tolist()) == ((12, 2), [1, -1] * 6)
+
+
+def test_data_with_nodes_from_a_column_tells_their_number(csv: Path) -> None:
+    table = {"file": str(csv), "target": "y", "node": "station"}
+    spec = specs.resolve({"data": table, "topology": {"name": "geometric", "radius": 2.0}})
+    assert spec.data.X.shape == (4, 3, 2)
+    assert spec.topology.nodes == 3
+
+
+def test_data_file_is_looked_for_beside_the_spec(csv: Path) -> None:
+    path = csv.parent / "spec.toml"
+    path.write_text('data = {file = "t.csv", target = "y", drop = ["station"]}')
+    assert np.array_equal(specs.resolve(specs.load(path)).data[1], [1, -1] * 6)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"nods": 3}, "nods: unknown key; did you mean 'nodes'?"),
+    ({"nodes": 2.5}, "nodes: 2.5 given; it must be a valid integer"),
+    ({"nodes": 0}, "nodes: 0 given; it must be greater than or equal to 1"),
+    ({"nodes": "3"}, "nodes: '3' given; it must be a valid integer"),
+    ({"seeds": True}, "seeds: True given; it must be a valid integer"),
+    ({"shuffle": True}, "shuffle: True given; it must be a valid integer"),
+    ({"record_every": 0}, "record_every: 0 given"),
+    ({"weights": "metro"}, "weights: unknown weights 'metro'; did you mean 'metropolis'?"),
+    ({"data": "bananna"}, "data: unknown data set 'bananna'; did you mean 'banana'?"),
+    ({"data": "x.csv"}, "data: x.csv seems to be a file"),
+    ({"data": 3}, "data: 3 given; it must be a valid string"),
+    ({"data": {"file": "x.csv"}}, "data.target: missing"),
+    ({"data": {"file": "x.csv", "target": "y"}}, "data: x.csv is no file"),
+    ({"data": {"file": "x.csv", "taget": "y"}}, "data.taget: unknown key; did you mean 'target'?"),
+    ({"topology": "rng"}, "topology: unknown topology 'rng'; did you mean 'ring'?"),
+    ({"topology": {"name": ["ring"]}}, "topology: unknown topology"),
+    ({"topology": 3}, "topology: 3 given; it must be a name or a table"),
+    ({"topology": [[0, "x"], [1, 0]]}, "topology.0.1: 'x' given; it must be a valid number"),
+    ({"topology": {"name": "ring", "p": 0.3}}, "topology.p: unknown key; there is nothing to set here"),
+    ({"topology": {"name": "erdos_renyi", "q": 0.3}}, "topology.q: unknown key; known: p, seed"),
+    ({"topology": {"name": "erdos_renyi", "nodes": 3}}, "topology.nodes: unknown key"),
+    ({"topology": {"name": "erdos_renyi", "p": "x"}}, "topology.p: 'x' given; it must be a valid number"),
+    ({"method": "gosip"}, "method: unknown method 'gosip'; did you mean 'gossip'?"),
+    ({"method": {"name": ["gossip"]}}, "method: unknown method"),
+    ({"method": {"name": "local", "gamma": 0.1}}, "method.gamma: unknown key"),
+    ({"method": {"eta": "fast"}}, "method.eta: 'fast' given; it must be a valid number"),
+    ({"method": {"eta": -1}}, "method.eta: eta is -1.0; a learning rate must be positive"),
+    ({"method": {"features": 2.5}}, "method.features: 2.5 given; it must be a valid integer"),
+    ({"method": {"weigh_first": 1}}, "method.weigh_first: 1 given; it must be a valid boolean"),
+    ({"method": {"kernels": [1, 3]}}, "method.kernels: [1, 3] given; it must be a valid dictionary"),
+    ({"method": {"kernels": {"gauss": [1]}}}, "method.kernels: unknown kernel 'gauss'"),
+    ({"method": {"kernels": {"gaussian": ["1"]}}}, "method.kernels.gaussian.0: '1' given"),
+    ({"method": {"kernels": {"gaussian": [0]}}}, "method.kernels: sigma is 0.0"),
+    ({"method": {"kernels": {}}}, "method.kernels: kernels is empty"),
+    ({"method": {"loss": "softmx"}}, "method.loss: unknown loss 'softmx'; did you mean 'softmax'?"),
+    ({"method": {"loss": {"name": "softmax", "classes": "3"}}}, "method.loss.classes: '3' given"),
+    ({"method": {"quantizer": True}}, "method.quantizer: True given; it must be a name or a table"),
+    ({"method": {"quantizer": {"bitz": 3}}}, "method.quantizer.bitz: unknown key; did you mean 'bits'?"),
+    ({"method": {"quantizer": {"bits": 9}}}, "method.quantizer.bits: bits is 9; QSGD takes 1 to 8"),
+    ({"method": {"quantizer": {"bits": 1}}}, "method: plain QSGD with M=1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("table", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_wrong_keys_and_values_are_named_by_their_path(table: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        specs.resolve({"data": "banana", "nodes": 3} | table)
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_topology_with_settings_needs_nodes() -> None:
+    with pytest.raises(InputError, match="nodes is missing"):
+        specs.resolve({"data": "banana", "topology": {"name": "erdos_renyi", "p": 0.3}})
+
+
+def test_data_is_required() -> None:
+    with pytest.raises(InputError, match="data is missing"):
+        specs.resolve({})
+
+
+def test_load_refuses_what_is_no_toml(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text("nodes = ")
+    with pytest.raises(InputError, match=r"x\.toml is no TOML"):
+        specs.load(tmp_path / "x.toml")
+
+
+FILE = {
+    "data": "banana",
+    "nodes": 3,
+    "method": {"eta": 0.5, "gamma": 0.1, "kernels": {"laplacian": [2]}, "quantizer": {"name": "qsgd", "bits": 4}},
+}
+
+
+def merged(**flags: Any) -> dict[str, Any]:
+    return specs.merge(FILE, options.tables(flags))
+
+
+def test_flags_override_the_file_and_leave_the_rest() -> None:
+    table = merged(eta=1.0, seed=0, weights=None, kernels=["gaussian:1,3", "cauchy:2"])
+    assert table["seed"] == 0
+    assert "weights" not in table
+    assert table["method"] == FILE["method"] | {"eta": 1.0, "kernels": {"gaussian": [1, 3], "cauchy": [2]}}  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("flags", "quantizer"),
+    [
+        ({"bits": 5}, {"name": "qsgd", "bits": 5}),
+        ({"rescale": True}, {"name": "qsgd", "bits": 4, "rescale": True}),
+        ({"quantizer": "nearest"}, {"name": "nearest"}),
+        ({"quantizer": "qsgd", "block": 5}, {"name": "qsgd", "block": 5}),
+        ({"quantizer": '{name="nearest", step=2}'}, {"name": "nearest", "step": 2}),
+    ],
+)
+def test_a_flag_that_names_a_thing_replaces_it_with_its_settings(flags: dict[str, Any], quantizer: Any) -> None:
+    assert merged(**flags)["method"]["quantizer"] == quantizer
+
+
+def test_another_method_keeps_what_it_shares() -> None:
+    assert merged(method="local")["method"] == {"name": "local", "eta": 0.5, "kernels": {"laplacian": [2]}}
+
+
+def test_another_method_does_not_hide_a_wrong_key() -> None:
+    table = specs.merge({"data": "banana", "method": {"etta": 1}}, {"method": {"name": "local"}})
+    with pytest.raises(InputError, match=r"method\.etta: unknown key; did you mean 'eta'\?"):
+        specs.resolve(table)
+
+
+def test_a_method_or_quantizer_by_name_takes_flags() -> None:
+    table = specs.merge({"method": "gossip"}, {"method": {"eta": 1.0}})
+    assert table["method"] == {"name": "gossip", "eta": 1.0}
+    table = specs.merge({"method": {"quantizer": "nearest"}}, {"method": {"quantizer": {"step": 2}}})
+    assert table["method"]["quantizer"] == {"name": "nearest", "step": 2}
+
+
+def test_no_shuffle() -> None:
+    assert merged(no_shuffle=True)["shuffle"] is False
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [({"kernels": ["gaussian"]}, "write gaussian:1,3,5"), ({"loss": "{x"}, "--loss {x is no TOML")],
+)
+def test_malformed_flags(flags: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        options.tables(flags)
