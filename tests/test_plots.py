@@ -21,7 +21,7 @@ def test_loss_is_drawn_with_its_interval(against: str) -> None:
     assert plot_loss(axes, result, label="mine", against=against) is axes
     (line,), (band,) = axes.lines, axes.collections
     progressive = np.cumsum(result.loss, axis=1) / np.arange(1, 13)
-    np.testing.assert_allclose(line.get_ydata(), progressive.mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(line.get_ydata(), dtype=float), progressive.mean(axis=0), rtol=1e-6)
     half = 1.96 * progressive.std(axis=0, ddof=1) / 2
     top = np.asarray(band.get_paths()[0].vertices)[:, 1].max()
     assert top == pytest.approx((progressive.mean(axis=0) + half).max(), rel=1e-6)

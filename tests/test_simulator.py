@@ -17,6 +17,7 @@ from omkl.errors import InputError
 from omkl.methods import Method, Neighbors
 from omkl.simulator import engine
 from omkl.simulator.networks import Dense, Edges, Lists, network
+from omkl.simulator.waves import LIMIT, waves
 from tests import numpy_run
 
 
@@ -99,6 +100,26 @@ def test_three_ways_to_mix_are_the_algorithms(name: str) -> None:
         Edges(*(jnp.asarray(a[order]) for a in (both[:, 0], both[:, 1], edge_weights))),
     ):
         np.testing.assert_allclose(fast.mix(jnp.asarray(theta), jnp.asarray(hidden), 0.7), stated, atol=2e-6)
+
+
+def test_waves_are_sines_and_cosines(rng: np.random.Generator) -> None:
+    for reach in (1.0, 30.0, LIMIT):
+        angles = rng.uniform(-reach, reach, size=(1000, 20)).astype(np.float32)
+        exact = np.concatenate([np.sin(angles.astype(np.float64)), np.cos(angles.astype(np.float64))], axis=-1)
+        np.testing.assert_allclose(jax.jit(waves)(angles), exact, atol=2e-7)
+    halves = np.array([[0.0, np.pi / 4, -np.pi / 2, np.pi, 100 * np.pi]], dtype=np.float32)
+    np.testing.assert_allclose(waves(jnp.asarray(halves))[0, 5:], np.cos(halves[0].astype(np.float64)), atol=2e-7)
+
+
+@pytest.mark.parametrize("kernels", [omkl.laplacian(0.01, 1), omkl.cauchy(0.1), omkl.gaussian(1e-4)], ids=str)
+def test_heavy_tails_and_narrow_kernels_equal_numpy(kernels: tuple[omkl.Kernel, ...]) -> None:
+    X, y = blobs(100, 4)
+    method = Gossip(kernels=kernels, eta=0.5, gamma=0.3, quantizer=None)
+    here = numpy_run.run(method, X, y, topology.build("path", 4), seed=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        there = omkl.simulate((X, y), "path", method=method, seed=3)
+    np.testing.assert_allclose(there.loss[0], here.loss.mean(axis=1), atol=0.02)
 
 
 def test_the_way_to_mix_suits_the_network() -> None:
@@ -201,6 +222,7 @@ def test_a_model_survives_its_file(tmp_path: Path) -> None:
         ({"nodes": 6000}, "6000"),
         ({"seeds": 0}, "seeds is 0"),
         ({"record_every": 0}, "record_every is 0"),
+        ({"record_every": 266}, "record_every is 266; the stream has 265 rounds"),
         ({"method": Gossip(features=100)}, "delta must be positive"),
         ({"method": Gossip(loss="softmax")}, "label -1"),
         ({"topology": np.ones((3, 3)) / 3, "nodes": 4}, "4"),

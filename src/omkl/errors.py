@@ -28,6 +28,6 @@ def pick(kind: str, name: str, known: Mapping[str, T]) -> T:
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """Return the message for a name that is not among the known ones."""
     names = sorted(known)
-    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""
     return f"unknown {kind} {name!r}; {hint}known: {', '.join(names)}"

@@ -20,9 +20,9 @@ from omkl.arrays import Array
 from omkl.errors import InputError
 from omkl.methods import Method, Network, Round
 from omkl.methods.protocol import MethodState
-from omkl.simulator.waves import waves
+from omkl.simulator.waves import LIMIT, waves
 
-CHUNK_BYTES = 64 * 2**20  # projections held at a time
+CHUNK_BYTES = 8 * 2**20  # of projections held at a time: they should stay in the cache
 UNROLL = 4
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -61,6 +61,7 @@ def run(
         ``(S, P, D, d)``, fresh for every seed.
     """
     rounds, nodes, _ = X.shape
+    reach = np.linalg.norm(X, axis=-1).max() * np.linalg.norm(frequencies, axis=-1).max()
     base = noise.fold(noise.key(seeds, "quantizer"), np.arange(nodes)[:, None, None])
     key = noise.Key(jnp.asarray(base.low), jnp.asarray(base.high))
     V = jnp.asarray(frequencies)
@@ -68,7 +69,9 @@ def run(
     recorded = []
     for first, last in _chunks(rounds, 4 * nodes * frequencies[..., 0].size):
         times = jnp.arange(first, last, dtype=jnp.uint32)
-        state, metrics = _chunk(method, state, times, X[first:last], y[first:last], V, key, network)
+        state, metrics = _chunk(
+            method, bool(reach < LIMIT), state, times, X[first:last], y[first:last], V, key, network
+        )
         recorded.append(jax.tree.map(np.asarray, metrics))
         _require_finite(recorded[-1].loss, first, seeds)
         if progress is not None:
@@ -76,18 +79,27 @@ def run(
     return jax.tree.map(np.asarray, state), Metrics(*map(np.concatenate, zip(*recorded, strict=True)))
 
 
-@partial(jax.jit, static_argnums=0, donate_argnums=1)
+@partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
 def _chunk(
-    method: Method, state: MethodState, times: Array, X: Array, y: Array, V: Array, key: noise.Key, network: Network
+    method: Method,
+    near: bool,
+    state: MethodState,
+    times: Array,
+    X: Array,
+    y: Array,
+    V: Array,
+    key: noise.Key,
+    network: Network,
 ) -> tuple[MethodState, Metrics]:
     shape = (len(method.kernels), y.shape[-1], 2 * method.features)
 
     def body(state: MethodState, inputs: tuple[Array, Array, Array]) -> tuple[MethodState, Metrics]:
         t, angles, targets = inputs
-        z = waves(angles) * method.features**-0.5
+        sines = waves(angles) if near else jnp.concat([jnp.sin(angles), jnp.cos(angles)], axis=-1)
+        z = sines * method.features**-0.5
         uniforms = noise.dither(noise.fold(key, t), shape) if method.dithered else None
         # Inside a reduction's loop XLA computes them one by one; on their own they vectorize.
-        z, uniforms = lax.optimization_barrier((z, uniforms))
+        z, uniforms = lax.optimization_barrier((z, uniforms))  # type: ignore[no-untyped-call]
         targets = targets[:, None, :]
         state, info = method.step(state, Round(z, targets, uniforms), network)
         theta, log_weights = method.models(state)

@@ -74,6 +74,8 @@ def simulate(
         nodes = topologies.build(topology, weights=weights).nodes
     stream, _ = as_stream(data, nodes, shuffle)
     rounds, count, dimension = stream.X.shape
+    if record_every > rounds:
+        raise InputError(f"record_every is {record_every}; the stream has {rounds} rounds; record at least one of them")
     graph = topologies.build(topology, count, weights)
     targets = method.objective.encode(stream.y)
     if targets.ndim != 3:
