@@ -35,8 +35,9 @@ def test_every_phase_on_every_library(library: Library, rng: np.random.Generator
     def emit(theta: object, hidden: object, uniforms: object) -> object:
         return algorithm.emit(theta, hidden, quantizer, uniforms)
 
-    def weigh(*args: object) -> object:
-        return algorithm.weigh(*args, loss, 0.01, 0.5)  # type: ignore[call-arg, arg-type]
+    def weigh(log_weights: object, *args: object) -> object:
+        losses = algorithm.kernel_losses(*args, loss, 0.01)  # type: ignore[call-arg, arg-type]
+        return algorithm.weigh(log_weights, losses, 0.5)
 
     def learn(theta: object, *args: object) -> object:
         return algorithm.learn(theta, (), *args, loss, 0.01, learner)  # type: ignore[call-arg, arg-type]
@@ -135,7 +136,7 @@ def test_weights_are_hedge(rng: np.random.Generator) -> None:
     y, loss = np.array([1.0], dtype=np.float32), Logistic()
     log_weights = np.zeros(3, dtype=np.float32)
     for _ in range(5):
-        log_weights = algorithm.weigh(log_weights, theta, outputs, y, loss, 0.1, rate=0.7)
+        log_weights = algorithm.weigh(log_weights, algorithm.kernel_losses(theta, outputs, y, loss, 0.1), rate=0.7)
     losses = np.log1p(np.exp(-outputs[:, 0].astype(np.float64)))
     expected = np.exp(-0.7 * 5 * losses)
     np.testing.assert_allclose(algorithm.normalize(log_weights), expected / expected.sum(), rtol=1e-5)

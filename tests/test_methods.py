@@ -1,11 +1,13 @@
 """Every method through the declared protocol."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from omkl import Gossip, Local, topology
+from omkl import SGD, Choco, Complete, Gossip, Local, algorithm, gaussian, topology
 from omkl.errors import InputError
 from omkl.methods import METHODS, Method, Neighbors, Round
 from tests.conftest import Library
@@ -37,7 +39,7 @@ def method(request: pytest.FixtureRequest) -> Method:
 
 
 def test_shapes_and_names(method: Method) -> None:
-    method.check()
+    method.check(topology.build("complete", J))
     state = method.init(np, (J, S), C)
     before = [leaf.shape for leaf in jax.tree.leaves(state)]
     for round_ in rounds(method, 3):
@@ -108,6 +110,7 @@ def test_bits_by_hand() -> None:
         ({"weight_rate": -1}, "weight_rate is -1"),
         ({"loss": "logistc"}, "did you mean 'logistic'"),
         ({"quantizer": "nearst"}, "did you mean 'nearest'"),
+        ({"features": 100}, "delta must be positive"),
     ],
 )
 def test_bad_settings_are_refused(settings: dict[str, object], text: str) -> None:
@@ -115,6 +118,77 @@ def test_bad_settings_are_refused(settings: dict[str, object], text: str) -> Non
         Gossip(**settings)  # type: ignore[arg-type]
 
 
-def test_no_contraction_is_refused_by_check() -> None:
-    with pytest.raises(InputError, match="delta must be positive"):
-        Gossip(features=100).check()
+def _one_round(method: Method) -> tuple[np.ndarray, np.ndarray]:
+    """Two nodes, z = (1, 0), logistic loss, y = +1 and -1, theta = 1 to start with where the state allows."""
+    given = Round(np.array([[[1, 0]]] * 2, dtype=np.float32), np.array([[1], [-1]], dtype=np.float32), None)
+    state = method.init(np, (2,), 1)
+    state = state._replace(theta=np.ones_like(state.theta) * np.array([1, 0], dtype=np.float32))
+    after, info = method.step(state, given, Neighbors(np.array([[1], [0]]), np.array([[0.5], [0.5]], dtype=np.float32)))
+    return method.models(after)[0], info.loss
+
+
+def test_complete_applies_the_mean_gradient_by_hand() -> None:
+    settings: dict[str, object] = {"kernels": gaussian(1), "features": 1, "eta": 0.5, "regularization": 0.0}
+    up, down = 1 / (1 + math.exp(1)), 1 / (1 + math.exp(-1))  # slopes -up at y=+1 and down at y=-1
+    for exchange in ("gradients", "models"):
+        theta, loss = _one_round(Complete(**settings, quantizer=None, exchange=exchange))  # type: ignore[arg-type]
+        np.testing.assert_allclose(theta[:, 0, 0], [[1 - 0.5 * (down - up) / 2, 0]] * 2, rtol=1e-6)
+        np.testing.assert_allclose(loss, [math.log1p(math.exp(-1)), math.log1p(math.exp(1))], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("combine", "factor"), [("mean", 1), ("sum", J)])
+def test_complete_weighs_by_mean_or_sum(combine: str, factor: int) -> None:
+    method = Complete(features=D, eta=0.1, loss="squared", combine=combine)  # type: ignore[arg-type]
+    state = method.init(np, (J, S), C)
+    rng = np.random.default_rng(1)
+    state = state._replace(theta=rng.normal(size=state.theta.shape).astype(np.float32))
+    (given,) = rounds(method, 1)
+    after, info = method.step(state, given, network())
+    outputs = algorithm.predict(info.theta, info.log_weights, given.z).kernel_outputs
+    losses = algorithm.kernel_losses(info.theta, outputs, given.y, method.objective, method.regularization)
+    expected = np.exp(-0.1 * factor * losses.mean(axis=0, dtype=np.float64))
+    np.testing.assert_allclose(
+        algorithm.normalize(after.log_weights), expected / expected.sum(axis=-1, keepdims=True), rtol=1e-4
+    )
+
+
+def test_complete_counts_its_losses() -> None:
+    assert Complete().message_bits(1) == Gossip().message_bits(1) + 3 * 32
+
+
+def test_choco_is_gossip_with_one_kernel() -> None:
+    one = Gossip(kernels=gaussian(1), features=D, eta=0.1, loss="squared")
+    choco = Choco(features=D, eta=0.1, loss="squared")
+    a, b = one.init(np, (J, S), C), choco.init(np, (J, S), C)
+    for given in rounds(one, 5):
+        a, b = one.step(a, given, network())[0], choco.step(b, given, network())[0]
+    np.testing.assert_array_equal(a.theta, b.theta)
+    with pytest.raises(InputError, match="3 kernels; Choco learns with one"):
+        Choco(kernels=gaussian(1, 3, 5))
+
+
+def test_fresh_copies_mix_at_once_by_hand() -> None:
+    # theta = (1, 0) and h = 0 at both: fresh copies agree at once, so nothing pulls; make node 2 start elsewhere.
+    settings: dict[str, object] = {"features": 1, "eta": 1e-9, "gamma": 0.5, "regularization": 0.0, "quantizer": None}
+    given = Round(np.zeros((2, 1, 2), dtype=np.float32), np.array([[1], [-1]], dtype=np.float32), None)
+    pair = Neighbors(np.array([[1], [0]]), np.array([[0.5], [0.5]], dtype=np.float32))
+    for fresh, expected in ((False, [1, 3]), (True, [1 + 0.25 * 2, 3 - 0.25 * 2])):
+        method = Choco(fresh=fresh, **settings)  # type: ignore[arg-type]
+        state = method.init(np, (2,), 1)
+        state = state._replace(theta=np.array([[[[1, 0]]], [[[3, 0]]]], dtype=np.float32))
+        after, _ = method.step(state, given, pair)
+        np.testing.assert_allclose(after.theta[:, 0, 0, 0], expected, rtol=1e-6)
+        np.testing.assert_array_equal(after.hidden[:, 0, 0, 0], [1, 3])
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"exchange": "weights"}, "exchange is 'weights'; it must be 'gradients' or 'models'"),
+        ({"combine": "max"}, "combine is 'max'"),
+        ({"learner": SGD(0.1)}, "leave learner out"),
+    ],
+)
+def test_bad_settings_of_complete_are_refused(settings: dict[str, object], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        Complete(**settings)  # type: ignore[arg-type]

@@ -170,8 +170,8 @@ def test_gossip_brings_nodes_together() -> None:
     together = omkl.simulate((X, y), "complete", method=Gossip(eta=0.5, gamma=0.9, quantizer=None))
     apart = omkl.simulate((X, y), "complete", method=Local(eta=0.5))
     assert together.disagreement[0, -1] < 0.2 * apart.disagreement[0, -1]
-    theta = apart.theta[:, 0]
-    spread = ((theta - theta.mean(axis=0)) ** 2).sum(axis=(1, 2, 3))
+    earlier = omkl.simulate((X[:-1], y[:-1]), "complete", method=Local(eta=0.5)).theta[:, 0]
+    spread = ((earlier - earlier.mean(axis=0)) ** 2).sum(axis=(1, 2, 3))
     assert apart.disagreement[0, -1] == pytest.approx(np.sqrt(spread.mean()), rel=1e-5)
     np.testing.assert_allclose(apart.weights.sum(axis=-1), 1, rtol=1e-5)
 
@@ -223,7 +223,6 @@ def test_a_model_survives_its_file(tmp_path: Path) -> None:
         ({"seeds": 0}, "seeds is 0"),
         ({"record_every": 0}, "record_every is 0"),
         ({"record_every": 266}, "record_every is 266; the stream has 265 rounds"),
-        ({"method": Gossip(features=100)}, "delta must be positive"),
         ({"method": Gossip(loss="softmax")}, "label -1"),
         ({"topology": np.ones((3, 3)) / 3, "nodes": 4}, "4"),
     ],
@@ -288,3 +287,57 @@ def test_bare_import_is_light() -> None:
     code = "import sys, omkl; print([m for m in ('jax', 'networkx', 'scipy', 'matplotlib') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"
+
+
+def test_cases_in_one_pass_equal_cases_apart() -> None:
+    X, y = blobs(60, 5)
+    cases: dict[str, tuple[Method, str]] = {
+        "ring": (Gossip(eta=0.5, gamma=0.3), "ring"),
+        "path": (Gossip(eta=0.5, gamma=0.3, quantizer="nearest"), "path"),
+        "one kernel": (omkl.Choco(eta=0.5, gamma=0.3), "ring"),
+        "complete": (omkl.Complete(eta=0.5), "complete"),
+        "alone": (Local(eta=0.5), "ring"),
+    }
+    together = omkl.compare((X, y), cases, seeds=2)
+    assert list(together) == list(cases)
+    for name, (method, graph) in cases.items():
+        apart = omkl.simulate((X, y), graph, method=method, seeds=2)
+        np.testing.assert_allclose(together[name].loss, apart.loss, atol=2e-4)
+        np.testing.assert_array_equal(together[name].frequencies, apart.frequencies)
+        np.testing.assert_array_equal(together[name].bits, apart.bits)
+        assert together[name].config == apart.config
+
+
+@pytest.mark.parametrize(
+    ("other", "text"),
+    [
+        (Gossip(features=10), "differ in features or loss"),
+        (Gossip(loss="squared"), "differ in features or loss"),
+        (omkl.Choco(kernels=omkl.gaussian(3)), "are not the first of"),
+    ],
+)
+def test_cases_that_share_no_pass_are_refused(other: Method, text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        omkl.compare(blobs(5, 3), {"a": (Gossip(), "path"), "b": (other, "path")})
+
+
+def test_pooled_loss_scores_every_model_on_every_sample() -> None:
+    X, y = blobs(40, 4)
+    result = omkl.simulate((X, y), "ring", method=Local(eta=0.5), pooled=True, seeds=2)
+    assert result.pooled_loss is not None
+    for seed in (0, 1):
+        before = omkl.simulate((X[:-1], y[:-1]), "ring", method=Local(eta=0.5), seed=seed)
+        losses = [
+            np.log1p(np.exp(-y[-1] * before.model(node=node).decision_function(X[-1])[:, 0])) for node in range(4)
+        ]
+        assert result.pooled_loss[seed, -1] == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+def test_pooled_loss_survives_its_file(tmp_path: Path) -> None:
+    result = omkl.simulate(blobs(10, 3), "ring", pooled=True)
+    np.testing.assert_array_equal(omkl.load(result.save(tmp_path)).pooled_loss, result.pooled_loss)
+
+
+def test_complete_wants_the_complete_graph() -> None:
+    with pytest.raises(InputError, match="4 edges between 5 nodes; Complete needs all of them"):
+        omkl.simulate(blobs(5, 5), "path", method="complete")

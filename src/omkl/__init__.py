@@ -11,19 +11,21 @@ from omkl.errors import InputError, MissingExtraError
 from omkl.features import Kernel, cauchy, gaussian, laplacian
 from omkl.learners import SGD
 from omkl.losses import Logistic, Softmax, Squared
-from omkl.methods import Gossip, Local
+from omkl.methods import Choco, Complete, Gossip, Local
 from omkl.model import Model, load_model
 from omkl.quantizers import QSGD, Exact, Nearest
 from omkl.theory import explain
 
 if TYPE_CHECKING:
-    from omkl.simulator import DivergedError, Result, load, simulate
+    from omkl.simulator import DivergedError, Result, compare, load, simulate
 
-_SIMULATOR = ("DivergedError", "Result", "load", "simulate")
+_SIMULATOR = ("DivergedError", "Result", "compare", "load", "simulate")
 
 __all__ = [
     "QSGD",
     "SGD",
+    "Choco",
+    "Complete",
     "DivergedError",
     "Exact",
     "Gossip",
@@ -38,6 +40,7 @@ __all__ = [
     "Softmax",
     "Squared",
     "cauchy",
+    "compare",
     "explain",
     "gaussian",
     "laplacian",

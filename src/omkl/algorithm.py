@@ -85,17 +85,25 @@ def predict(theta: Array, log_weights: Array, z: Array) -> Prediction:
     return Prediction(output, kernel_outputs)
 
 
-def weigh(
-    log_weights: Array, theta: Array, kernel_outputs: Array, y: Array, loss: Loss, regularization: float, rate: float
-) -> Array:
+def kernel_losses(theta: Array, kernel_outputs: Array, y: Array, loss: Loss, regularization: float) -> Array:
+    """Return L(theta_p) = C(f_p, y) + lambda |theta_p|^2, shape ``(..., P)``."""
+    penalty = regularization * namespace(theta).sum(theta * theta, axis=(-2, -1))
+    return loss.value(kernel_outputs, y[..., None, :]) + penalty
+
+
+def weigh(log_weights: Array, losses: Array, rate: float) -> Array:
     """Return ln w_p - rate * L(theta_p), line 5; the letter's rate is eta.
 
     Shifted so that the largest is zero: only differences matter, and they keep their digits over a long stream.
     """
-    xp = namespace(theta)
-    penalty = regularization * xp.sum(theta * theta, axis=(-2, -1))
-    log_weights = log_weights - rate * (loss.value(kernel_outputs, y[..., None, :]) + penalty)
-    return log_weights - xp.max(log_weights, axis=-1, keepdims=True)
+    log_weights = log_weights - rate * losses
+    return log_weights - namespace(losses).max(log_weights, axis=-1, keepdims=True)
+
+
+def gradient(theta: Array, kernel_outputs: Array, z: Array, y: Array, loss: Loss, regularization: float) -> Array:
+    """Return grad L(theta_p) = C'(f_p, y) z_p + 2 lambda theta_p, shape ``(..., P, C, 2D)``."""
+    slope = loss.derivative(kernel_outputs, y[..., None, :])
+    return slope[..., None] * z[..., None, :] + 2 * regularization * theta
 
 
 def learn(
@@ -109,10 +117,8 @@ def learn(
     learner: Learner,
 ) -> tuple[Array, Memory]:
     """Return theta' = theta - eta grad L(theta), line 14, or what the learner makes of the gradient."""
-    targets = y[..., None, :]
-    slope = loss.derivative(kernel_outputs, targets)
-    gradient = slope[..., None] * z[..., None, :] + 2 * regularization * theta
-    return learner.update(theta, memory, gradient, z, loss.curvature(kernel_outputs, targets))
+    slope = gradient(theta, kernel_outputs, z, y, loss, regularization)
+    return learner.update(theta, memory, slope, z, loss.curvature(kernel_outputs, y[..., None, :]))
 
 
 def normalize(log_weights: Array) -> Array:

@@ -8,6 +8,7 @@ from omkl import theory
 from omkl.cli import options, show
 from omkl.cli.options import METHOD, Format
 from omkl.methods import Gossip
+from omkl.quantizers import QUANTIZERS
 
 
 def explain(
@@ -36,12 +37,15 @@ def explain(
     from omkl.cli import specs  # pydantic takes a while to import
 
     table = options.tables(ctx.params)
-    method = specs.choose("method", {"gossip": Gossip}, table.get("method", {}), "method", "gossip")
+    settings = table.get("method", {})
+    # A quantizer that gossip refuses is the one to explain, so it is read apart.
+    channel = specs.choose("quantizer", QUANTIZERS, settings.pop("quantizer", {}), "quantizer", "qsgd")
+    method = specs.choose("method", {"gossip": Gossip}, settings | {"quantizer": "exact"}, "method", "gossip")
     page = theory.explain(
         specs.topology(table.get("topology", "path"), nodes),
         nodes,
         weights=table.get("weights", "metropolis"),
-        quantizer=method.channel,
+        quantizer=channel,
         features=method.features,
         kernels=len(method.kernels),
         rounds=rounds,

@@ -57,7 +57,7 @@ Step: TypeAlias = Annotated[float | None, option(METHOD, "Width of a level; for 
 Block: TypeAlias = Annotated[int | None, option(METHOD, "Quantize in blocks of this length.", "INT")]
 Output: TypeAlias = Annotated[Format, typer.Option("--format", rich_help_panel=OUTPUT, help="What to print.")]
 
-_TOP = ("data", "topology", "nodes", "weights", "seeds", "seed", "shuffle", "record_every")
+_TOP = ("data", "topology", "nodes", "weights", "seeds", "seed", "shuffle", "record_every", "pooled")
 _METHOD = ("features", "eta", "gamma", "regularization", "loss")
 _QUANTIZER = ("bits", "rescale", "step", "block")
 

@@ -46,6 +46,10 @@ def simulate(
         bool, typer.Option("--no-shuffle", rich_help_panel=RUN, help="Keep the rows' order.")
     ] = False,
     record_every: Annotated[int | None, option(RUN, "Record every k-th round.", "K")] = None,
+    pooled: Annotated[
+        bool | None,
+        typer.Option("--pooled", rich_help_panel=RUN, help="Score each model on all samples too.", show_default=False),
+    ] = None,
     out: Annotated[Path | None, Out] = None,
     output: options.Output = Format.TABLE,
     quiet: Annotated[bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="No progress.")] = False,

@@ -1,9 +1,11 @@
 """The methods, one file each, under one protocol (see ``protocol.py``)."""
 
+from omkl.methods.choco import Choco
+from omkl.methods.complete import Complete
 from omkl.methods.gossip import Gossip
 from omkl.methods.local import Local
 from omkl.methods.protocol import Info, Method, Neighbors, Network, Round
 
-METHODS: dict[str, type[Method]] = {"gossip": Gossip, "local": Local}
+METHODS: dict[str, type[Method]] = {"gossip": Gossip, "complete": Complete, "choco": Choco, "local": Local}
 
-__all__ = ["METHODS", "Gossip", "Info", "Local", "Method", "Neighbors", "Network", "Round"]
+__all__ = ["METHODS", "Choco", "Complete", "Gossip", "Info", "Local", "Method", "Neighbors", "Network", "Round"]

@@ -70,6 +70,11 @@ class Ensemble:
         """The local update rule."""
         return SGD(self.eta) if self.learner is None else self.learner
 
+    @property
+    def hedge_rate(self) -> float:
+        """The rate of the kernel weights."""
+        return self.eta if self.weight_rate is None else self.weight_rate
+
     def zeros(self, xp: Any, leading: tuple[int, ...], outputs: int) -> Array:
         """Return the models to start from, ``(J, ..., P, C, 2D)``."""
         return xp.zeros((*leading, len(self.kernels), outputs, 2 * self.features), dtype=xp.float32)
@@ -79,12 +84,14 @@ class Ensemble:
     ) -> tuple[Array, Array, Memory, Info]:
         """Return models, log weights, memory and info after predicting, weighing and learning one sample."""
         loss, lam = self.objective, self.regularization
-        rate = self.eta if self.weight_rate is None else self.weight_rate
-        prediction = algorithm.predict(theta, log_weights, inputs.z)
-        weighed = algorithm.weigh(log_weights, theta, prediction.kernel_outputs, inputs.y, loss, lam, rate)
-        if self.weigh_first:
-            prediction = algorithm.predict(theta, weighed, inputs.z)
-        theta, memory = algorithm.learn(
-            theta, memory, prediction.kernel_outputs, inputs.z, inputs.y, loss, lam, self.rule
-        )
-        return theta, weighed, memory, Info(prediction.output, loss.value(prediction.output, inputs.y))
+        outputs = algorithm.predict(theta, log_weights, inputs.z).kernel_outputs
+        losses = algorithm.kernel_losses(theta, outputs, inputs.y, loss, lam)
+        weighed = algorithm.weigh(log_weights, losses, self.hedge_rate)
+        info = self.score(theta, weighed if self.weigh_first else log_weights, inputs)
+        theta, memory = algorithm.learn(theta, memory, outputs, inputs.z, inputs.y, loss, lam, self.rule)
+        return theta, weighed, memory, info
+
+    def score(self, theta: Array, log_weights: Array, inputs: Round) -> Info:
+        """Return the prediction of every node and its loss."""
+        output = algorithm.predict(theta, log_weights, inputs.z).output
+        return Info(output, self.objective.value(output, inputs.y), theta, log_weights)

@@ -10,6 +10,7 @@ from omkl.errors import InputError
 from omkl.methods.ensemble import Ensemble
 from omkl.methods.protocol import HEADER_BITS, Info, Network, Round
 from omkl.quantizers import QSGD, Quantizer
+from omkl.topology import Topology
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,7 @@ class Gossip(Ensemble):
         super().__post_init__()
         if not 0 < self.gamma <= 1:
             raise InputError(f"gamma is {self.gamma}; the consensus step must lie in (0, 1]; the letter uses 0.009")
-        quantizers.named(self.quantizer)
+        self.channel.check(2 * self.features)
 
     @property
     def channel(self) -> Quantizer:
@@ -45,9 +46,8 @@ class Gossip(Ensemble):
         """Whether the quantizer needs uniforms."""
         return self.channel.dithered
 
-    def check(self) -> None:
-        """Refuse a quantizer that is no contraction at this D."""
-        self.channel.check(2 * self.features)
+    def check(self, topology: Topology) -> None:
+        """Accept any network."""
 
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int) -> State:
         """Return zero models, zero hidden states and equal weights."""

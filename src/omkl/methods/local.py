@@ -7,6 +7,7 @@ from omkl.arrays import Array
 from omkl.learners import Memory
 from omkl.methods.ensemble import Ensemble
 from omkl.methods.protocol import Info, Network, Round
+from omkl.topology import Topology
 
 
 class LocalState(NamedTuple):
@@ -34,8 +35,8 @@ class Local(Ensemble):
         """False: nothing is quantized."""
         return False
 
-    def check(self) -> None:
-        """Accept any settings."""
+    def check(self, topology: Topology) -> None:
+        """Accept any network."""
 
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int) -> LocalState:
         """Return zero models and equal weights."""

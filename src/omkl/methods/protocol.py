@@ -9,6 +9,7 @@ from omkl import algorithm
 from omkl.arrays import Array, namespace
 from omkl.features import Kernel
 from omkl.losses import Loss
+from omkl.topology import Topology
 
 HEADER_BITS = 72  # kind 1, boot 2, round 4, check 2 bytes
 
@@ -34,6 +35,10 @@ class Info(NamedTuple):
     """The ensemble's output f before the sample is learned, ``(J, ..., C)``."""
     loss: Array
     """C(f, y), ``(J, ...)``."""
+    theta: Array
+    """The models the nodes predicted with, ``(J, ..., P, C, 2D)``."""
+    log_weights: Array
+    """The log weights they predicted with, ``(J, ..., P)``."""
 
 
 class Network(Protocol):
@@ -64,8 +69,8 @@ class Method(Protocol):
     def dithered(self) -> bool:
         """Whether ``step`` needs uniforms."""
 
-    def check(self) -> None:
-        """Refuse settings that cannot work together, before any computation."""
+    def check(self, topology: Topology) -> None:
+        """Refuse a network the method cannot run on, before any computation."""
 
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int) -> MethodState:
         """Return the state before the first round, ``leading`` being (J, ...)."""

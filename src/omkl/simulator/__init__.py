@@ -2,6 +2,6 @@
 
 from omkl.simulator.engine import DivergedError
 from omkl.simulator.result import Result, load
-from omkl.simulator.simulation import simulate
+from omkl.simulator.simulation import compare, simulate
 
-__all__ = ["DivergedError", "Result", "load", "simulate"]
+__all__ = ["DivergedError", "Result", "compare", "load", "simulate"]

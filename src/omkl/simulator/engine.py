@@ -1,12 +1,13 @@
-"""Run a method on a whole network under many seeds: chunks of rounds, each one compiled scan.
+"""Run methods on a whole network under many seeds: chunks of rounds, each one compiled scan.
 
 Arrays are ``(J, S, ...)``: nodes first, so that mixing is one product with everything else folded into its columns;
-seeds second. The projections of a chunk are one large matrix product ahead of the scan.
+seeds second. The projections of a chunk are one large matrix product ahead of the scan. Several cases, each a method on
+a network, may share a pass: the same samples, features and dither, computed once.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +16,9 @@ import numpy.typing as npt
 from jax import lax
 
 from omkl import noise
-from omkl.algorithm import normalize
 from omkl.arrays import Array
 from omkl.errors import InputError
-from omkl.methods import Method, Network, Round
+from omkl.methods import Info, Method, Network, Round
 from omkl.methods.protocol import MethodState
 from omkl.simulator.waves import LIMIT, waves
 
@@ -28,91 +28,92 @@ UNROLL = 4
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the rounds done and the rounds in all."""
 
+Measure: TypeAlias = Callable[[Method, Round, Info, MethodState], Any]
+"""What to record of a round: a NamedTuple of arrays ``(S, ...)``, the first of them the loss."""
+
 
 class DivergedError(InputError):
     """The run left the finite numbers."""
 
 
-class Metrics(NamedTuple):
-    """What is recorded of each round: means over nodes, ``(rounds, S)``; ``weights`` has P more."""
+class Case(NamedTuple):
+    """A method on a network."""
 
-    loss: Array
-    accuracy: Array
-    disagreement: Array
-    weights: Array
+    method: Method
+    network: Network
+
+
+class Problem(NamedTuple):
+    """What all cases of a pass share: inputs ``(T, J, d)``, targets ``(T, J, C)``, frequencies ``(S, P, D, d)``."""
+
+    X: npt.NDArray[np.float32]
+    y: npt.NDArray[np.float32]
+    frequencies: npt.NDArray[np.float32]
+    seeds: list[int]
 
 
 def run(
-    method: Method,
-    X: npt.NDArray[np.float32],
-    y: npt.NDArray[np.float32],
-    frequencies: npt.NDArray[np.float32],
-    seeds: list[int],
-    network: Network,
-    progress: Progress | None = None,
-) -> tuple[MethodState, Metrics]:
-    """Return the state after the last round and the metrics of every round, as NumPy arrays.
+    problem: Problem, cases: Sequence[Case], measure: Measure, progress: Progress | None = None
+) -> list[tuple[MethodState, Any]]:
+    """Return, for every case, the state after the last round and what was measured of every round, as NumPy arrays.
 
-    Parameters
-    ----------
-    X, y
-        Inputs ``(T, J, d)`` and targets ``(T, J, C)``.
-    frequencies
-        ``(S, P, D, d)``, fresh for every seed.
+    The kernels of a case are the first of those the frequencies were drawn for.
     """
+    X, y, frequencies, seeds = problem
     rounds, nodes, _ = X.shape
     reach = np.linalg.norm(X, axis=-1).max() * np.linalg.norm(frequencies, axis=-1).max()
     base = noise.fold(noise.key(seeds, "quantizer"), np.arange(nodes)[:, None, None])
     key = noise.Key(jnp.asarray(base.low), jnp.asarray(base.high))
     V = jnp.asarray(frequencies)
-    state = method.init(jnp, (nodes, len(seeds)), y.shape[-1])
+    methods, networks = zip(*cases, strict=True)
+    states = [method.init(jnp, (nodes, len(seeds)), y.shape[-1]) for method in methods]
     recorded = []
     for first, last in _chunks(rounds, 4 * nodes * frequencies[..., 0].size):
         times = jnp.arange(first, last, dtype=jnp.uint32)
-        state, metrics = _chunk(
-            method, bool(reach < LIMIT), state, times, X[first:last], y[first:last], V, key, network
+        states, measured = _chunk(
+            methods, measure, bool(reach < LIMIT), states, times, X[first:last], y[first:last], V, key, networks
         )
-        recorded.append(jax.tree.map(np.asarray, metrics))
-        _require_finite(recorded[-1].loss, first, seeds)
+        recorded.append(jax.tree.map(np.asarray, measured))
+        for part in recorded[-1]:
+            _require_finite(part[0], first, seeds)
         if progress is not None:
             progress(last, rounds)
-    return jax.tree.map(np.asarray, state), Metrics(*map(np.concatenate, zip(*recorded, strict=True)))
+    joined = jax.tree.map(lambda *parts: np.concatenate(parts), *recorded)
+    return list(zip(jax.tree.map(np.asarray, states), joined, strict=True))
 
 
-@partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
+@partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=3)
 def _chunk(
-    method: Method,
+    methods: tuple[Method, ...],
+    measure: Measure,
     near: bool,
-    state: MethodState,
+    states: list[MethodState],
     times: Array,
     X: Array,
     y: Array,
     V: Array,
     key: noise.Key,
-    network: Network,
-) -> tuple[MethodState, Metrics]:
-    shape = (len(method.kernels), y.shape[-1], 2 * method.features)
-
-    def body(state: MethodState, inputs: tuple[Array, Array, Array]) -> tuple[MethodState, Metrics]:
+    networks: tuple[Network, ...],
+) -> tuple[list[MethodState], list[Any]]:
+    def body(states: list[MethodState], inputs: tuple[Array, Array, Array]) -> tuple[list[MethodState], list[Any]]:
         t, angles, targets = inputs
         sines = waves(angles) if near else jnp.concat([jnp.sin(angles), jnp.cos(angles)], axis=-1)
-        z = sines * method.features**-0.5
-        uniforms = noise.dither(noise.fold(key, t), shape) if method.dithered else None
-        # Inside a reduction's loop XLA computes them one by one; on their own they vectorize.
-        z, uniforms = lax.optimization_barrier((z, uniforms))  # type: ignore[no-untyped-call]
-        targets = targets[:, None, :]
-        state, info = method.step(state, Round(z, targets, uniforms), network)
-        theta, log_weights = method.models(state)
-        spread = jnp.sum((theta - jnp.mean(theta, axis=0)) ** 2, axis=(-3, -2, -1))
-        return state, Metrics(
-            jnp.mean(info.loss, axis=0),
-            jnp.mean(method.objective.score(info.output, targets), axis=0),
-            jnp.sqrt(jnp.mean(spread, axis=0)),
-            jnp.mean(normalize(log_weights), axis=0),
-        )
+        z = lax.optimization_barrier(sines * V.shape[-2] ** -0.5)  # type: ignore[no-untyped-call]
+        now = noise.fold(key, t)
+        after, measured = [], []
+        for method, network, state in zip(methods, networks, states, strict=True):
+            shape = (len(method.kernels), targets.shape[-1], 2 * method.features)
+            dither = noise.dither(now, shape) if method.dithered else None
+            # Inside a reduction's loop XLA computes z and dither one by one; on their own they vectorize.
+            uniforms = lax.optimization_barrier(dither)  # type: ignore[no-untyped-call]
+            given = Round(z[..., : shape[0], :], targets[:, None, :], uniforms)
+            state, info = method.step(state, given, network)
+            after.append(state)
+            measured.append(measure(method, given, info, state))
+        return after, measured
 
     angles = jnp.tensordot(X, V, axes=((-1,), (-1,)), precision="highest")
-    return lax.scan(body, state, (times, angles, y), unroll=min(UNROLL, len(times)))
+    return lax.scan(body, states, (times, angles, y), unroll=min(UNROLL, len(times)))
 
 
 def _chunks(rounds: int, bytes_per_round: int) -> Iterator[tuple[int, int]]:

@@ -44,6 +44,8 @@ class Result:
         Final models ``(J, S, P, C, 2D)`` and log weights ``(J, S, P)``.
     frequencies
         ``(S, P, D, d)``.
+    pooled_loss
+        ``(S, R)``, mean over nodes of a model's loss on all nodes' samples, where it was asked for.
     """
 
     config: dict[str, Any]
@@ -58,6 +60,7 @@ class Result:
     theta: Floats
     log_weights: Floats
     frequencies: Floats
+    pooled_loss: Floats | None = None
 
     def model(self, seed: int | None = None, node: int = 0) -> Model:
         """Return the final model of one node under one seed, the first by default."""
@@ -93,7 +96,8 @@ class Result:
 
     def _columns(self) -> dict[str, npt.NDArray[Any]]:
         columns = {"seed": np.repeat(self.seeds, len(self.rounds)), "round": np.tile(self.rounds, len(self.seeds))}
-        columns |= {name: getattr(self, name).reshape(-1) for name in _CURVES}
+        names = _CURVES if self.pooled_loss is None else (*_CURVES, "pooled_loss")
+        columns |= {name: getattr(self, name).reshape(-1) for name in names}
         flat = self.weights.reshape(-1, self.weights.shape[-1])
         return columns | {f"weight_{p}": flat[:, p] for p in range(flat.shape[1])}
 
@@ -110,7 +114,7 @@ def load(folder: str | Path) -> Result:
         final = {name: file[name] for name in _FINAL}
     columns = _read_curves(folder)
     shape = (len(final["seeds"]), len(final["rounds"]))
-    curves = {name: columns[name].reshape(shape) for name in _CURVES}
+    curves = {name: columns[name].reshape(shape) for name in (*_CURVES, "pooled_loss") if name in columns}
     weights = np.stack([columns[f"weight_{p}"] for p in range(final["theta"].shape[2])], axis=-1).reshape(*shape, -1)
     return Result(config=config, weights=weights, **final, **curves)
 

@@ -4,20 +4,26 @@ import dataclasses
 import hashlib
 import platform
 import warnings
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
 import jax
 import numpy as np
+import numpy.typing as npt
 
 from omkl import features
 from omkl import topology as topologies
 from omkl.data import Stream, as_stream
 from omkl.errors import InputError, pick
+from omkl.features import Kernel
 from omkl.methods import METHODS, Gossip, Method
+from omkl.methods.protocol import MethodState
 from omkl.simulator import engine
+from omkl.simulator.measures import metrics, pooled_metrics
 from omkl.simulator.networks import network
 from omkl.simulator.result import Result
+from omkl.topology import Topology
 
 FAR = 30  # inputs this many bandwidths long are all strangers to each other
 
@@ -33,6 +39,7 @@ def simulate(
     seed: int = 0,
     shuffle: int | None = 0,
     record_every: int = 1,
+    pooled: bool = False,
     progress: engine.Progress | None = None,
 ) -> Result:
     """Return the curves and final models of a network that learns a stream.
@@ -56,6 +63,8 @@ def simulate(
         Seed of the order in which a table is dealt out, the same for all runs; None keeps the order of the rows.
     record_every
         Record every k-th round.
+    pooled
+        Also record ``pooled_loss``: every node's model scored on all nodes' samples of the round.
     progress
         Called with the rounds done and the rounds in all.
 
@@ -66,51 +75,130 @@ def simulate(
     >>> result.loss.shape
     (2, 265)
     """
+    (result,) = compare(
+        data,
+        {"": (method, topology)},
+        nodes,
+        weights=weights,
+        seeds=seeds,
+        seed=seed,
+        shuffle=shuffle,
+        record_every=record_every,
+        pooled=pooled,
+        progress=progress,
+    ).values()
+    return result
+
+
+def compare(
+    data: Any,
+    cases: Mapping[str, tuple[Any, Any]],
+    nodes: int | None = None,
+    *,
+    weights: str = "metropolis",
+    seeds: int = 1,
+    seed: int = 0,
+    shuffle: int | None = 0,
+    record_every: int = 1,
+    pooled: bool = False,
+    progress: engine.Progress | None = None,
+) -> dict[str, Result]:
+    """Return a result for every case, a pair (method, topology), all run in one pass.
+
+    The cases see the same samples, features and dither, so that their differences are paired; what they share is
+    computed once. They must have one loss and one D, and the kernels of each must be the first of the longest bank.
+    The other parameters are those of ``simulate``.
+
+    Examples
+    --------
+    >>> import omkl
+    >>> cases = {"gossip": (omkl.Gossip(eta=1.0), "ring"), "alone": (omkl.Local(eta=1.0), "ring")}
+    >>> results = omkl.compare("banana", cases, nodes=20, seeds=2)
+    >>> bool(results["gossip"].loss.mean() < results["alone"].loss.mean())
+    True
+    """
     for name, value in (("seeds", seeds), ("record_every", record_every)):
         if value < 1:
             raise InputError(f"{name} is {value}; it must be at least 1")
-    method = _method(method)
-    if nodes is None and not isinstance(topology, str):
-        nodes = topologies.build(topology, weights=weights).nodes
+    methods = [_method(method) for method, _ in cases.values()]
+    bank = _shared_bank(methods)
+    for _, topology in cases.values():
+        if nodes is None and not isinstance(topology, str):
+            nodes = topologies.build(topology, weights=weights).nodes
     stream, _ = as_stream(data, nodes, shuffle)
     rounds, count, dimension = stream.X.shape
     if record_every > rounds:
         raise InputError(f"record_every is {record_every}; the stream has {rounds} rounds; record at least one of them")
-    graph = topologies.build(topology, count, weights)
-    targets = method.objective.encode(stream.y)
+    graphs = [topologies.build(topology, count, weights) for _, topology in cases.values()]
+    targets = methods[0].objective.encode(stream.y)
     if targets.ndim != 3:
-        raise InputError(f"y has shape {stream.y.shape}; {method.objective.name} loss takes one label a sample")
-    method.check()
-    _warn_if_far(stream, method)
+        raise InputError(f"y has shape {stream.y.shape}; {methods[0].objective.name} loss takes one label a sample")
+    for method, graph in zip(methods, graphs, strict=True):
+        method.check(graph)
+    _warn_if_far(stream, bank)
     runs = list(range(seed, seed + seeds))
-    frequencies = np.stack([features.draw(method.kernels, method.features, dimension, run) for run in runs])
-    state, metrics = engine.run(method, stream.X, targets, frequencies, runs, network(graph), progress)
-    theta, log_weights = (np.asarray(part) for part in method.models(state))
+    frequencies = np.stack([features.draw(bank, methods[0].features, dimension, run) for run in runs])
+    measured = engine.run(
+        engine.Problem(stream.X, targets, frequencies, runs),
+        [engine.Case(method, network(graph)) for method, graph in zip(methods, graphs, strict=True)],
+        pooled_metrics if pooled else metrics,
+        progress,
+    )
+    settings = {
+        "data": _describe_data(data, stream),
+        "nodes": count,
+        "weights": weights,
+        "seeds": seeds,
+        "seed": seed,
+        "shuffle": shuffle,
+        "record_every": record_every,
+        "versions": _versions(),
+    }
     recorded = np.arange(record_every - 1, rounds, record_every)
-    loss, accuracy, disagreement, kernel_weights = (np.moveaxis(curve[recorded], 1, 0) for curve in metrics)
-    message = method.message_bits(targets.shape[-1])
-    settings = {"weights": weights, "seeds": seeds, "seed": seed, "shuffle": shuffle, "record_every": record_every}
+    return {
+        name: _result(method, topology, graph, outcome, frequencies, runs, recorded, settings)
+        for (name, (_, topology)), method, graph, outcome in zip(cases.items(), methods, graphs, measured, strict=True)
+    }
+
+
+def _result(
+    method: Method,
+    topology: Any,
+    graph: Topology,
+    outcome: tuple[MethodState, Any],
+    frequencies: npt.NDArray[np.float32],
+    runs: list[int],
+    recorded: npt.NDArray[np.int64],
+    settings: dict[str, Any],
+) -> Result:
+    state, measured = outcome
+    theta, log_weights = (np.asarray(part) for part in method.models(state))
+    curves = {name: np.moveaxis(curve[recorded], 1, 0) for name, curve in measured._asdict().items()}
+    shape, message = curves["loss"].shape, method.message_bits(theta.shape[-2])
+    described = {"topology": describe(topology), "method": describe(method) | {"loss": describe(method.objective)}}
     return Result(
-        config={
-            "data": _describe_data(data, stream),
-            "topology": describe(topology),
-            "nodes": count,
-            "method": describe(method) | {"loss": describe(method.objective)},
-            **settings,
-            "versions": _versions(),
-        },
+        config=settings | described,
         seeds=np.array(runs),
         rounds=recorded,
-        loss=loss,
-        accuracy=accuracy,
-        disagreement=disagreement,
-        bits=np.full(loss.shape, message * int((graph.degrees > 0).sum())),
-        link_bits=np.full(loss.shape, message * int(graph.degrees.sum())),
-        weights=kernel_weights,
+        bits=np.full(shape, message * int((graph.degrees > 0).sum())),
+        link_bits=np.full(shape, message * int(graph.degrees.sum())),
         theta=theta,
         log_weights=log_weights,
-        frequencies=frequencies,
+        frequencies=frequencies[:, : len(method.kernels)],
+        **curves,
     )
+
+
+def _shared_bank(methods: Sequence[Method]) -> tuple[Kernel, ...]:
+    bank = max((method.kernels for method in methods), key=len)
+    for method in methods:
+        if method.kernels != bank[: len(method.kernels)]:
+            raise InputError(f"kernels {method.kernels} are not the first of {bank}; compare them in separate runs")
+        if (method.features, method.objective) != (methods[0].features, methods[0].objective):
+            raise InputError(
+                "cases differ in features or loss; one pass has one of each; compare them in separate runs"
+            )
+    return bank
 
 
 def describe(thing: Any) -> Any:
@@ -138,14 +226,14 @@ def _describe_data(data: Any, stream: Stream) -> Any:
     return {"shape": list(stream.X.shape), "sha256": digest}
 
 
-def _warn_if_far(stream: Stream, method: Method) -> None:
+def _warn_if_far(stream: Stream, bank: Sequence[Kernel]) -> None:
     length = float(np.median(np.linalg.norm(stream.X.reshape(-1, stream.X.shape[-1])[:1000], axis=-1)))
-    widest = max(kernel.sigma for kernel in method.kernels)
+    widest = max(kernel.sigma for kernel in bank)
     if length > FAR * widest:
         warnings.warn(
             f"a typical input has length {length:.3g}, the widest bandwidth is {widest:g}: to these kernels all "
             "samples are strangers; standardize the inputs or use larger sigmas",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

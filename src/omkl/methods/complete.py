@@ -1,0 +1,114 @@
+"""OMKL on the complete graph: one model in common, gradients and losses broadcast to all."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from omkl import algorithm, quantizers
+from omkl.arrays import Array, namespace
+from omkl.errors import InputError
+from omkl.methods.ensemble import Ensemble
+from omkl.methods.protocol import HEADER_BITS, Info, Network, Round
+from omkl.quantizers import QSGD, Quantizer, restore
+from omkl.topology import Topology
+
+LOSS_BITS = 32
+
+
+class CommonState(NamedTuple):
+    """What all nodes hold alike: models ``(..., P, C, 2D)`` and log weights ``(..., P)``, without a node axis."""
+
+    theta: Array
+    log_weights: Array
+    nodes: Array
+    """An empty array whose first axis is J: the state remembers how many nodes share it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Complete(Ensemble):
+    """Every node broadcasts its quantized gradients and its P losses to all others; all apply the same mean.
+
+    Attributes
+    ----------
+    quantizer
+        As in ``Gossip``.
+    exchange
+        ``"gradients"``, or ``"models"``: each node takes its step, and the quantized results are averaged.
+    combine
+        Kernel weights follow the ``"mean"`` or the ``"sum"`` of the nodes' losses.
+
+    Notes
+    -----
+    The letter compares itself with this method of Y. Shen, S. Karimi-Bidhendi and H. Jafarkhani (IEEE TSP 69, 2021).
+    From the letter it is known that the graph is complete, that losses are communicated and that there is no hidden
+    state. The rest is our reading, consistent with that; the paper itself was not consulted.
+    """
+
+    name: ClassVar[str] = "complete"
+
+    quantizer: Quantizer | str | None = field(default=QSGD(bits=3))
+    exchange: Literal["gradients", "models"] = "gradients"
+    combine: Literal["mean", "sum"] = "mean"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.channel.check(2 * self.features)
+        for name, value, known in (
+            ("exchange", self.exchange, ("gradients", "models")),
+            ("combine", self.combine, ("mean", "sum")),
+        ):
+            if value not in known:
+                raise InputError(f"{name} is {value!r}; it must be {known[0]!r} or {known[1]!r}")
+        if self.learner is not None:
+            raise InputError(f"learner is {self.learner}; Complete applies one mean gradient step; leave learner out")
+
+    @property
+    def channel(self) -> Quantizer:
+        """The quantizer in use."""
+        return quantizers.named(self.quantizer)
+
+    @property
+    def dithered(self) -> bool:
+        """Whether the quantizer needs uniforms."""
+        return self.channel.dithered
+
+    def check(self, topology: Topology) -> None:
+        """Refuse any graph but the complete one."""
+        nodes, edges = topology.nodes, len(topology.graph.edges)
+        if edges != nodes * (nodes - 1) // 2:
+            raise InputError(
+                f"the graph has {edges} edges between {nodes} nodes; Complete needs all of them; "
+                'use topology="complete", or Gossip on this graph'
+            )
+
+    def init(self, xp: Any, leading: tuple[int, ...], outputs: int) -> CommonState:
+        """Return zero models and equal weights."""
+        theta = self.zeros(xp, leading[1:], outputs)
+        log_weights = xp.zeros(theta.shape[:-2], dtype=theta.dtype)
+        return CommonState(theta, log_weights, xp.zeros((leading[0], 0), dtype=theta.dtype))
+
+    def step(self, state: CommonState, inputs: Round, network: Network) -> tuple[CommonState, Info]:
+        """Return the common model after every node's message has been applied."""
+        xp = namespace(state.theta)
+        loss, lam = self.objective, self.regularization
+        theta, log_weights = self.models(state)
+        outputs = algorithm.predict(theta, log_weights, inputs.z).kernel_outputs
+        losses = algorithm.kernel_losses(theta, outputs, inputs.y, loss, lam)
+        combined = xp.mean(losses, axis=0) if self.combine == "mean" else xp.sum(losses, axis=0)
+        weighed = algorithm.weigh(state.log_weights, combined, self.hedge_rate)
+        slopes = algorithm.gradient(theta, outputs, inputs.z, inputs.y, loss, lam)
+        sent = slopes if self.exchange == "gradients" else theta - self.eta * slopes
+        mean = xp.mean(restore(self.channel.quantize(sent, inputs.uniforms)), axis=0)
+        common = state.theta - self.eta * mean if self.exchange == "gradients" else mean
+        after = CommonState(common, weighed, state.nodes)
+        return after, self.score(theta, self.models(after)[1] if self.weigh_first else log_weights, inputs)
+
+    def models(self, state: CommonState) -> tuple[Array, Array]:
+        """Return the common models and log weights once for every node."""
+        xp, nodes = namespace(state.theta), state.nodes.shape[0]
+        theta = xp.broadcast_to(state.theta, (nodes, *state.theta.shape))
+        return theta, xp.broadcast_to(state.log_weights, (nodes, *state.log_weights.shape))
+
+    def message_bits(self, outputs: int) -> int:
+        """Return the bits of P x C quantized vectors, P losses and the header."""
+        vectors = len(self.kernels) * outputs * self.channel.size(2 * self.features)
+        return HEADER_BITS + vectors + LOSS_BITS * len(self.kernels)

@@ -1,0 +1,49 @@
+"""What the simulator records of a round. Every measure returns a NamedTuple, its first field the loss."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from omkl import algorithm
+from omkl.arrays import Array
+from omkl.methods import Info, Method, Round
+from omkl.methods.protocol import MethodState
+
+
+class Metrics(NamedTuple):
+    """Means over nodes, ``(S,)``; ``weights`` has P more."""
+
+    loss: Array
+    accuracy: Array
+    disagreement: Array
+    weights: Array
+
+
+class PooledMetrics(NamedTuple):
+    """The same, and the loss of every node's model on all nodes' samples."""
+
+    loss: Array
+    accuracy: Array
+    disagreement: Array
+    weights: Array
+    pooled_loss: Array
+
+
+def metrics(method: Method, given: Round, info: Info, state: MethodState) -> Metrics:
+    """Return loss, accuracy, disagreement and kernel weights of the models that predicted."""
+    spread = jnp.sum((info.theta - jnp.mean(info.theta, axis=0)) ** 2, axis=(-3, -2, -1))
+    return Metrics(
+        jnp.mean(info.loss, axis=0),
+        jnp.mean(method.objective.score(info.output, given.y), axis=0),
+        jnp.sqrt(jnp.mean(spread, axis=0)),
+        jnp.mean(algorithm.normalize(info.log_weights), axis=0),
+    )
+
+
+def pooled_metrics(method: Method, given: Round, info: Info, state: MethodState) -> PooledMetrics:
+    """Return ``metrics`` and the mean over nodes of each model's loss on the samples of all nodes."""
+    # Model j on sample i; the weighted mean over kernels is as in algorithm.predict.
+    outputs = jnp.einsum("jspcd,ispd->jispc", info.theta, given.z, precision="highest")
+    weights = algorithm.normalize(info.log_weights)[:, None, :, :, None]
+    losses = method.objective.value(jnp.sum(weights * outputs, axis=-2), given.y)
+    return PooledMetrics(*metrics(method, given, info, state), jnp.mean(losses, axis=(0, 1)))
