@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from omkl import algorithm, noise, quantizers
+from omkl import algorithm, compressors, noise, quantizers
+from omkl.compressors import RandK, Sign, TopK
 from omkl.errors import InputError
 from omkl.quantizers import QSGD, Exact, Message, Nearest, Quantizer, restore, round_up
 from tests.conftest import Library
@@ -23,6 +24,9 @@ ALL: list[Quantizer] = [
     Nearest(),
     Nearest(step=1),
     Nearest(step=3, block=10),
+    Sign(),
+    TopK(k=4),
+    RandK(k=10),
 ]
 finite = st.floats(-1e6, 1e6, width=32)
 vectors = hnp.arrays(
@@ -86,11 +90,11 @@ def test_nothing_quantizes_to_nothing(quantizer: Quantizer, scale: float) -> Non
 def test_one_entry_carries_the_whole_norm(quantizer: Quantizer) -> None:
     v = np.zeros(40, dtype=np.float32)
     v[3] = -0.7
-    message = quantizer.quantize(v, np.full(40, 0.9999, dtype=np.float32))
+    message = quantizer.quantize(v, np.linspace(0.99, 0.9999, 40, dtype=np.float32))
     assert np.abs(message.levels).max() <= 255
     got = restore(message)[3]
     assert -0.7 * (1 + 2**-8) <= got < 0
-    assert np.count_nonzero(message.levels) == 1
+    assert np.count_nonzero(message.levels) == (40 if quantizer.name == "sign" else 1)
 
 
 @given(st.floats(2**-60, 2**59, width=32))
@@ -113,7 +117,9 @@ def test_quantize_on_every_library(quantizer: Quantizer, library: Library, rng: 
     v = (rng.normal(size=(50, 40)) * np.exp(rng.normal(size=(50, 1)) * 5)).astype(np.float32)
     here, there = quantizer.quantize(v, draws(50, 40)), library.call(quantizer.quantize, v, draws(50, 40))
     flips = np.count_nonzero(here.levels != there.levels)
-    assert flips <= (4 if quantizer.name != "exact" else 0)  # a sum's rounding can flip a level, or a step's last bit
+    assert flips <= (
+        4 if quantizer.name not in ("exact", "topk", "randk") else 0
+    )  # a sum's rounding can flip a level, or a step's last bit
     np.testing.assert_allclose(here.step, there.step, rtol=2**-8)
     np.testing.assert_array_equal(library.call(restore, here), restore(here))
 
@@ -188,4 +194,21 @@ def test_bad_settings_are_refused() -> None:
     with pytest.raises(InputError, match="step is 0"):
         Nearest(step=0)
     with pytest.raises(InputError, match="did you mean 'qsgd'"):
-        quantizers.named("qsdg")
+        compressors.named("qsdg")
+
+
+def test_top_and_random_k_by_hand() -> None:
+    v = np.array([[1.0, -5.0, 2.0, 2.0, 0.5]], dtype=np.float32)
+    np.testing.assert_array_equal(restore(TopK(2).quantize(v, None)), [[0, -5, 2, 0, 0]])  # of equals, the first
+    u = np.array([[0.9, 0.2, 0.5, 0.1, 0.3]], dtype=np.float32)
+    np.testing.assert_array_equal(restore(RandK(2).quantize(v, u)), [[0, -5, 0, 2, 0]])
+    np.testing.assert_allclose(restore(Sign().quantize(v, None)), [[2.1, -2.1, 2.1, 2.1, 2.1]], rtol=2**-8)
+    assert (TopK(4).size(40), RandK(4).size(40), Sign().size(40)) == (4 * 38, 128, 56)
+
+
+@pytest.mark.parametrize("kind", [TopK, RandK])
+def test_k_must_fit(kind: type[TopK] | type[RandK]) -> None:
+    with pytest.raises(InputError, match="k is 0"):
+        kind(0)
+    with pytest.raises(InputError, match="k is 41; vectors have n = 2D = 40"):
+        kind(41).check(40)

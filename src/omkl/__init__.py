@@ -7,6 +7,7 @@ itself is in ``omkl.algorithm``, the file to read first.
 from typing import TYPE_CHECKING, Any
 
 from omkl import topology
+from omkl.compressors import RandK, Sign, TopK
 from omkl.errors import InputError, MissingExtraError
 from omkl.features import Kernel, cauchy, gaussian, laplacian
 from omkl.learners import SGD
@@ -36,9 +37,12 @@ __all__ = [
     "MissingExtraError",
     "Model",
     "Nearest",
+    "RandK",
     "Result",
+    "Sign",
     "Softmax",
     "Squared",
+    "TopK",
     "cauchy",
     "compare",
     "explain",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
 from omkl.arrays import Array, namespace
-from omkl.errors import InputError, pick
+from omkl.errors import InputError
 
 SMALLEST_STEP = 2.0**-60  # squares of anything larger neither underflow nor turn subnormal, which XLA flushes
 LARGEST_STEP = 2.0**60
@@ -212,16 +212,6 @@ class Nearest:
         length = self.block or n
         width = math.ceil(math.log2(2 * self._most(length) + 1))
         return n * width + STEP_BITS * (n // length)
-
-
-QUANTIZERS: dict[str, type[Quantizer]] = {"exact": Exact, "qsgd": QSGD, "nearest": Nearest}
-
-
-def named(quantizer: "str | Quantizer | None") -> Quantizer:
-    """Return the quantizer of that name, or the quantizer itself; None is exact."""
-    if quantizer is None:
-        return Exact()
-    return pick("quantizer", quantizer, QUANTIZERS)() if isinstance(quantizer, str) else quantizer
 
 
 def round_up(step: Array) -> Array:

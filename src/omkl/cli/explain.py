@@ -7,8 +7,8 @@ import typer
 from omkl import theory
 from omkl.cli import options, show
 from omkl.cli.options import METHOD, Format
+from omkl.compressors import QUANTIZERS
 from omkl.methods import Gossip
-from omkl.quantizers import QUANTIZERS
 
 
 def explain(

@@ -7,11 +7,11 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from omkl.compressors import QUANTIZERS
 from omkl.errors import InputError
 from omkl.features import SPECTRA
 from omkl.losses import LOSSES
 from omkl.methods import METHODS
-from omkl.quantizers import QUANTIZERS
 from omkl.topology import GRAPHS, WEIGHTS
 
 

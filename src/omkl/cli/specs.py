@@ -14,13 +14,14 @@ from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from omkl.compressors import QUANTIZERS
 from omkl.data import DATA_SETS, by_node, read_table
 from omkl.errors import InputError, pick, unknown
 from omkl.features import SPECTRA, Kernel
 from omkl.learners import SGD, Learner
 from omkl.losses import LOSSES, Loss
 from omkl.methods import METHODS, Gossip, Method
-from omkl.quantizers import QUANTIZERS, Quantizer
+from omkl.quantizers import Quantizer
 from omkl.topology import GRAPHS, WEIGHTS
 
 Table: TypeAlias = dict[str, Any]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from omkl import algorithm, quantizers
+from omkl import algorithm, compressors
 from omkl.arrays import Array, namespace
 from omkl.errors import InputError
 from omkl.methods.ensemble import Ensemble
@@ -64,7 +64,7 @@ class Complete(Ensemble):
     @property
     def channel(self) -> Quantizer:
         """The quantizer in use."""
-        return quantizers.named(self.quantizer)
+        return compressors.named(self.quantizer)
 
     @property
     def dithered(self) -> bool:

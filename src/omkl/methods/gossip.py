@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from omkl import algorithm, quantizers
+from omkl import algorithm, compressors
 from omkl.algorithm import State
 from omkl.arrays import Array
 from omkl.errors import InputError
@@ -39,7 +39,7 @@ class Gossip(Ensemble):
     @property
     def channel(self) -> Quantizer:
         """The quantizer in use."""
-        return quantizers.named(self.quantizer)
+        return compressors.named(self.quantizer)
 
     @property
     def dithered(self) -> bool:

@@ -1,0 +1,125 @@
+"""Compressors the letter cites for its ingredients: top-k, rand-k and the scaled sign.
+
+They run in the simulator beside the quantizers, at a stated cost. Of them only the sign has integer levels and could go
+on the wire.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from omkl.arrays import Array, namespace
+from omkl.errors import InputError, pick
+from omkl.quantizers import QSGD, ROUNDING, STEP_BITS, Exact, Message, Nearest, Quantizer, round_up
+
+
+@dataclass(frozen=True)
+class Sign:
+    """The sign of every element, at the scale |v|_1 / n: one bit an element."""
+
+    name: ClassVar[str] = "sign"
+    dithered: ClassVar[bool] = False
+
+    def quantize(self, vector: Array, uniforms: Array | None) -> Message:
+        """Return levels of -1 and +1; zero for a zero vector."""
+        xp = namespace(vector)
+        step = round_up(xp.mean(xp.abs(vector), axis=-1, keepdims=True))
+        signs = xp.where(vector >= 0, xp.ones_like(vector), -xp.ones_like(vector))
+        return Message(xp.astype(xp.where(step > 0, signs, xp.zeros_like(signs)), xp.int16), step)
+
+    def delta(self, n: int) -> float:
+        """Return 1/n, less the rounding; on a given vector it is |v|_1^2 / (n |v|_2^2), about .64 for noise."""
+        return (1 - ROUNDING**2) / n
+
+    def check(self, n: int) -> None:
+        """Accept any length."""
+
+    def size(self, n: int) -> int:
+        """Return a bit an element and the step."""
+        return n + STEP_BITS
+
+
+@dataclass(frozen=True)
+class TopK:
+    """The k largest elements, exact."""
+
+    k: int = 4
+
+    name: ClassVar[str] = "topk"
+    dithered: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check_k(self.k)
+
+    def quantize(self, vector: Array, uniforms: Array | None) -> Message:
+        """Return the vector with all but its k largest elements zero."""
+        return _kept(vector, -namespace(vector).abs(vector), self.k)
+
+    def delta(self, n: int) -> float:
+        """Return k/n."""
+        return self.k / n
+
+    def check(self, n: int) -> None:
+        """Refuse to keep more elements than there are."""
+        _check_fits(self.k, n)
+
+    def size(self, n: int) -> int:
+        """Return k float32 and their places."""
+        return self.k * (32 + math.ceil(math.log2(n)))
+
+
+@dataclass(frozen=True)
+class RandK:
+    """k elements chosen at random, exact; not scaled up, which would no longer contract."""
+
+    k: int = 4
+
+    name: ClassVar[str] = "randk"
+    dithered: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_k(self.k)
+
+    def quantize(self, vector: Array, uniforms: Array | None) -> Message:
+        """Return the vector with all but k random elements zero."""
+        return _kept(vector, uniforms, self.k)
+
+    def delta(self, n: int) -> float:
+        """Return k/n."""
+        return self.k / n
+
+    def check(self, n: int) -> None:
+        """Refuse to keep more elements than there are."""
+        _check_fits(self.k, n)
+
+    def size(self, n: int) -> int:
+        """Return k float32: the places follow from the sender's seed, which its neighbors know."""
+        return self.k * 32
+
+
+QUANTIZERS: dict[str, type[Quantizer]] = {
+    quantizer.name: quantizer for quantizer in (Exact, QSGD, Nearest, Sign, TopK, RandK)
+}
+
+
+def named(quantizer: str | Quantizer | None) -> Quantizer:
+    """Return the quantizer of that name, or the quantizer itself; None is exact."""
+    if quantizer is None:
+        return Exact()
+    return pick("quantizer", quantizer, QUANTIZERS)() if isinstance(quantizer, str) else quantizer
+
+
+def _kept(vector: Array, order: Any, k: int) -> Message:
+    xp = namespace(vector)
+    rank = xp.argsort(xp.argsort(order, axis=-1), axis=-1)
+    return Exact().quantize(xp.where(rank < k, vector, xp.zeros_like(vector)), None)
+
+
+def _check_k(k: int) -> None:
+    if k < 1:
+        raise InputError(f"k is {k}; at least one element must be sent; try k=4")
+
+
+def _check_fits(k: int, n: int) -> None:
+    if k > n:
+        raise InputError(f"k is {k}; vectors have n = 2D = {n} elements; use k <= {n}")
