@@ -12,10 +12,11 @@ from omkl.cli.data import data
 from omkl.cli.doctor import doctor
 from omkl.cli.exits import MEANINGS, Exit
 from omkl.cli.explain import explain
+from omkl.cli.paper import paper
 from omkl.cli.simulate import simulate
 from omkl.errors import InputError, MissingExtraError
 
-COMMANDS = (simulate, explain, data, doctor)
+COMMANDS = (simulate, paper, explain, data, doctor)
 
 
 class _Commands(TyperGroup):

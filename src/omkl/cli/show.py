@@ -7,14 +7,20 @@ import re
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-Report: TypeAlias = Callable[[int, int], None]
+
+class Report(Protocol):
+    """Called with the rounds done, the rounds in all, and what is being done."""
+
+    def __call__(self, done: int, rounds: int, what: str = "simulating") -> None:
+        """Show how far the work is."""
+
 
 PATIENCE = 2.0  # seconds that a run may stay silent
 PIPE_WIDTH = 400  # a pipe has no width, and a folded line is hard to read for a program
@@ -60,10 +66,15 @@ def progress(quiet: bool) -> Iterator[Report | None]:
     elif not stderr.is_terminal:
         yield _Lines()
     else:
-        columns = SpinnerColumn(), TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+        text = TextColumn("{task.description}")
+        columns = SpinnerColumn(), text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
         with Progress(*columns, console=stderr, transient=True) as bar:
             task = bar.add_task("", total=None)
-            yield lambda done, rounds: bar.update(task, completed=done, total=rounds)
+
+            def update(done: int, rounds: int, what: str = "simulating") -> None:
+                bar.update(task, completed=done, total=rounds, description=what)
+
+            yield update
 
 
 class _Lines:
@@ -73,8 +84,8 @@ class _Lines:
         self._start = time.monotonic()
         self._due = PATIENCE
 
-    def __call__(self, done: int, rounds: int) -> None:
+    def __call__(self, done: int, rounds: int, what: str = "simulating") -> None:
         elapsed = time.monotonic() - self._start
         if elapsed >= self._due and done < rounds:
             self._due = 2 * elapsed
-            print(f"omkl: {done:,} of {rounds:,} rounds in {elapsed:.0f} s", file=sys.stderr)
+            print(f"omkl: {what}, {done:,} of {rounds:,} rounds, {elapsed:.0f} s", file=sys.stderr)

@@ -23,7 +23,7 @@ from omkl.methods.protocol import MethodState
 from omkl.simulator.waves import LIMIT, waves
 
 CHUNK_BYTES = 8 * 2**20  # of projections held at a time: they should stay in the cache
-UNROLL = 4
+UNROLL = 4  # rounds compiled as one on an accelerator, where launches cost; a CPU gains nothing
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the rounds done and the rounds in all."""
@@ -113,7 +113,8 @@ def _chunk(
         return after, measured
 
     angles = jnp.tensordot(X, V, axes=((-1,), (-1,)), precision="highest")
-    return lax.scan(body, states, (times, angles, y), unroll=min(UNROLL, len(times)))
+    unroll = 1 if jax.default_backend() == "cpu" else min(UNROLL, len(times))
+    return lax.scan(body, states, (times, angles, y), unroll=unroll)
 
 
 def _chunks(rounds: int, bytes_per_round: int) -> Iterator[tuple[int, int]]:

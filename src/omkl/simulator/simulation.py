@@ -152,7 +152,7 @@ def compare(
         "seed": seed,
         "shuffle": shuffle,
         "record_every": record_every,
-        "versions": _versions(),
+        "versions": versions(),
     }
     recorded = np.arange(record_every - 1, rounds, record_every)
     return {
@@ -237,7 +237,8 @@ def _warn_if_far(stream: Stream, bank: Sequence[Kernel]) -> None:
         )
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Return the versions of what ran, and the device."""
     return {
         "omkl": version("omkl"),
         "numpy": np.__version__,

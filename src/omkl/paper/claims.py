@@ -1,0 +1,168 @@
+"""The letter's claims (a) to (g), each with its figures and a verdict."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from omkl.paper.letter import LEVELS, Floats, Runs, Spread, spread
+
+CLOSE = 0.005  # of the loss: what we take "close" to mean in claim (a)
+SAME = 0.001  # of the loss: what we take "no difference" to mean in claim (c)
+ORDER = 1e-5  # below this a difference is of the order of 1e-6, claim (e)
+POINT = 0.01  # a percentage point of accuracy: what we take "minimal" to mean in claim (f)
+MANY = 5.0  # times: what we take "many more" to mean in claim (g)
+
+
+class Finding(NamedTuple):
+    """One figure behind a verdict."""
+
+    where: str
+    what: str
+    value: float
+    error: float
+    """Standard error; zero where the figure is a count."""
+    holds: bool
+
+
+class Claim(NamedTuple):
+    """A claim of the letter, put to the test."""
+
+    letter: str
+    text: str
+    rule: str
+    """What we take it to mean."""
+    findings: list[Finding]
+    remark: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """Whether it holds: on all, on none, or on how many of the data sets."""
+        places = {finding.where: True for finding in self.findings}
+        for finding in self.findings:
+            places[finding.where] &= finding.holds
+        good = sum(places.values())
+        if not places:
+            return "not tested"
+        if good == len(places):
+            return "holds"
+        return f"holds on {good} of {len(places)}" if good else "does not hold"
+
+
+def judge(figure1: Mapping[str, Mapping[str, Runs]], figure2: Mapping[str, Mapping[str, Runs]]) -> list[Claim]:
+    """Return every claim with its findings, from the runs of each data set."""
+    return [
+        Claim(
+            "a",
+            "gossip on the path is close to OMKL on the complete graph",
+            f"final losses differ by less than {CLOSE:.1%}",
+            [_relative(data, "gossip - OMKL", r["gossip"], r["complete"], CLOSE) for data, r in figure1.items()],
+        ),
+        Claim(
+            "b",
+            "three kernels clearly beat one",
+            "the final loss of the single kernel (sigma = 1) is higher by more than two standard errors",
+            [_larger(data, "single - three", runs["single"], runs["gossip"]) for data, runs in figure1.items()],
+            _remark_b(figure1),
+        ),
+        Claim(
+            "c",
+            "at eta = 0.01 the topology makes no difference",
+            f"final losses on path, ring and complete graph differ by less than {SAME:.1%}",
+            [
+                _relative(data, f"{graph} - path", runs[case], runs["gossip"], SAME)
+                for data, runs in figure1.items()
+                for graph, case in (("ring", "ring"), ("complete", "full"))
+            ],
+        ),
+        Claim(
+            "d",
+            "at eta = 0.1 the loss on the complete graph is below that on the ring, and that below the path's",
+            "both paired differences are positive by more than two standard errors",
+            [
+                _larger(data, f"{high} - {low}", runs[high], runs[low])
+                for data, runs in figure2.items()
+                for low, high in (("complete", "ring"), ("ring", "path"))
+            ],
+        ),
+        Claim(
+            "e",
+            "every M >= 7 matches the unquantized run to the order of 1e-6",
+            f"the mean paired difference in final loss is below {ORDER:.0e}",
+            [
+                _small(data, f"M={m} - exact", runs["gossip" if m == 7 else f"M={m}"], runs["exact"])
+                for data, runs in figure1.items()
+                for m in LEVELS
+            ],
+        ),
+        Claim(
+            "f",
+            "differences in accuracy are minimal",
+            "accuracies over the stream differ by less than one percentage point",
+            [
+                _accuracy(data, f"gossip - {other}", runs["gossip"], runs[case])
+                for data, runs in figure1.items()
+                for other, case in (("OMKL", "complete"), ("single kernel", "single"))
+            ],
+        ),
+        Claim(
+            "g",
+            "OMKL needs many more communications",
+            f"bits over all links of the graph are more than {MANY:g} times those of gossip on the path",
+            [
+                Finding(data, "OMKL / gossip", runs["complete"].link_bits / runs["gossip"].link_bits, 0.0,
+                        runs["complete"].link_bits > MANY * runs["gossip"].link_bits)
+                for data, runs in figure1.items()
+            ],
+            _remark_g(figure1),
+        ),
+    ]  # fmt: skip
+
+
+def paired(one: Runs, other: Runs) -> Spread:
+    """Return the difference in final loss, run by run."""
+    return spread(one.final - other.final, one.shuffle)
+
+
+def _relative(data: str, what: str, one: Runs, other: Runs, bound: float) -> Finding:
+    difference = paired(one, other)
+    return Finding(
+        data, what, difference.mean, difference.error, abs(difference.mean) < bound * float(other.final.mean())
+    )
+
+
+def _larger(data: str, what: str, one: Runs, other: Runs) -> Finding:
+    difference = paired(one, other)
+    return Finding(data, what, difference.mean, difference.error, difference.mean > 2 * difference.error)
+
+
+def _small(data: str, what: str, one: Runs, other: Runs) -> Finding:
+    difference = paired(one, other)
+    return Finding(data, what, difference.mean, difference.error, abs(difference.mean) < ORDER)
+
+
+def _accuracy(data: str, what: str, one: Runs, other: Runs) -> Finding:
+    difference: Floats = one.accuracy - other.accuracy
+    found = spread(difference, one.shuffle)
+    return Finding(data, what, found.mean, found.error, abs(found.mean) < POINT)
+
+
+def _remark_b(figure1: Mapping[str, Mapping[str, Runs]]) -> str:
+    reversed_on = [data for data, runs in figure1.items() if np.mean(runs["single"].final - runs["gossip"].final) < 0]
+    if not reversed_on:
+        return ""
+    return (
+        f"Reversed on {', '.join(reversed_on)}: there sigma = 1 is the best of the three kernels, and at eta = 0.01 "
+        "the weights have no time to find that out."
+    )
+
+
+def _remark_g(figure1: Mapping[str, Mapping[str, Runs]]) -> str:
+    if not figure1:
+        return ""
+    runs = next(iter(figure1.values()))
+    ratio = runs["complete"].bits / runs["gossip"].bits
+    return (
+        f"Counted per link. Where one broadcast reaches every node, OMKL's message is only {ratio:.2f} times as long: "
+        "the losses that go with it."
+    )

@@ -1,0 +1,86 @@
+"""The letter's figures, drawn from finished runs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from omkl.paper.letter import Floats, Runs
+from omkl.plots import figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+METHODS = {
+    "gossip": ("gossiped OMKL, path (M=7)", "C0", "-"),
+    "complete": ("OMKL, complete graph (M=7)", "C1", "--"),
+    "single": ("single-kernel CHOCO, path (M=7)", "C2", "-"),
+    "local": ("no communication", "0.5", ":"),
+}
+GRAPHS = {"complete": ("complete", "C1", "-"), "ring": ("ring", "C2", "-"), "path": ("path", "C0", "-")}
+TITLES = {
+    "banana": "Banana",
+    "credit_card": "Credit-Card",
+    "mnist": "MNIST, 8 against the rest",
+    "digits": "Digits, 8 against the rest",
+}
+
+
+def figure1(results: Mapping[str, Mapping[str, Runs]], against: str = "rounds") -> "Figure":
+    """Return loss over rounds, or over bits sent, for the letter's methods on each data set."""
+    drawn, axes = figure(columns=len(results), width=4.6)
+    for axis, (data, runs) in zip(axes, results.items(), strict=True):
+        for case, (label, color, style) in METHODS.items():
+            if against == "bits" and case == "local":
+                continue
+            scale = runs[case].bits / 8000 if against == "bits" else 1.0
+            _curve(axis, progressive(runs[case].loss), scale, label, color, style)
+        axis.set_title(TITLES[data])
+        axis.set_xlabel("kilobytes sent by a node, all-in" if against == "bits" else "round")
+    axes[0].set_ylabel("mean loss so far")
+    axes[-1].legend(frameon=False, fontsize=8)
+    return drawn
+
+
+def figure2(results: Mapping[str, Mapping[str, Runs]]) -> "Figure":
+    """Return loss over rounds on three graphs, and how far ring and path lie above the complete graph."""
+    drawn, axes = figure(columns=2 * len(results), width=4.6)
+    for i, (data, runs) in enumerate(results.items()):
+        left, right = axes[2 * i : 2 * i + 2]
+        base = progressive(runs["complete"].loss)
+        for case, (label, color, style) in GRAPHS.items():
+            curve = progressive(runs[case].loss)
+            _curve(left, curve, 1.0, label, color, style)
+            if case != "complete":
+                _curve(right, curve - base, 1.0, f"{label} - complete", color, style)
+        left.set_title(f"{TITLES[data]}: eta=0.1, gamma=0.09, exact", fontsize=10)
+        left.set_ylabel("mean loss so far")
+        right.set_title("paired difference", fontsize=10)
+        right.axhline(0, color="0.5", linewidth=0.8)
+        for axis in (left, right):
+            axis.set_xlabel("round")
+            axis.legend(frameon=False)
+    return drawn
+
+
+def progressive(loss: Any) -> Floats:
+    """Return the mean over all rounds so far: a single round scores one sample a node and is mostly noise."""
+    return np.asarray(np.cumsum(loss, axis=1, dtype=np.float64) / np.arange(1, loss.shape[1] + 1))
+
+
+def save(drawn: "Figure", folder: Path, name: str) -> None:
+    """Write a figure as PNG and SVG."""
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn.savefig(folder / f"{name}.png", dpi=150)
+    drawn.savefig(folder / f"{name}.svg", metadata={"Date": None})
+
+
+def _curve(axis: "Axes", curves: Floats, scale: float, label: str, color: str, style: str) -> None:
+    x = scale * np.arange(1, curves.shape[1] + 1)
+    mean = curves.mean(axis=0)
+    half = 1.96 * curves.std(axis=0, ddof=1) / len(curves) ** 0.5 if len(curves) > 1 else np.zeros_like(mean)
+    thin = np.unique(np.linspace(0, len(x) - 1, 400).astype(int))
+    axis.plot(x[thin], mean[thin], label=label, color=color, linestyle=style)
+    axis.fill_between(x[thin], (mean - half)[thin], (mean + half)[thin], color=color, alpha=0.15, linewidth=0)

@@ -1,0 +1,124 @@
+"""The letter's experiments: settings, runs, and the numbers its claims are about.
+
+All methods that are compared on a data set run in one pass over the same samples, features and dither, so that every
+difference is paired. The runs of a data set are dealt over several shuffles, for the spread over shuffles is as large
+as that over features.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from omkl.methods import Choco, Complete, Gossip, Local, Method
+from omkl.paper.store import Arrays, Store
+from omkl.quantizers import QSGD
+from omkl.simulator import compare
+
+NODES = 20
+SHUFFLES = 5
+LEVELS = {7: 3, 15: 4, 31: 5, 255: 8}
+"""M and its bits, of claim (e)."""
+
+Cases = Mapping[str, tuple[Method, str]]
+Progress = Callable[[str, int, int], None]
+Floats = npt.NDArray[np.float64]
+
+FIGURE1: Cases = {
+    "gossip": (Gossip(), "path"),
+    "complete": (Complete(), "complete"),
+    "single": (Choco(), "path"),
+    "local": (Local(), "path"),
+    "ring": (Gossip(), "ring"),
+    "full": (Gossip(), "complete"),
+    **{f"M={m}": (Gossip(quantizer=QSGD(bits=bits)), "path") for m, bits in LEVELS.items() if m > 7},
+    "exact": (Gossip(quantizer=None), "path"),
+}
+"""The letter's steps, eta = 0.01 and gamma = 0.009."""
+
+FIGURE2: Cases = {graph: (Gossip(eta=0.1, gamma=0.09, quantizer=None), graph) for graph in ("complete", "ring", "path")}
+
+
+class Runs(NamedTuple):
+    """All runs of one case, the shuffles one after another."""
+
+    loss: npt.NDArray[np.float32]
+    """``(runs, rounds)``, mean over nodes."""
+    accuracy: Floats
+    """``(runs,)``, over the whole stream."""
+    shuffle: npt.NDArray[np.int64]
+    """``(runs,)``, which shuffle each had."""
+    bits: float
+    """Sent by a node in a round, a broadcast counting once."""
+    link_bits: float
+    """The same in all, counted once per directed link."""
+
+    @property
+    def final(self) -> Floats:
+        """The mean loss over the last tenth of the stream, ``(runs,)``."""
+        return np.asarray(self.loss[:, -max(1, self.loss.shape[1] // 10) :].mean(axis=1, dtype=np.float64))
+
+    @property
+    def whole(self) -> Floats:
+        """The mean loss over the whole stream, ``(runs,)``."""
+        return np.asarray(self.loss.mean(axis=1, dtype=np.float64))
+
+
+class Spread(NamedTuple):
+    """A mean over runs and what it varies with."""
+
+    mean: float
+    features: float
+    """Standard deviation over feature draws within a shuffle."""
+    shuffles: float
+    """Standard deviation over shuffles of their means, less what the feature draws put into it."""
+    error: float
+    """Standard error of the mean, from both."""
+
+
+def spread(values: Floats, shuffle: npt.NDArray[np.int64]) -> Spread:
+    """Return the mean of ``values`` and its two spreads, by a one-way analysis of variance."""
+    groups = [values[shuffle == k] for k in np.unique(shuffle)]
+    within = float(np.mean([g.var(ddof=1) if len(g) > 1 else 0.0 for g in groups]))
+    if len(groups) == 1:
+        return Spread(float(values.mean()), within**0.5, 0.0, (within / len(values)) ** 0.5)
+    between = float(np.var([g.mean() for g in groups], ddof=1))
+    shuffles = max(0.0, between - within / len(groups[0]))
+    return Spread(float(values.mean()), within**0.5, shuffles**0.5, (between / len(groups)) ** 0.5)
+
+
+def run_cases(store: Store, data: str, name: str, cases: Cases, seeds: int, progress: Progress) -> dict[str, Runs]:
+    """Return the runs of every case on a data set, computed or from the store."""
+    shuffles = SHUFFLES if seeds >= 2 * SHUFFLES else 1
+    share = seeds // shuffles
+    parts = []
+    for k in range(shuffles):
+        title = f"{name}-{data}-{k}"
+        settings = {"data": data, "shuffle": k, "first seed": k * share, "seeds": share, "cases": repr(cases)}
+        parts.append(store.get(title, settings, lambda k=k, t=title: _compute(data, cases, k, share, t, progress)))  # type: ignore[misc]
+    shuffle = np.repeat(np.arange(shuffles), share)
+    return {
+        case: Runs(
+            np.concatenate([part[f"{case}:loss"] for part in parts]),
+            np.concatenate([part[f"{case}:accuracy"] for part in parts]),
+            shuffle,
+            float(parts[0][f"{case}:bits"]),
+            float(parts[0][f"{case}:link_bits"]),
+        )
+        for case in cases
+    }
+
+
+def _compute(data: str, cases: Cases, shuffle: int, seeds: int, title: str, progress: Progress) -> Arrays:
+    def report(done: int, rounds: int) -> None:
+        progress(title, done, rounds)
+
+    results = compare(data, cases, NODES, seeds=seeds, seed=shuffle * seeds, shuffle=shuffle, progress=report)
+    arrays: dict[str, Any] = {}
+    for case, result in results.items():
+        arrays[f"{case}:loss"] = result.loss
+        arrays[f"{case}:accuracy"] = result.accuracy.mean(axis=1, dtype=np.float64)
+        arrays[f"{case}:bits"] = result.bits[0, 0] / NODES
+        arrays[f"{case}:link_bits"] = result.link_bits[0, 0]
+    return {name: np.asarray(value) for name, value in arrays.items()}

@@ -1,0 +1,71 @@
+"""Graphs and gossip matrices: who talks to whom, and with what weight.
+
+A gossip matrix is W = I - A diag(w) A^T, with A the incidence matrix of the graph and w one weight per link: symmetric,
+its rows sum to one. Everything is kept by link, so a million nodes fit; dense matrices are built on demand only.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from omkl.errors import InputError, pick
+from omkl.topology.families import GRAPHS, complete, erdos_renyi, geometric, grid, path, ring, star
+from omkl.topology.graphs import Graph, GraphLike, from_adjacency, from_networkx, is_adjacency, is_networkx, square
+from omkl.topology.optimal import fdla, fmmc
+from omkl.topology.weights import Topology, best_constant, from_gossip, local_degree, max_degree, metropolis
+
+__all__ = [
+    "GRAPHS",
+    "WEIGHTS",
+    "Graph",
+    "GraphLike",
+    "Topology",
+    "best_constant",
+    "build",
+    "complete",
+    "erdos_renyi",
+    "fdla",
+    "fmmc",
+    "from_adjacency",
+    "from_networkx",
+    "geometric",
+    "grid",
+    "local_degree",
+    "max_degree",
+    "metropolis",
+    "path",
+    "ring",
+    "star",
+]
+
+WEIGHTS: dict[str, Callable[[GraphLike], Topology]] = {
+    "metropolis": metropolis, "local_degree": local_degree, "max_degree": max_degree, "best_constant": best_constant,
+    "fdla": fdla, "fmmc": fmmc,
+}  # fmt: skip
+
+
+def build(topology: Any, nodes: int | None = None, weights: str = "metropolis") -> Topology:
+    """Return the topology that a name, a graph or a matrix stands for.
+
+    Parameters
+    ----------
+    topology
+        A name in ``GRAPHS``, a Graph, a networkx graph, a matrix, or a Topology, which is returned as it is. A matrix
+        of zeros and ones with a zero diagonal is an adjacency; any other is W itself and keeps its weights.
+    nodes
+        Number of nodes; required with a name, checked with the rest.
+    weights
+        A name in ``WEIGHTS``, for what has no weights yet.
+    """
+    rule = pick("weights", weights, WEIGHTS)
+    if isinstance(topology, str):
+        make = pick("topology", topology, GRAPHS)
+        if nodes is None:
+            raise InputError(f"topology {topology!r} without nodes; a name needs their number; pass nodes=20")
+        topology = make(nodes)
+    if not (isinstance(topology, (Graph, Topology)) or is_networkx(topology)):
+        matrix = square(topology)
+        topology = from_adjacency(matrix) if is_adjacency(matrix) else from_gossip(matrix)
+    built = topology if isinstance(topology, Topology) else rule(topology)
+    if nodes not in (None, built.nodes):
+        raise InputError(f"nodes={nodes} for a topology of {built.nodes} nodes; they must match; leave nodes out")
+    return built

@@ -1,0 +1,86 @@
+"""Graphs by name and number of nodes."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from omkl.errors import MissingExtraError
+from omkl.topology.graphs import Graph, Integers, counted, from_networkx
+
+
+def path(nodes: int) -> Graph:
+    """Return the path 0 - 1 - ... - J-1."""
+    k = np.arange(nodes)
+    return Graph(nodes, _link(k[:-1], k[1:]), "path")
+
+
+def ring(nodes: int) -> Graph:
+    """Return the ring: the path with its ends joined; two nodes share one edge."""
+    k = np.arange(nodes)
+    return Graph(nodes, _link(k, np.roll(k, -1)) if nodes > 2 else _link(k[:-1], k[1:]), "ring")
+
+
+def complete(nodes: int) -> Graph:
+    """Return the complete graph, every node linked to every other."""
+    return Graph(nodes, _link(*np.triu_indices(counted(nodes), 1)), "complete")
+
+
+def star(nodes: int) -> Graph:
+    """Return the star around node 0."""
+    k = np.arange(1, nodes)
+    return Graph(nodes, _link(0 * k, k), "star")
+
+
+def grid(nodes: int) -> Graph:
+    """Return the grid as square as the number allows, nodes numbered by rows.
+
+    The number of rows is the largest divisor of ``nodes`` up to its square root: 20 nodes make 4 x 5, and a prime
+    number of nodes makes a path.
+    """
+    k = np.arange(counted(nodes)).reshape(rows(nodes), -1)
+    return Graph(nodes, np.concatenate([_link(k[:, :-1], k[:, 1:]), _link(k[:-1], k[1:])]), "grid")
+
+
+def erdos_renyi(nodes: int, p: float | None = None, seed: int = 0) -> Graph:
+    """Return a random graph with each edge present with probability ``p``.
+
+    The default, 3 ln J / J, is three times the threshold of connectivity: a node is isolated with probability J^-3.
+    """
+    counted(nodes)
+    p = min(1.0, 3 * math.log(nodes) / nodes) if p is None else p
+    return from_networkx(_networkx().fast_gnp_random_graph(nodes, p, seed=seed), "erdos_renyi")
+
+
+def geometric(nodes: int, radius: float | None = None, seed: int = 0) -> Graph:
+    """Return random points of the unit square, linked when closer than ``radius``.
+
+    The default, sqrt(2 ln(J+2) / J), is 2.5 times the threshold of connectivity: at most one seed in a hundred fails.
+    """
+    counted(nodes)
+    radius = math.sqrt(2 * math.log(nodes + 2) / nodes) if radius is None else radius
+    return from_networkx(_networkx().random_geometric_graph(nodes, radius, seed=seed), "geometric")
+
+
+GRAPHS: dict[str, Callable[[int], Graph]] = {
+    "path": path, "ring": ring, "complete": complete, "star": star, "grid": grid,
+    "erdos_renyi": erdos_renyi, "geometric": geometric,
+}  # fmt: skip
+
+
+def rows(nodes: int) -> int:
+    """Return the number of rows of the grid."""
+    return next(r for r in range(math.isqrt(nodes), 0, -1) if nodes % r == 0)
+
+
+def _link(i: Integers, j: Integers) -> Integers:
+    return np.stack([i.ravel(), j.ravel()], axis=1)
+
+
+def _networkx() -> Any:
+    try:
+        import networkx as nx
+    except ImportError:
+        raise MissingExtraError("networkx", "sim") from None
+    return nx

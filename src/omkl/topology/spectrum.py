@@ -1,0 +1,67 @@
+"""The eigenvalues that decide how fast gossip mixes, for graphs of any size."""
+
+import math
+
+import numpy as np
+
+from omkl.errors import InputError, MissingExtraError
+from omkl.topology.families import GRAPHS, rows
+from omkl.topology.graphs import Floats, Graph
+
+DENSE = 3000  # nodes up to which eigenvalues come from the dense matrix, in seconds
+
+
+def laplacian_ends(graph: Graph, weights: Floats) -> tuple[float, float]:
+    """Return the second smallest and the largest eigenvalue of the Laplacian with these weights."""
+    if graph.nodes == 1:
+        return 0.0, 0.0
+    if (weights == weights[0]).all() and (known := _known_ends(graph)):
+        return float(weights[0]) * known[0], float(weights[0]) * known[1]
+    if graph.nodes > DENSE:
+        values = _sparse_ends(graph, weights)
+    else:
+        i, j = graph.edges.T
+        dense = np.zeros((graph.nodes, graph.nodes))
+        dense[i, j] = dense[j, i] = -weights
+        values = np.asarray(np.linalg.eigvalsh(dense - np.diag(dense.sum(axis=1))), dtype=np.float64)
+    # An eigenvalue of exactly 2 must not leave a spectral gap of 1e-16.
+    return float(values[1].round(12)), float(values[-1].round(12))
+
+
+def _known_ends(graph: Graph) -> tuple[float, float] | None:
+    n, height = graph.nodes, rows(graph.nodes)
+    width = n // height
+    known = {
+        "path": (_wave(1 / n), _wave(1 - 1 / n)),
+        "ring": (_wave(2 / n), _wave(2 * (n // 2) / n)),
+        "complete": (n, n),
+        "star": (1, n),
+        "grid": (_wave(1 / width), _wave(1 - 1 / height) + _wave(1 - 1 / width)),
+    }.get(graph.name)
+    # The name is the user's to set; the edges decide.
+    return known if known and n > 2 and np.array_equal(graph.edges, GRAPHS[graph.name](n).edges) else None
+
+
+def _wave(k: float) -> float:
+    return 4 * math.sin(math.pi / 2 * k) ** 2
+
+
+def _sparse_ends(graph: Graph, weights: Floats) -> Floats:
+    try:
+        from scipy.sparse import csgraph, csr_array
+        from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+    except ImportError:
+        raise MissingExtraError("scipy", "sim") from None
+    there, back = graph.edges.T, graph.edges[:, ::-1].T
+    links = csr_array((np.tile(weights, 2), np.hstack([there, back])), shape=(graph.nodes, graph.nodes))
+    start = np.random.default_rng(0).standard_normal(graph.nodes)
+    try:
+        found = eigsh(
+            csgraph.laplacian(links), k=4, which="BE", ncv=64, v0=start, maxiter=200, return_eigenvectors=False
+        )
+    except ArpackNoConvergence:
+        raise InputError(
+            f"the eigenvalues of {graph.nodes} nodes did not converge; above {DENSE} they need a fair spectral gap; "
+            "use metropolis weights, which need none, and study a smaller graph of the same kind"
+        ) from None
+    return np.sort(found)
