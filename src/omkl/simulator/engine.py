@@ -6,7 +6,7 @@ a network, may share a pass: the same samples, features and dither, computed onc
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -70,7 +70,7 @@ def run(
     recorded = []
     for first, last in _chunks(rounds, 4 * nodes * frequencies[..., 0].size):
         times = jnp.arange(first, last, dtype=jnp.uint32)
-        states, measured = _chunk(
+        states, measured = _compiled()(
             methods, measure, bool(reach < LIMIT), states, times, X[first:last], y[first:last], V, key, networks
         )
         recorded.append(jax.tree.map(np.asarray, measured))
@@ -82,7 +82,24 @@ def run(
     return list(zip(jax.tree.map(np.asarray, states), joined, strict=True))
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=3)
+@cache
+def _compiled() -> Callable[..., tuple[list[MethodState], list[Any]]]:
+    compiled = partial(jax.jit, _chunk, static_argnums=(0, 1, 2), donate_argnums=3)
+    # The library that XLA hands reductions to on a CPU takes one and a half times what its own code does here.
+    options = {"xla_cpu_experimental_ynn_fusion_type": ""}
+    if jax.default_backend() == "cpu" and _known(options):
+        return compiled(compiler_options=options)
+    return compiled()
+
+
+def _known(options: dict[str, str]) -> bool:
+    try:
+        jax.jit(lambda: 0, compiler_options=options).lower().compile()
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
+
+
 def _chunk(
     methods: tuple[Method, ...],
     measure: Measure,
