@@ -6,10 +6,11 @@ ifneq ($(wildcard ../shared/data),)
 export OMKL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test check bench fmt slow clean
+.PHONY: demo test check bench fmt clean
 
 demo: .venv/.installed
-	$(BIN)/python examples/demo.py
+	$(BIN)/python examples/demo.py out/demo
+	$(BIN)/omkl paper all --quick --out out/demo/paper
 
 test: check
 	$(BIN)/python -m pytest
@@ -19,9 +20,6 @@ check: .venv/.installed
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-
-slow: .venv/.installed
-	$(BIN)/python -m pytest -m slow
 
 bench: .venv/.installed
 	$(BIN)/python benchmarks/credit_card.py

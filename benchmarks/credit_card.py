@@ -1,4 +1,4 @@
-"""The letter's Credit-Card setting: the simulator against the same computation in NumPy, vectorized over nodes and seeds.
+"""The letter's Credit-Card setting: the simulator against the same in NumPy, vectorized over nodes and seeds.
 
 Both run in one go on samples of the same shape (20 nodes, 23 inputs, 1500 rounds, 100 seeds); read the ratio, not the
 seconds, which a noisy machine changes.

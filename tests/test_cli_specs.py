@@ -135,7 +135,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"method": {"kernels": {"gauss": [1]}}}, "method.kernels: unknown kernel 'gauss'"),
     ({"method": {"kernels": {"gaussian": ["1"]}}}, "method.kernels.gaussian.0: '1' given"),
     ({"method": {"kernels": {"gaussian": [0]}}}, "method.kernels: sigma is 0.0"),
-    ({"method": {"kernels": {}}}, "method.kernels: kernels is empty"),
+    ({"method": {"kernels": {}}}, "method.kernels: kernels is (); a bank is one kernel or more"),
     ({"method": {"loss": "softmx"}}, "method.loss: unknown loss 'softmx'; did you mean 'softmax'?"),
     ({"method": {"loss": {"name": "softmax", "classes": "3"}}}, "method.loss.classes: '3' given"),
     ({"method": {"quantizer": True}}, "method.quantizer: True given; it must be a name or a table"),
@@ -229,3 +229,8 @@ def test_no_shuffle() -> None:
 def test_malformed_flags(flags: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         options.tables(flags)
+
+
+def test_a_family_may_be_given_twice() -> None:
+    flags = options.tables({"kernels": ["gaussian:1", "cauchy:2", "gaussian:3"]})
+    assert flags == {"method": {"kernels": {"gaussian": [1.0, 3.0], "cauchy": [2.0]}}}

@@ -93,9 +93,10 @@ def test_encoding() -> None:
         ),
         (Softmax(3), [0, 3], r"label 3 at index \(1,\); softmax loss takes whole labels 0 ... 2"),
         (Softmax(), [0.5], "label 0.5"),
+        (Softmax(), [100_000], "label 100000 .* set classes="),
         (Softmax(), [-1], "label -1"),
         (Squared(), [np.nan], "label nan at index .*must be finite"),
-        (Squared(2), [1.0, 2.0, 3.0], "takes a last axis of 2"),
+        (Squared(2), [1.0, 2.0, 3.0], r"Squared\(outputs=2\) needs a last axis"),
         (Logistic(), ["spam"], "labels must be numbers"),
     ],
 )
@@ -108,3 +109,11 @@ def test_names() -> None:
     assert losses.named("squared") == Squared()
     with pytest.raises(InputError, match="did you mean 'logistic'"):
         losses.named("logistics")
+
+
+@pytest.mark.parametrize("bad", [0, 1, -1, 2.5, True])
+def test_bad_numbers_of_classes_are_refused(bad: Any) -> None:
+    with pytest.raises(InputError, match="classes is"):
+        Softmax(bad)
+    with pytest.raises(InputError, match="give a name or an object"):
+        losses.named(Softmax)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from omkl import SGD, Choco, Complete, Gossip, Local, algorithm, gaussian, topology
+from omkl import QSGD, SGD, Choco, Complete, Gossip, Local, algorithm, gaussian, topology
 from omkl.errors import InputError
 from omkl.methods import METHODS, Method, Neighbors, Round
 from tests.conftest import Library
@@ -99,13 +99,18 @@ def test_bits_by_hand() -> None:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"eta": 0}, "eta is 0; a learning rate must be positive"),
+        ({"eta": 0}, r"eta is 0\.0; a learning rate must be positive"),
         ({"eta": float("nan")}, "eta is nan"),
-        ({"gamma": 0}, r"gamma is 0; the consensus step must lie in \(0, 1\]"),
+        ({"gamma": 0}, r"gamma is 0\.0; the consensus step must lie in \(0, 1\]"),
         ({"gamma": 1.5}, r"gamma is 1.5"),
         ({"gamma": float("nan")}, r"gamma is nan"),
         ({"features": 0}, "features is 0"),
-        ({"kernels": ()}, "kernels is empty"),
+        ({"features": 20.0}, "features is 20.0; it must be a whole number"),
+        ({"eta": "0.1"}, "eta is '0.1'; it must be a number"),
+        ({"eta": True}, "eta is True"),
+        ({"kernels": ["gaussian"]}, "a bank is one kernel or more"),
+        ({"quantizer": QSGD}, "give a name, an object"),
+        ({"kernels": ()}, r"kernels is \(\); a bank is one kernel or more"),
         ({"regularization": -1}, "regularization is -1"),
         ({"weight_rate": -1}, "weight_rate is -1"),
         ({"loss": "logistc"}, "did you mean 'logistic'"),
@@ -148,7 +153,7 @@ def test_complete_weighs_by_mean_or_sum(combine: str, factor: int) -> None:
     losses = algorithm.kernel_losses(info.theta, outputs, given.y, method.objective, method.regularization)
     expected = np.exp(-0.1 * factor * losses.mean(axis=0, dtype=np.float64))
     np.testing.assert_allclose(
-        algorithm.normalize(after.log_weights), expected / expected.sum(axis=-1, keepdims=True), rtol=1e-4
+        algorithm.normalize(after.log_weights)[0], expected / expected.sum(axis=-1, keepdims=True), rtol=1e-4
     )
 
 
@@ -192,3 +197,30 @@ def test_fresh_copies_mix_at_once_by_hand() -> None:
 def test_bad_settings_of_complete_are_refused(settings: dict[str, object], text: str) -> None:
     with pytest.raises(InputError, match=text):
         Complete(**settings)  # type: ignore[arg-type]
+
+
+def test_numpy_settings_keep_float32() -> None:
+    method = Gossip(eta=np.float64(0.1), gamma=np.float64(0.3), features=np.int64(D), loss="squared")  # type: ignore[arg-type]
+    state = method.init(np, (J, S), C)
+    for given in rounds(method, 3):
+        state, info = method.step(state, given, network())
+    assert {leaf.dtype for leaf in (*state[:3], *info)} == {np.dtype(np.float32)}
+    assert (type(method.eta), type(method.features)) == (float, int)
+
+
+def test_one_kernel_is_a_bank() -> None:
+    (kernel,) = gaussian(2)
+    assert Gossip(kernels=kernel).kernels == (kernel,)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("weight_rate", "rate"), [(None, 0.1), (0.7, 0.7), (0.0, 0.0)])
+def test_weights_have_a_rate_of_their_own_and_see_the_penalty(weight_rate: float | None, rate: float) -> None:
+    method = Local(features=D, eta=0.1, regularization=0.5, loss="squared", weight_rate=weight_rate)
+    (given,) = rounds(method, 1)
+    state = method.init(np, (J, S), C)
+    theta = np.random.default_rng(2).normal(size=state.theta.shape).astype(np.float32)
+    after, _ = method.step(state._replace(theta=theta), given, network())
+    outputs = np.einsum("jspcd,jspd->jspc", theta, given.z)
+    losses = ((outputs - given.y[..., None, :]) ** 2).sum(axis=-1) + 0.5 * (theta**2).sum(axis=(-2, -1))
+    shifted = -rate * losses
+    np.testing.assert_allclose(after.log_weights, shifted - shifted.max(axis=-1, keepdims=True), rtol=1e-4, atol=1e-5)

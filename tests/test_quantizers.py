@@ -208,7 +208,7 @@ def test_top_and_random_k_by_hand() -> None:
 
 @pytest.mark.parametrize("kind", [TopK, RandK])
 def test_k_must_fit(kind: type[TopK] | type[RandK]) -> None:
-    with pytest.raises(InputError, match="k is 0"):
+    with pytest.raises(InputError, match="k is 0; it must be a whole number from 1 on"):
         kind(0)
     with pytest.raises(InputError, match="k is 41; vectors have n = 2D = 40"):
         kind(41).check(40)

@@ -1,12 +1,14 @@
 import json
 import subprocess
 import sys
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -48,6 +50,16 @@ def test_equals_numpy_in_loss_with_quantizer(quantizer: object) -> None:
     np.testing.assert_allclose(there.loss[0], here.loss.mean(axis=1), atol=1e-4)
 
 
+def test_dither_is_the_stated_one() -> None:
+    # Coarse levels and large steps: another dither at any node, round or seed moves theta by far more than rounding.
+    X, y = blobs(12, 6)
+    method = Gossip(eta=1, gamma=0.3, quantizer=QSGD(bits=1, rescale=True))
+    many = omkl.simulate((X, y), "path", method=method, seed=3, seeds=3)
+    for k, seed in enumerate((3, 4, 5)):
+        here = numpy_run.run(method, X, y, topology.build("path", 6), seed)
+        np.testing.assert_allclose(many.theta[:, k], here.state.theta, atol=1e-5)
+
+
 @pytest.mark.parametrize("quantizer", [QSGD(bits=3), Nearest()], ids=str)
 def test_from_the_same_state_almost_every_level_is_the_same(quantizer: Any) -> None:
     X, y = blobs(300, 8)
@@ -73,15 +85,44 @@ def test_a_run_depends_on_its_seed_alone(method: Method) -> None:
 
 def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = blobs(50, 6)
-    whole = omkl.simulate((X, y), "ring", method=Gossip(eta=0.5), seeds=2)
-    monkeypatch.setattr(engine, "CHUNK_BYTES", 7 * 4 * 6 * 2 * 3 * 20)
+    whole = omkl.simulate((X, y), "ring", method=Gossip(eta=0.5))
+    monkeypatch.setattr(engine, "CHUNK_BYTES", 7 * 4 * 6 * 3 * 20)
     done: list[tuple[int, int]] = []
-    parts = omkl.simulate((X, y), "ring", method=Gossip(eta=0.5), seeds=2, progress=lambda *p: done.append(p))
+    parts = omkl.simulate((X, y), "ring", method=Gossip(eta=0.5), progress=lambda *p: done.append(p))
     np.testing.assert_allclose(whole.loss, parts.loss, atol=1e-6)
     assert done == [(5 * k, 50) for k in range(1, 11)]
-    thin = omkl.simulate((X, y), "ring", method=Gossip(eta=0.5), seeds=2, record_every=20)
+    thin = omkl.simulate((X, y), "ring", method=Gossip(eta=0.5), record_every=20)
     np.testing.assert_array_equal(thin.loss, whole.loss[:, 19::20])
     assert thin.rounds.tolist() == [19, 39]
+
+
+def test_threads_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = blobs(40, 5)
+    cases = {"gossip": (Gossip(eta=0.5), "ring"), "complete": (omkl.Complete(eta=0.5), "complete")}
+    monkeypatch.setattr(engine, "_threads", lambda: 1)
+    one = omkl.compare((X, y), cases, seeds=5)
+    monkeypatch.setattr(engine, "_threads", lambda: 3)
+    three = omkl.compare((X, y), cases, seeds=5)
+    for name in cases:
+        np.testing.assert_allclose(one[name].loss, three[name].loss, atol=1e-5)
+        np.testing.assert_allclose(one[name].theta, three[name].theta, atol=1e-3)
+
+
+def test_an_interrupt_stops_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(done: int, rounds: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "_threads", lambda: 2)
+    monkeypatch.setattr(engine, "CHUNK_BYTES", 1)
+    with pytest.raises(KeyboardInterrupt):
+        omkl.simulate(blobs(50, 5), "ring", seeds=2, progress=interrupt)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
+
+
+def test_divergence_in_any_thread_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_threads", lambda: 3)
+    with pytest.raises(omkl.DivergedError):
+        omkl.simulate(blobs(50, 4), "ring", method=Gossip(eta=1e30, regularization=1e3, loss="squared"), seeds=3)
 
 
 @pytest.mark.parametrize("name", ["path", "ring", "star", "grid", "complete"])
@@ -123,6 +164,7 @@ def test_heavy_tails_and_narrow_kernels_equal_numpy(kernels: tuple[omkl.Kernel, 
 
 
 def test_the_way_to_mix_suits_the_network() -> None:
+    assert isinstance(network(topology.build("complete", 200)), Dense)
     assert isinstance(network(topology.build("complete", 20)), Dense)
     assert isinstance(network(topology.build("ring", 1000)), Lists)
     assert isinstance(network(topology.build("star", 1000)), Edges)
@@ -221,6 +263,12 @@ def test_a_model_survives_its_file(tmp_path: Path) -> None:
         ({"nodes": 0}, "nodes is 0"),
         ({"nodes": 6000}, "6000"),
         ({"seeds": 0}, "seeds is 0"),
+        ({"seeds": 2.5}, "seeds is 2.5"),
+        ({"seeds": True}, "seeds is True"),
+        ({"seed": 2**63}, "seeds are 64-bit"),
+        ({"seed": 1.5}, "seed is 1.5"),
+        ({"shuffle": False}, "shuffle is False"),
+        ({"method": Gossip}, r"pass Gossip\(\)"),
         ({"record_every": 0}, "record_every is 0"),
         ({"record_every": 266}, "record_every is 266; the stream has 265 rounds"),
         ({"method": Gossip(loss="softmax")}, "label -1"),
@@ -250,6 +298,14 @@ def test_labels_of_the_wrong_shape_are_refused() -> None:
         omkl.simulate((X, np.stack([y, y], axis=-1)), "path")
 
 
+def test_a_bad_label_is_named_by_its_row() -> None:
+    X, y = blobs(10, 3)
+    table, labels = X.reshape(-1, 5), y.reshape(-1).copy()
+    labels[7] = 0
+    with pytest.raises(InputError, match=r"label 0 at index \(7,\)"):
+        omkl.simulate((table, labels), "path", nodes=3)
+
+
 def test_divergence_is_reported_not_returned() -> None:
     X, y = blobs(200, 4)
     with pytest.raises(omkl.DivergedError, match=r"loss is (nan|inf) at round \d+ of seed 0; .* lower gamma or eta"):
@@ -265,6 +321,34 @@ def test_inputs_far_beyond_the_bandwidths_warn() -> None:
         omkl.simulate((X, y), "path")
 
 
+@pytest.mark.parametrize("damage", ["torn", "json", "other"])
+def test_damaged_files_are_refused(damage: str, tmp_path: Path) -> None:
+    result = omkl.simulate(blobs(5, 3), "path")
+    result.save(tmp_path)
+    result.model().save(tmp_path / "m.npz")
+    for name in ("final.npz", "m.npz"):
+        whole = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(whole[: len(whole) // 2] if damage == "torn" else whole)
+    if damage == "json":
+        (tmp_path / "run.json").write_text("[1")
+        np.savez(tmp_path / "m.npz", header=np.array("[]"))
+    if damage == "other":
+        (tmp_path / "final.npz").unlink()
+        np.save(tmp_path / "m.npy", np.zeros(3))
+        (tmp_path / "m.npy").rename(tmp_path / "m.npz")
+    with pytest.raises(InputError, match="is damaged"):
+        omkl.load(tmp_path)
+    with pytest.raises(InputError, match="is no omkl model"):
+        omkl.load_model(tmp_path / "m.npz")
+
+
+def test_a_graph_of_ones_own_is_recorded() -> None:
+    graph = nx.cycle_graph(4)
+    config = omkl.simulate(blobs(3, 4), graph).config
+    assert config["topology"]["edges"] == [[0, 1], [0, 3], [1, 2], [2, 3]]
+    assert config["topology"]["weights"] == "metropolis"
+
+
 def test_a_seed_outside_the_run_is_refused() -> None:
     X, y = blobs(5, 3)
     result = omkl.simulate((X, y), "path", seeds=2, seed=7)
@@ -274,6 +358,8 @@ def test_a_seed_outside_the_run_is_refused() -> None:
         result.model(node=3)
     with pytest.raises(InputError, match=r"this model takes \(n, 5\)"):
         result.model().predict(np.zeros((2, 4)))
+    with pytest.raises(InputError, match="non-finite value in row 1"):
+        result.model().predict(np.array([[0.0] * 5, [np.nan] * 5]))
 
 
 def test_a_table_is_dealt_out_and_a_stream_taken_as_it_is() -> None:

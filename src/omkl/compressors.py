@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from omkl.arrays import Array, namespace
-from omkl.errors import InputError, pick
+from omkl.errors import InputError, pick, whole
 from omkl.quantizers import QSGD, ROUNDING, STEP_BITS, Exact, Message, Nearest, Quantizer, round_up
 
 
@@ -49,7 +49,7 @@ class TopK:
     dithered: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _check_k(self.k)
+        whole("k", self.k)
 
     def quantize(self, vector: Array, uniforms: Array | None) -> Message:
         """Return the vector with all but its k largest elements zero."""
@@ -78,7 +78,7 @@ class RandK:
     dithered: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check_k(self.k)
+        whole("k", self.k)
 
     def quantize(self, vector: Array, uniforms: Array | None) -> Message:
         """Return the vector with all but k random elements zero."""
@@ -106,18 +106,17 @@ def named(quantizer: str | Quantizer | None) -> Quantizer:
     """Return the quantizer of that name, or the quantizer itself; None is exact."""
     if quantizer is None:
         return Exact()
-    return pick("quantizer", quantizer, QUANTIZERS)() if isinstance(quantizer, str) else quantizer
+    if isinstance(quantizer, str):
+        return pick("quantizer", quantizer, QUANTIZERS)()
+    if isinstance(quantizer, type) or not hasattr(quantizer, "quantize"):
+        raise InputError(f"quantizer is {quantizer!r}; give a name, an object such as QSGD(bits=3), or None for exact")
+    return quantizer
 
 
 def _kept(vector: Array, order: Any, k: int) -> Message:
     xp = namespace(vector)
     rank = xp.argsort(xp.argsort(order, axis=-1), axis=-1)
     return Exact().quantize(xp.where(rank < k, vector, xp.zeros_like(vector)), None)
-
-
-def _check_k(k: int) -> None:
-    if k < 1:
-        raise InputError(f"k is {k}; at least one element must be sent; try k=4")
 
 
 def _check_fits(k: int, n: int) -> None:

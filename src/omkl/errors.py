@@ -1,8 +1,9 @@
 """Errors that state the value, the rule and the remedy."""
 
 import difflib
+import numbers
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -16,6 +17,20 @@ class MissingExtraError(ImportError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed; this needs it; run: pip install 'omkl[{extra}]'")
+
+
+def real(name: str, value: Any) -> float:
+    """Return a setting as a Python float: a NumPy scalar would turn float32 arrays into float64."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InputError(f"{name} is {value!r}; it must be a number; pass {name}=0.5, say")
+    return float(value)
+
+
+def whole(name: str, value: Any, least: int = 1) -> int:
+    """Return a setting as a Python int that is at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise InputError(f"{name} is {value!r}; it must be a whole number from {least} on; pass {name}={max(least, 1)}")
+    return int(value)
 
 
 def pick(kind: str, name: str, known: Mapping[str, T]) -> T:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from omkl import noise
 from omkl.arrays import Array, namespace
-from omkl.errors import InputError, unknown
+from omkl.errors import InputError, real, unknown
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Spectrum: TypeAlias = Callable[[np.random.Generator, int], Floats]
@@ -56,8 +56,11 @@ class Kernel:
     spectrum: Spectrum | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", real("sigma", self.sigma))
         if not (math.isfinite(self.sigma) and self.sigma > 0):
             raise InputError(f"sigma is {self.sigma}; a bandwidth must be positive and finite; try sigma=1")
+        if self.spectrum is not None and not callable(self.spectrum):
+            raise InputError(f"spectrum is {self.spectrum!r}; it must be a function of (rng, d) that draws d numbers")
         if self.spectrum is None and self.name not in SPECTRA:
             raise InputError(unknown("kernel", self.name, SPECTRA) + "; or give a spectrum of your own")
 
@@ -66,7 +69,7 @@ def gaussian(*sigmas: float) -> tuple[Kernel, ...]:
     """Return Gaussian kernels exp(-|x-x'|^2 / (2 sigma^2)), one for each bandwidth.
 
     >>> [kernel.sigma for kernel in gaussian(1, 3, 5)]
-    [1, 3, 5]
+    [1.0, 3.0, 5.0]
     """
     return tuple(Kernel("gaussian", sigma) for sigma in sigmas)
 

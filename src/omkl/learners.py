@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from omkl.arrays import Array
-from omkl.errors import InputError
+from omkl.errors import InputError, real
 
 Memory: TypeAlias = Any
 """Whatever a learner carries from round to round: a tuple of arrays, empty for the letter's rule."""
@@ -36,6 +36,7 @@ class SGD:
     name: ClassVar[str] = "sgd"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "eta", real("eta", self.eta))
         if not 0 < self.eta < float("inf"):
             raise InputError(f"eta is {self.eta}; a learning rate must be positive and finite; the letter uses 0.01")
 

@@ -12,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl.arrays import Array, namespace
-from omkl.errors import InputError, pick
+from omkl.errors import InputError, pick, whole
+
+MOST_CLASSES = 1000  # that are inferred from labels: a larger one is more likely an identifier
 
 
 class Loss(Protocol):
@@ -94,10 +96,14 @@ class Softmax:
     lipschitz: ClassVar[float] = math.sqrt(2)
     smoothness: ClassVar[float] = 0.5
 
+    def __post_init__(self) -> None:
+        if self.classes is not None:
+            object.__setattr__(self, "classes", whole("classes", self.classes, 2))
+
     def encode(self, labels: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """Return class numbers as one-hot targets ``(..., C)``; C is ``classes`` or the largest label plus one."""
         labels = _numeric(labels)
-        classes = self.classes or max(int(labels.max(initial=0)) + 1, 2)
+        classes = self.classes or int(np.clip(labels.max(initial=0) + 1, 2, MOST_CLASSES))
         rule = f"softmax loss takes whole labels 0 ... {classes - 1}; number the classes from 0, or set classes="
         _refuse(labels, (labels >= 0) & (labels < classes) & (labels == np.floor(labels)), rule)
         return np.asarray(np.eye(classes, dtype=np.float32)[labels.astype(int)])
@@ -138,6 +144,9 @@ class Squared:
     lipschitz: ClassVar[float] = math.inf
     smoothness: ClassVar[float] = 2.0
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "outputs", whole("outputs", self.outputs))
+
     def encode(self, labels: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """Return real targets ``(..., C)``; for one output the axis is added, for several it is there already."""
         labels = _numeric(labels)
@@ -145,7 +154,8 @@ class Squared:
             labels = labels[..., None]
         elif labels.shape[-1] != self.outputs:
             raise InputError(
-                f"targets of shape {labels.shape}; Squared(outputs={self.outputs}) takes a last axis of {self.outputs}"
+                f"targets have shape {labels.shape}; Squared(outputs={self.outputs}) needs a last axis of as many; "
+                "stack them"
             )
         return labels.astype(np.float32)
 
@@ -175,9 +185,13 @@ class Squared:
 LOSSES: dict[str, type[Loss]] = {"logistic": Logistic, "softmax": Softmax, "squared": Squared}
 
 
-def named(loss: "str | Loss") -> "Loss":
+def named(loss: str | Loss) -> Loss:
     """Return the loss of that name, or the loss itself."""
-    return pick("loss", loss, LOSSES)() if isinstance(loss, str) else loss
+    if isinstance(loss, str):
+        return pick("loss", loss, LOSSES)()
+    if isinstance(loss, type) or not hasattr(loss, "derivative"):
+        raise InputError(f"loss is {loss!r}; give a name or an object such as Softmax(classes=3)")
+    return loss
 
 
 def _numeric(labels: npt.ArrayLike) -> npt.NDArray[np.float64]:

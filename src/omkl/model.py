@@ -1,6 +1,8 @@
 """A learned model: predict, save, load. One file format for simulator, node and estimators."""
 
 import json
+import zipfile
+import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from omkl.features import transform
 from omkl.losses import Loss
 
 FORMAT = 1
+DAMAGED = (KeyError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +40,12 @@ class Model:
     log_weights: npt.NDArray[np.float32]
     loss: Loss
 
+    def __post_init__(self) -> None:
+        shapes = self.frequencies.shape, self.theta.shape, self.log_weights.shape
+        kernels, features, _ = shapes[0] if len(shapes[0]) == 3 else (0, 0, 0)
+        if len(shapes[1]) != 3 or shapes[1][::2] != (kernels, 2 * features) or shapes[2] != (kernels,):
+            raise InputError(f"frequencies, theta, log_weights of shapes {shapes}; give (P, D, d), (P, C, 2D), (P,)")
+
     @property
     def weights(self) -> npt.NDArray[np.float32]:
         """The kernel weights, which sum to one."""
@@ -49,6 +58,10 @@ class Model:
         if x.ndim != 2 or x.shape[1] != dimension:
             raise InputError(
                 f"X has shape {x.shape}; this model takes (n, {dimension}); pass rows of {dimension} numbers"
+            )
+        if not np.isfinite(x).all():
+            raise InputError(
+                f"X has a non-finite value in row {int(np.argwhere(~np.isfinite(x))[0][0])}; fill or drop it"
             )
         z = transform(x, self.frequencies)
         return np.asarray(algorithm.predict(self.theta, self.log_weights, z).output)
@@ -73,16 +86,16 @@ class Model:
 def load_model(path: str | Path) -> Model:
     """Return the model that ``save`` wrote."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             header = json.loads(str(file["header"]))
             arrays = {name: file[name] for name in ("frequencies", "theta", "log_weights")}
-    except (KeyError, ValueError, EOFError) as error:
+            version = header["omkl_model"]
+            loss = loss_from(header["loss"])
+    except DAMAGED as error:
         raise InputError(f"{path} is no omkl model ({error}); pass a file written by Model.save") from None
-    if header.get("omkl_model") != FORMAT:
-        raise InputError(
-            f"{path} has model format {header.get('omkl_model')}; this version reads {FORMAT}; upgrade omkl"
-        )
-    return Model(**arrays, loss=loss_from(header["loss"]))
+    if version != FORMAT:
+        raise InputError(f"{path} has model format {version}; this version reads {FORMAT}; upgrade omkl")
+    return Model(**arrays, loss=loss)
 
 
 def loss_from(record: dict[str, Any]) -> Loss:

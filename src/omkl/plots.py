@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from omkl.errors import MissingExtraError
+from omkl.errors import MissingExtraError, pick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,12 +37,11 @@ def plot_loss(
         smooth = np.stack([moving_average(curve, window) for curve in losses])
     mean = smooth.mean(axis=0)
     half = 1.96 * smooth.std(axis=0, ddof=1) / len(smooth) ** 0.5 if len(smooth) > 1 else np.zeros_like(mean)
-    if against == "bits":
-        x = np.cumsum(result.bits.mean(axis=0)) / result.theta.shape[0]
-        axes.set_xlabel("bits sent by a node")
-    else:
-        x = result.rounds + 1.0
-        axes.set_xlabel("round")
+    rounds = result.rounds + 1.0
+    since_last = np.diff(rounds, prepend=0.0)
+    sent = np.cumsum(result.bits.mean(axis=0) * since_last) / result.theta.shape[0]
+    name, x = pick("axis", against, {"rounds": ("round", rounds), "bits": ("bits sent by a node", sent)})
+    axes.set_xlabel(name)
     (line,) = axes.plot(x, mean, label=label, linestyle=linestyle)
     axes.fill_between(x, mean - half, mean + half, color=line.get_color(), alpha=0.2, linewidth=0)
     axes.set_ylabel("mean loss so far" if window is None else "loss")

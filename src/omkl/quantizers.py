@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
 from omkl.arrays import Array, namespace
-from omkl.errors import InputError
+from omkl.errors import InputError, real, whole
 
 SMALLEST_STEP = 2.0**-60  # squares of anything larger neither underflow nor turn subnormal, which XLA flushes
 LARGEST_STEP = 2.0**60
@@ -99,7 +99,8 @@ class QSGD:
     Notes
     -----
     Levels are l = floor(M |v_i| / |v| + u), u uniform in (0, 1); the letter prints v_i for its magnitude. The step
-    |v|/M is rounded up before the levels are drawn, so they stay unbiased and ``delta`` counts the rounding.
+    |v|/M is rounded up before the levels are drawn, so they stay unbiased, to 2^-17 of a step with sixteen bits of
+    dither, and ``delta`` counts the rounding.
     """
 
     bits: int = 3
@@ -110,7 +111,8 @@ class QSGD:
     dithered: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not 1 <= self.bits <= 8:
+        object.__setattr__(self, "bits", whole("bits", self.bits))
+        if self.bits > 8:
             raise InputError(f"bits is {self.bits}; QSGD takes 1 to 8 bits per level; the letter's M=7 is bits=3")
         _check_block(self.block)
 
@@ -179,6 +181,7 @@ class Nearest:
     dithered: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "step", real("step", self.step))
         if not 0.1 <= self.step <= 10:
             raise InputError(f"step is {self.step}; Nearest takes a step of 0.1 to 10 root mean squares; try step=2.5")
         _check_block(self.block)
@@ -249,8 +252,8 @@ def _message(xp: Array, vector: Array, v: Array, levels: Array, step: Array) -> 
 
 
 def _check_block(block: int | None) -> None:
-    if block is not None and block < 1:
-        raise InputError(f"block is {block}; a block has at least one element; use None for the whole vector")
+    if block is not None:
+        whole("block", block)
 
 
 def _check_divides(block: int | None, n: int) -> None:

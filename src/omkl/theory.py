@@ -73,7 +73,10 @@ def beta(topology: Topology) -> float:
 
 
 def consensus_step(rho: float, beta: float, delta: float) -> float:
-    """Return gamma*, the step of Lemma 1; zero where the lemma gives none.
+    """Return gamma*, the step of Lemma 1 as printed; zero where the lemma gives none.
+
+    Its companion c fits gamma*/rho: at gamma* itself the slowest direction of a graph with a small gap contracts by
+    less than c promises (see ``omkl.paper.lemmas``).
 
     >>> consensus_step(rho=1, beta=1, delta=1)
     0.06666666666666667
@@ -180,7 +183,7 @@ class Explanation:
             f"  beta    {self.beta:<9.3g} |I - W|: how hard one round of mixing pulls",
             f"  delta   {self.delta:<9.3g} the share of a message's energy that surely arrives: 1 is exact",
             f"  gamma*  {self.gamma_star:<9.3g} the step that Lemma 1 covers",
-            f"  c       {self.c:<9.3g} its guarantee: a round at gamma* shrinks squared disagreement by this fraction",
+            f"  c       {self.c:<9.3g} the share of squared disagreement a round is to remove; it fits gamma*/rho",
             f"  gamma   {self.gamma:<9.3g} the step used: {mixing}",
         ]
 

@@ -71,7 +71,10 @@ def tables(params: Mapping[str, Any]) -> dict[str, Any]:
     if "method" in given:
         method["name"] = given["method"]
     if "kernels" in given:
-        method["kernels"] = dict(map(_bank, given["kernels"]))
+        bank: dict[str, list[float]] = {}
+        for family, sigmas in map(_bank, given["kernels"]):
+            bank[family] = bank.get(family, []) + sigmas
+        method["kernels"] = bank
     quantizer = _take(given, _QUANTIZER)
     if "quantizer" in given:
         named = given["quantizer"]

@@ -58,7 +58,7 @@ def simulate(
 
     Settings come from a TOML file, from flags, or both; flags win.
 
-    An inline TOML table in place of a name gives settings: --topology '{name="erdos_renyi", p=0.3}'.
+    An inline TOML table in place of a name gives settings: --topology '{name="erdos_renyi", p=0.5}'.
 
     Data of your own: --data '{file="x.csv", target="y"}'; node="station" says which column tells the nodes apart.
 

@@ -15,12 +15,12 @@ LOSS_BITS = 32
 
 
 class CommonState(NamedTuple):
-    """What all nodes hold alike: models ``(..., P, C, 2D)`` and log weights ``(..., P)``, without a node axis."""
+    """What all nodes hold alike: models ``(1, ..., P, C, 2D)`` and log weights ``(1, ..., P)``."""
 
     theta: Array
     log_weights: Array
     nodes: Array
-    """An empty array whose first axis is J: the state remembers how many nodes share it."""
+    """An empty array ``(J, 0)``: how many nodes share the state."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class Complete(Ensemble):
 
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int) -> CommonState:
         """Return zero models and equal weights."""
-        theta = self.zeros(xp, leading[1:], outputs)
+        theta = self.zeros(xp, (1, *leading[1:]), outputs)
         log_weights = xp.zeros(theta.shape[:-2], dtype=theta.dtype)
         return CommonState(theta, log_weights, xp.zeros((leading[0], 0), dtype=theta.dtype))
 
@@ -93,11 +93,12 @@ class Complete(Ensemble):
         theta, log_weights = self.models(state)
         outputs = algorithm.predict(theta, log_weights, inputs.z).kernel_outputs
         losses = algorithm.kernel_losses(theta, outputs, inputs.y, loss, lam)
-        combined = xp.mean(losses, axis=0) if self.combine == "mean" else xp.sum(losses, axis=0)
+        together = xp.mean if self.combine == "mean" else xp.sum
+        combined = together(losses, axis=0, keepdims=True)
         weighed = algorithm.weigh(state.log_weights, combined, self.hedge_rate)
         slopes = algorithm.gradient(theta, outputs, inputs.z, inputs.y, loss, lam)
         sent = slopes if self.exchange == "gradients" else theta - self.eta * slopes
-        mean = xp.mean(restore(self.channel.quantize(sent, inputs.uniforms)), axis=0)
+        mean = xp.mean(restore(self.channel.quantize(sent, inputs.uniforms)), axis=0, keepdims=True)
         common = state.theta - self.eta * mean if self.exchange == "gradients" else mean
         after = CommonState(common, weighed, state.nodes)
         return after, self.score(theta, self.models(after)[1] if self.weigh_first else log_weights, inputs)
@@ -105,8 +106,8 @@ class Complete(Ensemble):
     def models(self, state: CommonState) -> tuple[Array, Array]:
         """Return the common models and log weights once for every node."""
         xp, nodes = namespace(state.theta), state.nodes.shape[0]
-        theta = xp.broadcast_to(state.theta, (nodes, *state.theta.shape))
-        return theta, xp.broadcast_to(state.log_weights, (nodes, *state.log_weights.shape))
+        theta = xp.broadcast_to(state.theta, (nodes, *state.theta.shape[1:]))
+        return theta, xp.broadcast_to(state.log_weights, (nodes, *state.log_weights.shape[1:]))
 
     def message_bits(self, outputs: int) -> int:
         """Return the bits of P x C quantized vectors, P losses and the header."""

@@ -1,12 +1,13 @@
 """What every method here shares: a bank of kernels, a loss, a learner, and the local half of a round."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from omkl import algorithm, losses
 from omkl.arrays import Array
-from omkl.errors import InputError
+from omkl.errors import InputError, real, whole
 from omkl.features import Kernel, gaussian
 from omkl.learners import SGD, Learner, Memory
 from omkl.losses import Loss
@@ -48,11 +49,14 @@ class Ensemble:
     weigh_first: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kernels", tuple(self.kernels))
-        if not self.kernels:
-            raise InputError("kernels is empty; a bank has at least one kernel; try omkl.gaussian(1, 3, 5)")
-        if self.features < 1:
-            raise InputError(f"features is {self.features}; D must be at least 1; the letter uses 20")
+        kernels = self.kernels if isinstance(self.kernels, Sequence) else (self.kernels,)
+        if not kernels or not all(isinstance(kernel, Kernel) for kernel in kernels):
+            raise InputError(f"kernels is {self.kernels!r}; a bank is one kernel or more; try omkl.gaussian(1, 3, 5)")
+        object.__setattr__(self, "kernels", tuple(kernels))
+        object.__setattr__(self, "features", whole("features", self.features))
+        for name in ("eta", "regularization", "weight_rate"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None and name == "weight_rate" else real(name, value))
         if not 0 <= self.regularization < math.inf:
             raise InputError(f"regularization is {self.regularization}; lambda must be >= 0 and finite; try 1e-3")
         if self.weight_rate is not None and not 0 <= self.weight_rate < math.inf:

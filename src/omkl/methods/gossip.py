@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from omkl import algorithm, compressors
 from omkl.algorithm import State
 from omkl.arrays import Array
-from omkl.errors import InputError
+from omkl.errors import InputError, real
 from omkl.methods.ensemble import Ensemble
 from omkl.methods.protocol import HEADER_BITS, Info, Network, Round
 from omkl.quantizers import QSGD, Quantizer
@@ -32,6 +32,7 @@ class Gossip(Ensemble):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "gamma", real("gamma", self.gamma))
         if not 0 < self.gamma <= 1:
             raise InputError(f"gamma is {self.gamma}; the consensus step must lie in (0, 1]; the letter uses 0.009")
         self.channel.check(2 * self.features)

@@ -81,7 +81,9 @@ def _batch(z: npt.ArrayLike, y: npt.ArrayLike, counts: npt.ArrayLike | None) -> 
         shapes = f"z has shape {rows.shape}, y {targets.shape}, counts {seen.shape}"
         raise InputError(f"{shapes}; they must be (n, 2D), (n,) and (n,); reshape them")
     if not (seen >= 0).all() or not seen.sum() > 0:
-        raise InputError(f"counts sum to {seen.sum()}; they must be >= 0 and not all zero; count the rows of the stream")
+        raise InputError(
+            f"counts sum to {seen.sum()}; they must be >= 0 and not all zero; count the rows of the stream"
+        )
     if (seen == 0).any():
         kept = seen > 0
         rows, targets, seen = rows[kept], targets[kept], seen[kept]
@@ -97,9 +99,7 @@ def _hessian(batch: _Batch, f: Floats, loss: Loss, regularization: float) -> Flo
     return total
 
 
-def _damping(
-    batch: _Batch, theta: Floats, step: Floats, decrement: float, loss: Loss, regularization: float
-) -> float:
+def _damping(batch: _Batch, theta: Floats, step: Floats, decrement: float, loss: Loss, regularization: float) -> float:
     """Return the first of 1, 1/2, 1/4, ... that lowers the objective enough (Armijo)."""
 
     def objective(point: Floats) -> float:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from omkl.paper.studies import PooledStudy
+
 METHODS = {
     "gossip": ("gossiped OMKL, path (M=7)", "C0", "-"),
     "complete": ("OMKL, complete graph (M=7)", "C1", "--"),
@@ -62,6 +64,23 @@ def figure2(results: Mapping[str, Mapping[str, Runs]]) -> "Figure":
         for axis in (left, right):
             axis.set_xlabel("round")
             axis.legend(frameon=False)
+    return drawn
+
+
+def regret_figure(studies: "Mapping[str, PooledStudy]") -> "Figure":
+    """Return regret over the length of the stream, both in logarithms, with the fitted power of each case."""
+    drawn, axes = figure(columns=len(studies), width=4.6)
+    for axis, (title, study) in zip(axes, studies.items(), strict=True):
+        lengths = study.lengths.astype(np.float64)
+        for i, (case, power) in enumerate(study.exponents.items()):
+            logs = np.log(study.regret[i])
+            line = logs.mean() + power.mean * (np.log(lengths) - np.log(lengths).mean())
+            name = "no communication" if case == "alone" else f"gossip, {case}"
+            axis.plot(lengths, np.exp(logs.mean(axis=1)), "o", color=f"C{i}", markersize=4)
+            axis.plot(lengths, np.exp(line), color=f"C{i}", label=f"{name}: T^{power.mean:.2f}")
+        axis.set(xscale="log", yscale="log", xlabel="rounds T", title=title)
+        axis.legend(frameon=False, fontsize=8)
+    axes[0].set_ylabel("regret of a node")
     return drawn
 
 

@@ -4,14 +4,16 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from omkl.paper import claims, figures, quantizers, report
+from omkl.paper import claims, figures, lemmas, quantizers, regret, report
 from omkl.paper.letter import FIGURE1, FIGURE2, SHUFFLES, Progress, Runs, run_cases, spread
+from omkl.paper.regret_section import regret_body
 from omkl.paper.report import Section
-from omkl.paper.store import Store
+from omkl.paper.store import Arrays, Store
+from omkl.paper.studies import PooledStudy, TheoremStudy
 from omkl.simulator.simulation import versions
 
 PARTS = ("figure1", "figure2", "claims", "quantizers", "regret")
@@ -120,6 +122,27 @@ class Paper:
                       f"{r.difference:+.1e} ± {r.error:.0e}"] for r in rows]))  # fmt: skip
         (self.out / "quantizers.json").write_text(json.dumps(record, indent=2) + "\n")
         self.sections["quantizers"] = Section("Quantizers", "".join(body))
+
+    def regret(self) -> None:
+        """Measure the regret, check the lemmas, and write regret.json."""
+        seeds = 5 if self.quick else 20
+        settings = {"seeds": seeds, "quick": self.quick, "eta_0": regret.ETA_0, "gamma": regret.GAMMA}
+
+        def stored(name: str, study: Callable[..., PooledStudy]) -> Arrays:
+            report_to = partial(self.progress, name)
+            return self.store.get(name, settings, lambda: study(seeds, self.quick, report_to).to_arrays())
+
+        own = TheoremStudy.from_arrays(stored("regret", regret.theorem))
+        pooled = PooledStudy.from_arrays(stored("pooled-regret", regret.pooled))
+        checks = lemmas.lemmas(own)
+        studies = {"own samples, i.i.d.": own, "all nodes' samples, one class a node": pooled}
+        figures.save(figures.regret_figure(studies), self.out, "regret")
+        record: dict[str, Any] = {
+            title: {case: power._asdict() for case, power in study.exponents.items()}
+            for title, study in studies.items()
+        }
+        (self.out / "regret.json").write_text(json.dumps(record | {"settings": settings}, indent=2) + "\n")
+        self.sections["regret"] = Section("Regret", regret_body(self.out / "regret.png", own, pooled, checks))
 
     def run(self, parts: Sequence[str] = PARTS) -> list[str]:
         """Run the parts and write the report, also when interrupted; return the parts that are missing then."""

@@ -1,7 +1,6 @@
 """Finished computations on disk, so that an interrupted run is taken up where it stopped."""
 
 import json
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from omkl.model import DAMAGED
 
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 
@@ -37,7 +38,7 @@ class Store:
 
 def _read(path: Path) -> Arrays | None:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             return dict(file)
-    except (FileNotFoundError, ValueError, zipfile.BadZipFile):
+    except (FileNotFoundError, *DAMAGED):
         return None

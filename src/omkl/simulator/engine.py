@@ -5,7 +5,10 @@ seeds second. The projections of a chunk are one large matrix product ahead of t
 a network, may share a pass: the same samples, features and dither, computed once.
 """
 
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -24,6 +27,8 @@ from omkl.simulator.waves import LIMIT, waves
 
 CHUNK_BYTES = 8 * 2**20  # of projections held at a time: they should stay in the cache
 UNROLL = 4  # rounds compiled as one on an accelerator, where launches cost; a CPU gains nothing
+
+ADVICE = "lower gamma or eta, scale the data, or use a quantizer with a larger delta (see omkl explain)"
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the rounds done and the rounds in all."""
@@ -51,14 +56,46 @@ class Problem(NamedTuple):
     frequencies: npt.NDArray[np.float32]
     seeds: list[int]
 
+    def share(self, which: npt.NDArray[np.int64]) -> "Problem":
+        """Return the same for some of the seeds."""
+        return self._replace(frequencies=self.frequencies[which], seeds=[self.seeds[s] for s in which])
+
 
 def run(
     problem: Problem, cases: Sequence[Case], measure: Measure, progress: Progress | None = None
 ) -> list[tuple[MethodState, Any]]:
     """Return, for every case, the state after the last round and what was measured of every round, as NumPy arrays.
 
-    The kernels of a case are the first of those the frequencies were drawn for.
+    The kernels of a case are the first of those the frequencies were drawn for. On a CPU the seeds are dealt to as many
+    threads as there are cores: XLA itself keeps to one.
     """
+    shares = [share for share in np.array_split(np.arange(len(problem.seeds)), _threads()) if len(share)]
+    stop = threading.Event()
+    with ThreadPoolExecutor(len(shares)) as pool:
+        others = [pool.submit(_run_share, problem.share(share), cases, measure, None, stop) for share in shares[1:]]
+        try:
+            # The first share runs here, where Ctrl-C arrives and the caller's progress is called.
+            outcomes = [_run_share(problem.share(shares[0]), cases, measure, progress, stop)]
+            outcomes += [other.result() for other in others]
+        finally:
+            stop.set()
+    return [jax.tree.map(_join_seeds, *parts) for parts in zip(*outcomes, strict=True)]
+
+
+def _threads() -> int:
+    if jax.default_backend() != "cpu":
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _join_seeds(*parts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return arrays ``(J, S, ...)`` or ``(rounds, S, ...)`` joined along the seeds; what has no such axis is common."""
+    return np.concatenate(parts, axis=1) if parts[0].ndim > 1 else parts[0]
+
+
+def _run_share(
+    problem: Problem, cases: Sequence[Case], measure: Measure, progress: Progress | None, stop: threading.Event
+) -> list[tuple[MethodState, Any]]:
     X, y, frequencies, seeds = problem
     rounds, nodes, _ = X.shape
     reach = np.linalg.norm(X, axis=-1).max() * np.linalg.norm(frequencies, axis=-1).max()
@@ -69,6 +106,8 @@ def run(
     states = [method.init(jnp, (nodes, len(seeds)), y.shape[-1]) for method in methods]
     recorded = []
     for first, last in _chunks(rounds, 4 * nodes * frequencies[..., 0].size):
+        if stop.is_set():
+            break
         times = jnp.arange(first, last, dtype=jnp.uint32)
         states, measured = _compiled()(
             methods, measure, bool(reach < LIMIT), states, times, X[first:last], y[first:last], V, key, networks
@@ -78,6 +117,10 @@ def run(
             _require_finite(part[0], first, seeds)
         if progress is not None:
             progress(last, rounds)
+    if not recorded:
+        return []
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(states)):
+        raise DivergedError(f"a model is not finite after {rounds} rounds; a run must stay finite; {ADVICE}")
     joined = jax.tree.map(lambda *parts: np.concatenate(parts), *recorded)
     return list(zip(jax.tree.map(np.asarray, states), joined, strict=True))
 
@@ -147,6 +190,5 @@ def _require_finite(loss: npt.NDArray[np.float32], first: int, seeds: list[int])
     if len(bad):
         t, s = bad[0]
         raise DivergedError(
-            f"the loss is {loss[t, s]} at round {first + t} of seed {seeds[s]}; a run must stay finite; "
-            "lower gamma or eta, or use a quantizer with a larger delta (see omkl explain)"
+            f"the loss is {loss[t, s]} at round {first + t} of seed {seeds[s]}; a run must stay finite; {ADVICE}"
         )

@@ -14,7 +14,9 @@ from jax.ops import segment_sum
 from omkl.methods import Network
 from omkl.topology import Topology
 
-DENSE_NODES = 64  # below this a J x J product costs less than the gathers
+DENSE_NODES = 64  # up to here a J x J product costs less than the gathers
+LARGEST_MATRIX = 4096  # nodes; up to here it does so for graphs whose nodes hear an eighth of all others
+LONGEST_LIST = 32  # neighbors; each is compiled by itself
 MOST_PADDING = 4  # lists may be this much longer than the edges they hold
 
 
@@ -60,9 +62,10 @@ class Edges(NamedTuple):
 def network(topology: Topology) -> Network:
     """Return the way of mixing that suits the topology."""
     nodes, edges = topology.nodes, topology.graph.edges
-    if nodes <= DENSE_NODES:
+    most = int(topology.degrees.max())
+    if nodes <= DENSE_NODES or (nodes <= LARGEST_MATRIX and 16 * len(edges) >= nodes**2):
         return Dense(jnp.asarray(topology.matrix() - np.eye(nodes), dtype=jnp.float32))
-    if nodes * int(topology.degrees.max()) <= MOST_PADDING * 2 * len(edges):
+    if most <= LONGEST_LIST and nodes * most <= MOST_PADDING * 2 * len(edges):
         index, weights = topology.neighbors()
         return Lists(jnp.asarray(index), jnp.asarray(weights, dtype=jnp.float32))
     both = np.concatenate([edges, edges[:, ::-1]])

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl.errors import InputError
-from omkl.model import Model, loss_from
+from omkl.model import DAMAGED, Model, loss_from
 
 FORMAT = 1
 _CURVES = ("loss", "accuracy", "disagreement", "bits", "link_bits")
@@ -74,14 +74,15 @@ class Result:
         return Model(self.frequencies[s], self.theta[node, s], self.log_weights[node, s], loss)
 
     def summary(self, last: float = 0.1) -> dict[str, float]:
-        """Return the mean loss over the whole stream and over its last part, its standard error, and the bits."""
-        tail = self.loss[:, -max(1, round(last * self.loss.shape[1])) :].mean(axis=1)
+        """Return the mean loss over all recorded rounds and over the last of them, its standard error, and the bits."""
+        count = max(1, round(last * self.loss.shape[1]))
+        tail = self.loss[:, -count:].mean(axis=1)
         spread = tail.std(ddof=1) / len(tail) ** 0.5 if len(tail) > 1 else np.nan
         return {
             "loss": float(self.loss.mean()),
             "final_loss": float(tail.mean()),
             "final_loss_stderr": float(spread),
-            "final_accuracy": float(self.accuracy[:, -max(1, round(last * self.loss.shape[1])) :].mean()),
+            "final_accuracy": float(self.accuracy[:, -count:].mean()),
             "bits_per_node_round": float(self.bits.mean() / self.theta.shape[0]),
         }
 
@@ -89,9 +90,11 @@ class Result:
         """Write run.json, the curves (Parquet with pyarrow, else JSON lines) and final.npz into ``folder``."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "run.json").write_text(json.dumps({"omkl_result": FORMAT, **self.config}, indent=2) + "\n")
+        (folder / "run.json").unlink(missing_ok=True)
         _write_curves(folder, self._columns())
         np.savez(folder / "final.npz", **{name: getattr(self, name) for name in _FINAL})
+        # Last, so that a folder that has it is whole.
+        (folder / "run.json").write_text(json.dumps({"omkl_result": FORMAT, **self.config}, indent=2) + "\n")
         return folder
 
     def _columns(self) -> dict[str, npt.NDArray[Any]]:
@@ -107,12 +110,16 @@ def load(folder: str | Path) -> Result:
     folder = Path(folder)
     if not (folder / "run.json").exists():
         raise InputError(f"{folder} holds no run.json; pass a folder written by Result.save")
-    config = json.loads((folder / "run.json").read_text())
-    if config.pop("omkl_result", None) != FORMAT:
-        raise InputError(f"{folder} has another result format; this version reads {FORMAT}; upgrade omkl")
-    with np.load(folder / "final.npz", allow_pickle=False) as file:
-        final = {name: file[name] for name in _FINAL}
-    columns = _read_curves(folder)
+    try:
+        config = json.loads((folder / "run.json").read_text())
+        version = config.pop("omkl_result")
+        with (folder / "final.npz").open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            final = {name: file[name] for name in _FINAL}
+        columns = _read_curves(folder)
+    except (OSError, *DAMAGED) as error:
+        raise InputError(f"{folder} is damaged ({error}); run the simulation again") from None
+    if version != FORMAT:
+        raise InputError(f"{folder} has result format {version}; this version reads {FORMAT}; upgrade omkl")
     shape = (len(final["seeds"]), len(final["rounds"]))
     curves = {name: columns[name].reshape(shape) for name in (*_CURVES, "pooled_loss") if name in columns}
     weights = np.stack([columns[f"weight_{p}"] for p in range(final["theta"].shape[2])], axis=-1).reshape(*shape, -1)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from omkl import features
 from omkl import topology as topologies
 from omkl.data import Stream, as_stream
-from omkl.errors import InputError, pick
+from omkl.errors import InputError, pick, whole
 from omkl.features import Kernel
 from omkl.methods import METHODS, Gossip, Method
 from omkl.methods.protocol import MethodState
@@ -25,6 +25,7 @@ from omkl.simulator.networks import network
 from omkl.simulator.result import Result
 from omkl.topology import Topology
 
+MOST_EDGES = 5000  # of a graph of the user's own that go into the record
 FAR = 30  # inputs this many bandwidths long are all strangers to each other
 
 
@@ -117,26 +118,32 @@ def compare(
     >>> bool(results["gossip"].loss.mean() < results["alone"].loss.mean())
     True
     """
-    for name, value in (("seeds", seeds), ("record_every", record_every)):
-        if value < 1:
-            raise InputError(f"{name} is {value}; it must be at least 1")
+    seeds, record_every = whole("seeds", seeds), whole("record_every", record_every)
+    runs = _runs(seeds, seed)
     methods = [_method(method) for method, _ in cases.values()]
     bank = _shared_bank(methods)
     for _, topology in cases.values():
         if nodes is None and not isinstance(topology, str):
             nodes = topologies.build(topology, weights=weights).nodes
+    if shuffle is not None:
+        whole("shuffle", shuffle, 0)
     stream, _ = as_stream(data, nodes, shuffle)
+    objective = methods[0].objective
+    if not isinstance(data, str):
+        objective.encode(data[1])  # a bad label is named by its place in what the user gave
     rounds, count, dimension = stream.X.shape
     if record_every > rounds:
         raise InputError(f"record_every is {record_every}; the stream has {rounds} rounds; record at least one of them")
     graphs = [topologies.build(topology, count, weights) for _, topology in cases.values()]
-    targets = methods[0].objective.encode(stream.y)
+    targets = objective.encode(stream.y)
     if targets.ndim != 3:
-        raise InputError(f"y has shape {stream.y.shape}; {methods[0].objective.name} loss takes one label a sample")
+        raise InputError(
+            f"y has shape {stream.y.shape} for X of shape {stream.X.shape}; the {objective.name} loss takes no such y; "
+            "give one label a sample, or Squared(outputs=...) for several"
+        )
     for method, graph in zip(methods, graphs, strict=True):
         method.check(graph)
     _warn_if_far(stream, bank)
-    runs = list(range(seed, seed + seeds))
     frequencies = np.stack([features.draw(bank, methods[0].features, dimension, run) for run in runs])
     measured = engine.run(
         engine.Problem(stream.X, targets, frequencies, runs),
@@ -175,7 +182,10 @@ def _result(
     theta, log_weights = (np.asarray(part) for part in method.models(state))
     curves = {name: np.moveaxis(curve[recorded], 1, 0) for name, curve in measured._asdict().items()}
     shape, message = curves["loss"].shape, method.message_bits(theta.shape[-2])
-    described = {"topology": describe(topology), "method": describe(method) | {"loss": describe(method.objective)}}
+    described = {
+        "topology": _describe_topology(topology, graph),
+        "method": describe(method) | {"loss": describe(method.objective)},
+    }
     return Result(
         config=settings | described,
         seeds=np.array(runs),
@@ -208,15 +218,31 @@ def describe(thing: Any) -> Any:
         return {"name": getattr(thing, "name", type(thing).__name__)} | values
     if isinstance(thing, list | tuple):
         return [describe(item) for item in thing]
-    if isinstance(thing, np.ndarray):
-        return thing.tolist() if thing.size <= 10_000 else f"array {thing.shape}"
     return thing if isinstance(thing, str | int | float | bool | None) else repr(thing)
 
 
 def _method(method: Method | str | None) -> Method:
     if isinstance(method, str):
         return pick("method", method, METHODS)()
+    if isinstance(method, type):
+        raise InputError(f"method is the class {method.__name__}; give an object; pass {method.__name__}()")
     return Gossip() if method is None else method
+
+
+def _runs(seeds: int, seed: int) -> list[int]:
+    first = whole("seed", seed, -(2**63))
+    if first + seeds > 2**63:
+        raise InputError(f"seed is {seed}; seeds are 64-bit integers; pass a smaller one")
+    return list(range(first, first + seeds))
+
+
+def _describe_topology(topology: Any, graph: Topology) -> Any:
+    if isinstance(topology, str):
+        return topology
+    edges = graph.graph.edges
+    digest = hashlib.sha256(edges.tobytes() + graph.weights.tobytes()).hexdigest()
+    record = {"name": graph.graph.name, "weights": graph.rule, "links": len(edges), "sha256": digest}
+    return record | ({"edges": edges.tolist()} if len(edges) <= MOST_EDGES else {})
 
 
 def _describe_data(data: Any, stream: Stream) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl.errors import MissingExtraError
+from omkl.errors import InputError, MissingExtraError
 from omkl.topology.graphs import Graph, Integers, counted, from_networkx
 
 
@@ -50,6 +50,8 @@ def erdos_renyi(nodes: int, p: float | None = None, seed: int = 0) -> Graph:
     """
     counted(nodes)
     p = min(1.0, 3 * math.log(nodes) / nodes) if p is None else p
+    if not 0 <= p <= 1:
+        raise InputError(f"p is {p}; a probability lies in [0, 1]; leave p out for one that suits the number of nodes")
     return from_networkx(_networkx().fast_gnp_random_graph(nodes, p, seed=seed), "erdos_renyi")
 
 
