@@ -32,6 +32,7 @@ def as_printed(**change: Runs) -> dict[str, Runs]:
     return made | change
 
 
+LETTERS = ["a", "b", "c", "d", "e", "f", "f'", "g"]
 GRAPHS = {"complete": runs(0.4), "ring": runs(0.41), "path": runs(0.42)}
 
 
@@ -41,7 +42,7 @@ def verdicts(figure1: Mapping[str, Mapping[str, Runs]], figure2: Mapping[str, Ma
 
 def test_verdicts_when_all_is_as_claimed() -> None:
     found = verdicts({"banana": as_printed()}, {"banana": GRAPHS})
-    assert found == dict.fromkeys("abcdefg", "holds")
+    assert found == dict.fromkeys(LETTERS, "holds")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,8 @@ def test_verdicts_when_all_is_as_claimed() -> None:
         ("b", {"single": runs(0.5)}),
         ("c", {"full": runs(0.499)}),
         ("e", {"M=31": runs(0.5001)}),
-        ("f", {"single": runs(0.6, accuracy=np.full(20, 0.7))}),
+        ("f", {"complete": runs(0.5, link_bits=264480.0, accuracy=np.full(20, 0.785))}),
+        ("f'", {"single": runs(0.6, accuracy=np.full(20, 0.7))}),
         ("g", {"complete": runs(0.5)}),
     ],
 )
@@ -177,7 +179,7 @@ def test_claims_are_printed(made: Path) -> None:
     assert result.exit_code == Exit.OK
     assert re.search(r"three kernels clearly beat one +does not hold", result.stdout)
     parsed = json.loads(CliRunner().invoke(app, [*flags, "--format", "json"]).stdout)
-    assert [claim["letter"] for claim in parsed["claims"]] == list("abcdefg")
+    assert [claim["letter"] for claim in parsed["claims"]] == LETTERS
 
 
 @pytest.mark.parametrize(

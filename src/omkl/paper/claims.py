@@ -97,13 +97,16 @@ def judge(figure1: Mapping[str, Mapping[str, Runs]], figure2: Mapping[str, Mappi
         ),
         Claim(
             "f",
-            "differences in accuracy are minimal",
+            "differences in accuracy are minimal: gossip and OMKL",
             "accuracies over the stream differ by less than one percentage point",
-            [
-                _accuracy(data, f"gossip - {other}", runs["gossip"], runs[case])
-                for data, runs in figure1.items()
-                for other, case in (("OMKL", "complete"), ("single kernel", "single"))
-            ],
+            [_accuracy(data, "gossip - OMKL", r["gossip"], r["complete"]) for data, r in figure1.items()],
+        ),
+        Claim(
+            "f'",
+            "differences in accuracy are minimal: three kernels and one",
+            "the same for the single kernel; the letter does not say between whom",
+            [_accuracy(data, "three - single", r["gossip"], r["single"]) for data, r in figure1.items()],
+            "At eta = 0.01 a kernel too narrow for the data has learned next to nothing by the end of the stream.",
         ),
         Claim(
             "g",

@@ -19,7 +19,7 @@ METHODS = {
     "gossip": ("gossiped OMKL, path (M=7)", "C0", "-"),
     "complete": ("OMKL, complete graph (M=7)", "C1", "--"),
     "single": ("single-kernel CHOCO, path (M=7)", "C2", "-"),
-    "local": ("no communication", "0.5", ":"),
+    "local": ("no communication", "k", ":"),
 }
 GRAPHS = {"complete": ("complete", "C1", "-"), "ring": ("ring", "C2", "-"), "path": ("path", "C0", "-")}
 TITLES = {
@@ -63,7 +63,8 @@ def figure2(results: Mapping[str, Mapping[str, Runs]]) -> "Figure":
         right.axhline(0, color="0.5", linewidth=0.8)
         for axis in (left, right):
             axis.set_xlabel("round")
-            axis.legend(frameon=False)
+        left.legend(frameon=False)
+        right.legend(frameon=False, loc="center right")
     return drawn
 
 
