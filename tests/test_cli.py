@@ -218,9 +218,9 @@ def test_page_hangs_long_lines_under_their_last_column(
 
 
 STATUSES = [
-    Status("here", "binary", 5300, 2, "CC BY 4.0", "someone", "/data/here", True, ""),
-    Status("gone", "binary", 10, 3, "none", "someone", None, False, "pip install 'omkl[river]'"),
-    Status("bad", "binary", 10, 3, "none", "someone", "/data/bad", False, "it has another sha256"),
+    Status("here", "binary", 5300, 2, "CC BY 4.0", "someone", "/data/here", True, "", {}),
+    Status("gone", "binary", 10, 3, "none", "someone", None, False, "pip install 'omkl[river]'", {}),
+    Status("bad", "binary", 10, 3, "none", "someone", "/data/bad", False, "it has another sha256", {}),
 ]
 
 

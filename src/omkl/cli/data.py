@@ -28,5 +28,7 @@ def data(output: options.Output = Format.TABLE) -> None:
         copy = "verified" if one.verified else "wrong" if one.place else "missing"
         table.add_row(one.name, f"{one.n:,}", f"{one.d:,}", one.license, copy)
         where.add_row(one.name, escape(one.remedy or one.place or ""))
+        for file, digest in one.checksums.items():
+            where.add_row("", f"[dim]sha256 {digest[:16]}...  {file}[/dim]")
     console = show.console()
     console.print(table, "", where)

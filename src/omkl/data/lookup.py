@@ -38,6 +38,8 @@ class Status(NamedTuple):
     place: str | None
     verified: bool
     remedy: str
+    checksums: dict[str, str]
+    """The sha256 each file must have, by name."""
 
 
 class _Copy(NamedTuple):
@@ -73,7 +75,8 @@ def status(name: str) -> Status:
         except (InputError, OSError) as error:
             remedy = str(error)
     about = (chosen.name, chosen.task, chosen.n, chosen.d, chosen.license, chosen.source)
-    return Status(*about, copy.place if copy else None, not remedy, remedy)
+    checksums = {file.name: file.sha256 for file in chosen.files}
+    return Status(*about, copy.place if copy else None, not remedy, remedy, checksums)
 
 
 def inventory() -> list[Status]:

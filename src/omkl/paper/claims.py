@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omkl.paper.letter import LEVELS, Floats, Runs, Spread, spread
+from omkl.paper.letter import LEVELS, TITLES, Floats, Runs, Spread, spread
 
 CLOSE = 0.005  # of the loss: what we take "close" to mean in claim (a)
 SAME = 0.001  # of the loss: what we take "no difference" to mean in claim (c)
@@ -20,8 +20,8 @@ class Finding(NamedTuple):
     where: str
     what: str
     value: float
-    error: float
-    """Standard error; zero where the figure is a count."""
+    half: float
+    """Half the width of its 95 % interval; zero where the figure is a count."""
     holds: bool
 
 
@@ -61,7 +61,7 @@ def judge(figure1: Mapping[str, Mapping[str, Runs]], figure2: Mapping[str, Mappi
         Claim(
             "b",
             "three kernels clearly beat one",
-            "the final loss of the single kernel (sigma = 1) is higher by more than two standard errors",
+            "the final loss of the single kernel (sigma = 1) is higher, beyond the 95 % interval",
             [_larger(data, "single - three", runs["single"], runs["gossip"]) for data, runs in figure1.items()],
             _remark_b(figure1),
         ),
@@ -78,7 +78,7 @@ def judge(figure1: Mapping[str, Mapping[str, Runs]], figure2: Mapping[str, Mappi
         Claim(
             "d",
             "at eta = 0.1 the loss on the complete graph is below that on the ring, and that below the path's",
-            "both paired differences are positive by more than two standard errors",
+            "both paired differences are positive beyond their 95 % intervals",
             [
                 _larger(data, f"{high} - {low}", runs[high], runs[low])
                 for data, runs in figure2.items()
@@ -130,28 +130,30 @@ def paired(one: Runs, other: Runs) -> Spread:
 def _relative(data: str, what: str, one: Runs, other: Runs, bound: float) -> Finding:
     difference = paired(one, other)
     return Finding(
-        data, what, difference.mean, difference.error, abs(difference.mean) < bound * float(other.final.mean())
+        data, what, difference.mean, difference.half, abs(difference.mean) < bound * float(other.final.mean())
     )
 
 
 def _larger(data: str, what: str, one: Runs, other: Runs) -> Finding:
     difference = paired(one, other)
-    return Finding(data, what, difference.mean, difference.error, difference.mean > 2 * difference.error)
+    return Finding(data, what, difference.mean, difference.half, difference.mean > difference.half)
 
 
 def _small(data: str, what: str, one: Runs, other: Runs) -> Finding:
     difference = paired(one, other)
-    return Finding(data, what, difference.mean, difference.error, abs(difference.mean) < ORDER)
+    return Finding(data, what, difference.mean, difference.half, abs(difference.mean) < ORDER)
 
 
 def _accuracy(data: str, what: str, one: Runs, other: Runs) -> Finding:
     difference: Floats = one.accuracy - other.accuracy
     found = spread(difference, one.shuffle)
-    return Finding(data, what, found.mean, found.error, abs(found.mean) < POINT)
+    return Finding(data, what, found.mean, found.half, abs(found.mean) < POINT)
 
 
 def _remark_b(figure1: Mapping[str, Mapping[str, Runs]]) -> str:
-    reversed_on = [data for data, runs in figure1.items() if np.mean(runs["single"].final - runs["gossip"].final) < 0]
+    reversed_on = [
+        TITLES[data] for data, runs in figure1.items() if np.mean(runs["single"].final - runs["gossip"].final) < 0
+    ]
     if not reversed_on:
         return ""
     return (

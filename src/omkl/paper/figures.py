@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from omkl.paper.letter import Floats, Runs
+from omkl.paper.letter import TITLES, Floats, Runs
 from omkl.plots import figure
 
 if TYPE_CHECKING:
@@ -22,12 +22,6 @@ METHODS = {
     "local": ("no communication", "k", ":"),
 }
 GRAPHS = {"complete": ("complete", "C1", "-"), "ring": ("ring", "C2", "-"), "path": ("path", "C0", "-")}
-TITLES = {
-    "banana": "Banana",
-    "credit_card": "Credit-Card",
-    "mnist": "MNIST, 8 against the rest",
-    "digits": "Digits, 8 against the rest",
-}
 
 
 def figure1(results: Mapping[str, Mapping[str, Runs]], against: str = "rounds") -> "Figure":

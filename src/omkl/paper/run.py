@@ -2,14 +2,14 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from omkl.paper import claims, figures, lemmas, quantizers, regret, report
-from omkl.paper.letter import FIGURE1, FIGURE2, SHUFFLES, Progress, Runs, run_cases, spread
+from omkl.paper.letter import FIGURE1, FIGURE2, SHUFFLES, TITLES, Progress, Runs, run_cases, spread
 from omkl.paper.regret_section import regret_body
 from omkl.paper.report import Section
 from omkl.paper.store import Arrays, Store
@@ -73,9 +73,7 @@ class Paper:
             report.image(self.out / "figure1-bits.png", "The same over what a node has sent, header and all."),
             report.paragraph("Final loss (last tenth of the stream): mean ± standard error; in brackets the standard "
                              "deviation over feature draws and over shuffles."),
-            report.table(["data", *(label for label, _, _ in figures.METHODS.values()), "gossip, exact"],
-                         [[figures.TITLES[data], *(_final(runs[case]) for case in (*figures.METHODS, "exact"))]
-                          for data, runs in self.figure1_runs.items()]),
+            _finals(self.figure1_runs, {**_labels(figures.METHODS), "exact": "gossiped OMKL, path, exact"}),
         ]))  # fmt: skip
 
     def figure2(self) -> None:
@@ -84,9 +82,7 @@ class Paper:
         self.sections["figure2"] = Section("Figure 2: the topology at larger steps", "".join([
             report.image(self.out / "figure2.png", "Left: mean loss so far. Right: its paired difference from the "
                          "complete graph, where the runs' common ups and downs cancel."),
-            report.table(["data", *figures.GRAPHS],
-                         [[figures.TITLES[data], *(_final(runs[case]) for case in figures.GRAPHS)]
-                          for data, runs in self.figure2_runs.items()]),
+            _finals(self.figure2_runs, _labels(figures.GRAPHS)),
         ]))  # fmt: skip
 
     def claims(self) -> None:
@@ -95,14 +91,14 @@ class Paper:
         record = {"claims": [_record(claim) for claim in judged], "settings": self.settings()}
         (self.out / "claims.json").write_text(json.dumps(record, indent=2) + "\n")
         rows = [[claim.letter, claim.text, claim.rule, claim.verdict] for claim in judged]
-        details = [[claim.letter, figures.TITLES[f.where], f.what, _value(f), "yes" if f.holds else "no"]
+        details = [[claim.letter, TITLES[f.where], f.what, _value(f), "yes" if f.holds else "no"]
                    for claim in judged for f in claim.findings]  # fmt: skip
         remarks = [f"({claim.letter}) {claim.remark}" for claim in judged if claim.remark]
         self.sections["claims"] = Section("The claims", "".join([
             report.table(["", "claim", "what we take it to mean", "verdict"], rows),
             *map(report.paragraph, remarks),
             "<details><summary>The figures behind the verdicts</summary>",
-            report.table(["", "data", "figure", "value ± standard error", "as claimed"], details), "</details>",
+            report.table(["", "data", "figure", "value and 95 % interval", "as claimed"], details), "</details>",
         ]))  # fmt: skip
 
     def quantizers(self) -> None:
@@ -113,9 +109,7 @@ class Paper:
             for setting, (eta, gamma) in quantizers.SETTINGS.items():
                 rows = quantizers.study(self.store, data, setting, seeds, self.progress)
                 record[f"{data}, {setting}"] = [row._asdict() for row in rows]
-                body.append(
-                    report.paragraph(f"{figures.TITLES[data]}, eta={eta:g}, gamma={gamma:g}, path, {seeds} seeds:")
-                )
+                body.append(report.paragraph(f"{TITLES[data]}, eta={eta:g}, gamma={gamma:g}, path, {seeds} seeds:"))
                 body.append(report.table(
                     ["quantizer", "bits", "delta, guaranteed", "delta, measured", "final loss", "against exact"],
                     [[r.quantizer, f"{r.bits:.0f}", f"{r.bound:.3f}", f"{r.measured:.3f}", f"{r.loss:.5f}",
@@ -165,13 +159,22 @@ class Paper:
         return chosen | {"versions": versions()}
 
 
+def _labels(styles: Mapping[str, tuple[str, str, str]]) -> dict[str, str]:
+    return {case: label for case, (label, _, _) in styles.items()}
+
+
+def _finals(results: Mapping[str, Mapping[str, Runs]], labels: Mapping[str, str]) -> str:
+    rows = [[label, *(_final(runs[case]) for runs in results.values())] for case, label in labels.items()]
+    return report.table(["", *(TITLES[data] for data in results)], rows)
+
+
 def _final(runs: Runs) -> str:
     found = spread(runs.final, runs.shuffle)
     return f"{found.mean:.5f} ± {found.error:.5f} ({found.features:.4f}, {found.shuffles:.4f})"
 
 
 def _value(finding: claims.Finding) -> str:
-    return f"{finding.value:.3g} ± {finding.error:.1g}" if finding.error else f"{finding.value:.3g}"
+    return f"{finding.value:.3g} ± {finding.half:.2g}" if finding.half else f"{finding.value:.3g}"
 
 
 def _record(claim: claims.Claim) -> dict[str, Any]:
