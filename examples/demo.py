@@ -34,7 +34,9 @@ def main(out: Path) -> None:
     started = time.perf_counter()
     drawn, axes = figure(columns=2)
     print(f"Banana, 20 nodes on a path, kernels of sigma 1, 3, 5, D=20, {SEEDS} seeds")
-    print("A constant guess loses ln 2 = 0.6931. ± is one standard error over seeds.\n")
+    print(
+        "A constant guess loses ln 2 = 0.6931. ± is one standard error over feature draws, for one order of the data.\n"
+    )
     for axis, (title, methods) in zip(axes, SETTINGS.items(), strict=True):
         print(f"{title}\n  {'':<18} {'loss':<8} {'last tenth':<17}   {'correct':<7}  bits a node a round")
         for name, method in methods.items():
