@@ -25,7 +25,8 @@ from omkl.methods import Info, Method, Network, Round
 from omkl.methods.protocol import MethodState
 from omkl.simulator.waves import LIMIT, waves
 
-CHUNK_BYTES = 8 * 2**20  # of projections held at a time: they should stay in the cache
+CHUNK_BYTES = 8 * 2**20  # of projections held at a time by a CPU: they should stay in the cache
+DEVICE_CHUNK_BYTES = 2**30  # by an accelerator, where a chunk is a launch
 UNROLL = 4  # rounds compiled as one on an accelerator, where launches cost; a CPU gains nothing
 
 ADVICE = "lower gamma or eta, scale the data, or use a quantizer with a larger delta (see omkl explain)"
@@ -179,7 +180,8 @@ def _chunk(
 
 def _chunks(rounds: int, bytes_per_round: int) -> Iterator[tuple[int, int]]:
     """Yield (first, last); a length that divides the rounds where one is near, since every length is compiled."""
-    most = max(1, min(rounds, CHUNK_BYTES // bytes_per_round))
+    budget = CHUNK_BYTES if jax.default_backend() == "cpu" else DEVICE_CHUNK_BYTES
+    most = max(1, min(rounds, budget // bytes_per_round))
     length = next((n for n in range(most, most // 2, -1) if rounds % n == 0), most)
     for first in range(0, rounds, length):
         yield first, min(first + length, rounds)

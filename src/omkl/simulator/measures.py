@@ -31,11 +31,12 @@ class PooledMetrics(NamedTuple):
 
 def metrics(method: Method, given: Round, info: Info, state: MethodState) -> Metrics:
     """Return loss, accuracy, disagreement and kernel weights of the models that predicted."""
-    spread = jnp.sum((info.theta - jnp.mean(info.theta, axis=0)) ** 2, axis=(-3, -2, -1))
+    # The mean over nodes first: along the outermost axis it vectorizes, and what is left is small.
+    spread = jnp.mean((info.theta - jnp.mean(info.theta, axis=0)) ** 2, axis=0)
     return Metrics(
         jnp.mean(info.loss, axis=0),
         jnp.mean(method.objective.score(info.output, given.y), axis=0),
-        jnp.sqrt(jnp.mean(spread, axis=0)),
+        jnp.sqrt(jnp.sum(spread, axis=(-3, -2, -1))),
         jnp.mean(algorithm.normalize(info.log_weights), axis=0),
     )
 

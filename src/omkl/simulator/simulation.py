@@ -5,7 +5,7 @@ import hashlib
 import platform
 import warnings
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import jax
@@ -265,8 +265,12 @@ def _warn_if_far(stream: Stream, bank: Sequence[Kernel]) -> None:
 
 def versions() -> dict[str, str]:
     """Return the versions of what ran, and the device."""
+    try:
+        ours = version("omkl")
+    except PackageNotFoundError:
+        ours = "not installed"
     return {
-        "omkl": version("omkl"),
+        "omkl": ours,
         "numpy": np.__version__,
         "jax": jax.__version__,
         "python": platform.python_version(),
