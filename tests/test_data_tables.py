@@ -125,3 +125,32 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     (tmp_path / "t.xlsx").write_bytes(b"")
     with pytest.raises(InputError, match=r"ends in '\.xlsx'"):
         data.read_table(tmp_path / "t.xlsx", "y")
+
+
+def test_numbered_nodes_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("x,y,station\n" + "".join(f"{n},1,{n}\n" for n in (10, 2, 1, 11, 9)))
+    table = data.read_table(tmp_path / "t.csv", "y", node="station")
+    assert data.by_node(table.X, table.y, table.node).X[0, :, 0].tolist() == [1, 2, 9, 10, 11]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.csv", "x,y\n\xe9,1\n".encode("latin-1")), ("a.csv.gz", b"\x1f\x8b\x08\x00torn"), ("a.parquet", b"PAR1 torn")],
+)
+def test_a_file_that_cannot_be_read_is_refused(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match="cannot be read"):
+        data.read_table(tmp_path / name, "y")
+
+
+def test_odd_sources_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="source is None"):
+        data.read_table(None, "y")
+    (tmp_path / "t.csv").write_text("x,y\n1,1\n")
+    with pytest.raises(InputError, match="the target and more"):
+        data.read_table(tmp_path / "t.csv", "y", drop=["y"])
+
+
+def test_a_short_node_that_cuts_the_others_warns() -> None:
+    with pytest.warns(UserWarning, match="9 of 11 rows are left out"):
+        data.by_node(np.zeros((11, 1)), np.ones(11), [0] * 10 + [1])

@@ -157,6 +157,17 @@ def test_complete_weighs_by_mean_or_sum(combine: str, factor: int) -> None:
     )
 
 
+def test_complete_scores_before_the_weights_see_the_sample() -> None:
+    method = Complete(features=D, eta=0.5, loss="squared")
+    rng = np.random.default_rng(1)
+    state = method.init(np, (J, S), C)
+    state = state._replace(theta=rng.normal(size=state.theta.shape).astype(np.float32))
+    (given,) = rounds(method, 1)
+    _, info = method.step(state, given, network())
+    equal = np.einsum("spcd,jspd->jspc", state.theta[0], given.z).mean(axis=2)
+    np.testing.assert_allclose(info.output, equal, rtol=1e-4, atol=1e-5)
+
+
 def test_complete_counts_its_losses() -> None:
     assert Complete().message_bits(1) == Gossip().message_bits(1) + 3 * 32
 

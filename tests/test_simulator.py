@@ -407,6 +407,12 @@ def test_cases_that_share_no_pass_are_refused(other: Method, text: str) -> None:
         omkl.compare(blobs(5, 3), {"a": (Gossip(), "path"), "b": (other, "path")})
 
 
+@pytest.mark.parametrize("cases", [{}, [Gossip()], {"a": Gossip()}])
+def test_odd_cases_are_refused(cases: Any) -> None:
+    with pytest.raises(InputError, match="named pairs of a method and a topology"):
+        omkl.compare(blobs(5, 3), cases)
+
+
 def test_pooled_loss_scores_every_model_on_every_sample() -> None:
     X, y = blobs(40, 4)
     result = omkl.simulate((X, y), "ring", method=Local(eta=0.5), pooled=True, seeds=2)

@@ -88,7 +88,7 @@ def consensus_step(rho: float, beta: float, delta: float) -> float:
 
 
 def contraction(rho: float, delta: float) -> float:
-    """Return c of Lemma 1: at gamma*, a round multiplies the expected squared disagreement by at most 1 - c."""
+    """Return c of Lemma 1: a round is to multiply the expected squared disagreement by at most 1 - c; see gamma*."""
     _check(rho=(rho, 0, 1), delta=(delta, 0, 1))
     return rho**2 * delta / 82
 
@@ -182,7 +182,7 @@ class Explanation:
             f"  rho     {self.rho:<9.3g} spectral gap: 1 agrees in one exact round, near 0 hardly ever",
             f"  beta    {self.beta:<9.3g} |I - W|: how hard one round of mixing pulls",
             f"  delta   {self.delta:<9.3g} the share of a message's energy that surely arrives: 1 is exact",
-            f"  gamma*  {self.gamma_star:<9.3g} the step that Lemma 1 covers",
+            f"  gamma*  {self.gamma_star:<9.3g} the step of Lemma 1, as printed",
             f"  c       {self.c:<9.3g} the share of squared disagreement a round is to remove; it fits gamma*/rho",
             f"  gamma   {self.gamma:<9.3g} the step used: {mixing}",
         ]

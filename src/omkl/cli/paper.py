@@ -48,6 +48,8 @@ def paper(
         from omkl.paper.run import BUNDLED, FULL, PARTS, Paper
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "jax", "sim") from None
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is a file; the results need a folder; name another")
     parts = PARTS if part is Part.ALL else (part.value,)
     with show.progress(quiet) as report:
         work = Paper(
@@ -60,7 +62,7 @@ def paper(
         try:
             work.run(parts)
         except KeyboardInterrupt:
-            missing = [name for name in parts if name not in work.sections]
+            missing = [name for name in parts if name not in work.finished()]
             line = f"interrupted; still missing: {', '.join(missing)}; the same command goes on from here"
             typer.echo(f"omkl: {line}; finished parts are in {out}", err=True)
             raise typer.Exit(Exit.INTERRUPTED) from None

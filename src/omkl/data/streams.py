@@ -1,5 +1,6 @@
 """Streams: who sees which row, and when. A stream holds one row for every round and node."""
 
+import warnings
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy.typing as npt
 from omkl import noise
 from omkl.data.files import Floats
 from omkl.data.lookup import Data, load
-from omkl.errors import InputError
+from omkl.errors import InputError, whole
 
 
 class Stream(NamedTuple):
@@ -60,9 +61,9 @@ def deal(X: npt.ArrayLike, y: npt.ArrayLike, nodes: int, shuffle: int | None = 0
            [2., 3.]], dtype=float32)
     """
     X, y = _table(X, y)
-    if not isinstance(nodes, int | np.integer) or not 1 <= nodes <= len(X):
+    if isinstance(nodes, bool) or not isinstance(nodes, int | np.integer) or not 1 <= nodes <= len(X):
         raise InputError(f"nodes is {nodes}; it must be a whole number from 1 to the {len(X)} rows; change nodes")
-    order = np.arange(len(X)) if shuffle is None else permutation(len(X), shuffle)
+    order = np.arange(len(X)) if shuffle is None else permutation(len(X), whole("shuffle", shuffle, 0))
     rounds = len(X) // nodes
     rows = order[: rounds * nodes].reshape(rounds, nodes)
     return Stream(X[rows], y[rows])
@@ -86,6 +87,13 @@ def by_node(X: npt.ArrayLike, y: npt.ArrayLike, node: npt.ArrayLike) -> Stream:
         raise InputError(
             "node holds values that cannot be sorted together; use one type; pass node.astype(str)"
         ) from None
+    kept = counts.min() * len(counts)
+    if 2 * kept < len(X):
+        warnings.warn(
+            f"the shortest node has {counts.min()} rows and sets the number of rounds: {len(X) - kept} of {len(X)} rows "
+            "are left out; drop nodes with few rows",
+            stacklevel=2,
+        )
     order = np.argsort(which, kind="stable")
     rows = order[np.arange(counts.min())[:, None] + np.cumsum(counts) - counts]
     return Stream(X[rows], y[rows])

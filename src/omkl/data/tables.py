@@ -2,7 +2,9 @@
 
 import csv
 import gzip
+import zlib
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -41,25 +43,34 @@ def read_table(source: Any, target: str, node: str | None = None, drop: Sequence
     special = [target, *([node] if node is not None else []), *([drop] if isinstance(drop, str) else drop)]
     for name in special:
         pick("column", name, columns)
+    if target in special[1:]:
+        raise InputError(f"column {target!r} is the target and more; it can be one thing only; name another")
     features = [name for name in columns if name not in special]
     if not features:
         raise InputError(f"columns {', '.join(columns)} leave no feature; a table needs one at least; drop fewer")
     X = np.stack([_numbers(name, columns[name], "drop= it, or encode it") for name in features], axis=1)
     y = _numbers(target, columns[target], "encode the labels, or drop these rows")
-    return Table(X, y, columns[node] if node is not None else None)
+    return Table(X, y, _numbers_or_names(columns[node]) if node is not None else None)
 
 
 def _columns(source: Any) -> Columns:
     if hasattr(source, "columns") and hasattr(source, "to_numpy"):
         _unique([str(name) for name in source.columns], "data frame")
         return {str(name): source[name].to_numpy() for name in source.columns}
+    if not isinstance(source, str | PathLike):
+        raise InputError(f"source is {source!r}; a table is read from a path or a data frame; pass one of them")
     path = Path(source)
     if not path.is_file():
         raise InputError(f"{path} is no file; a table is read from a file or a data frame; check the path")
-    if path.name.endswith((".csv", ".csv.gz")):
-        return _read_csv(path)
-    if path.suffix == ".parquet":
-        return _read_parquet(path)
+    try:
+        if path.name.endswith((".csv", ".csv.gz")):
+            return _read_csv(path)
+        if path.suffix == ".parquet":
+            return _read_parquet(path)
+    except InputError:
+        raise
+    except (ValueError, OSError, EOFError, csv.Error, zlib.error) as error:
+        raise InputError(f"{path} cannot be read ({error}); it must be UTF-8 text or Parquet, and whole") from None
     raise InputError(f"{path} ends in {path.suffix!r}; it must end in .csv, .csv.gz or .parquet; convert it")
 
 
@@ -100,6 +111,12 @@ def _numbers(name: str, column: npt.NDArray[Any], remedy: str) -> Floats:
         row = int(np.argmin(np.isfinite(values)))
         raise InputError(f"column {name!r}, row {row + 1} holds {str(column[row])!r}; it must be a number; {remedy}")
     return values
+
+
+def _numbers_or_names(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a node column as numbers where it holds numbers: as text, node 10 would come before node 2."""
+    values = np.array([_number(cell) for cell in column])
+    return values if np.isfinite(values).all() else column
 
 
 def _number(cell: Any) -> float:

@@ -1,12 +1,14 @@
 """The letter's figures, drawn from finished runs."""
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from omkl.paper.letter import TITLES, Floats, Runs
+from omkl.paper.letter import TITLES, Floats, Runs, half_widths
+from omkl.paper.store import write_whole
 from omkl.plots import figure
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ def figure1(results: Mapping[str, Mapping[str, Runs]], against: str = "rounds") 
             if against == "bits" and case == "local":
                 continue
             scale = runs[case].bits / 8000 if against == "bits" else 1.0
-            _curve(axis, progressive(runs[case].loss), scale, label, color, style)
+            _curve(axis, progressive(runs[case].loss), runs[case], label, color, style, scale)
         axis.set_title(TITLES[data])
         axis.set_xlabel("kilobytes sent by a node, all-in" if against == "bits" else "round")
     axes[0].set_ylabel("mean loss so far")
@@ -48,9 +50,9 @@ def figure2(results: Mapping[str, Mapping[str, Runs]]) -> "Figure":
         base = progressive(runs["complete"].loss)
         for case, (label, color, style) in GRAPHS.items():
             curve = progressive(runs[case].loss)
-            _curve(left, curve, 1.0, label, color, style)
+            _curve(left, curve, runs[case], label, color, style)
             if case != "complete":
-                _curve(right, curve - base, 1.0, f"{label} - complete", color, style)
+                _curve(right, curve - base, runs[case], f"{label} - complete", color, style)
         left.set_title(f"{TITLES[data]}: eta=0.1, gamma=0.09, exact", fontsize=10)
         left.set_ylabel("mean loss so far")
         right.set_title("paired difference", fontsize=10)
@@ -86,15 +88,15 @@ def progressive(loss: Any) -> Floats:
 
 def save(drawn: "Figure", folder: Path, name: str) -> None:
     """Write a figure as PNG and SVG."""
-    folder.mkdir(parents=True, exist_ok=True)
-    drawn.savefig(folder / f"{name}.png", dpi=150)
-    drawn.savefig(folder / f"{name}.svg", metadata={"Date": None})
+    for kind, options in (("png", {"dpi": 150}), ("svg", {"metadata": {"Date": None}})):
+        buffer = io.BytesIO()
+        drawn.savefig(buffer, format=kind, **options)
+        write_whole(folder / f"{name}.{kind}", buffer.getvalue())
 
 
-def _curve(axis: "Axes", curves: Floats, scale: float, label: str, color: str, style: str) -> None:
+def _curve(axis: "Axes", curves: Floats, runs: Runs, label: str, color: str, style: str, scale: float = 1.0) -> None:
     x = scale * np.arange(1, curves.shape[1] + 1)
-    mean = curves.mean(axis=0)
-    half = 1.96 * curves.std(axis=0, ddof=1) / len(curves) ** 0.5 if len(curves) > 1 else np.zeros_like(mean)
+    mean, half = curves.mean(axis=0), half_widths(curves, runs.shuffle)
     thin = np.unique(np.linspace(0, len(x) - 1, 400).astype(int))
     axis.plot(x[thin], mean[thin], label=label, color=color, linestyle=style)
     axis.fill_between(x[thin], (mean - half)[thin], (mean + half)[thin], color=color, alpha=0.15, linewidth=0)

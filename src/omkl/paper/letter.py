@@ -5,7 +5,9 @@ difference is paired. The runs of a data set are dealt over several shuffles, fo
 as that over features.
 """
 
+import itertools
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,26 +97,39 @@ def spread(values: Floats, shuffle: npt.NDArray[np.int64]) -> Spread:
         shuffles, error, freedom = 0.0, (within / len(values)) ** 0.5, len(values) - 1
     else:
         between = float(np.var([g.mean() for g in groups], ddof=1))
-        shuffles, error, freedom = between - within / len(groups[0]), (between / len(groups)) ** 0.5, len(groups) - 1
+        shuffles = between - within * float(np.mean([1 / len(g) for g in groups]))
+        error, freedom = (between / len(groups)) ** 0.5, len(groups) - 1
     half = float(stdtrit(freedom, 0.975)) * error
     return Spread(float(values.mean()), within**0.5, max(0.0, shuffles) ** 0.5, error, half)
 
 
+def half_widths(curves: Floats, shuffle: npt.NDArray[np.int64]) -> Floats:
+    """Return half the 95 % interval of the mean of curves ``(runs, rounds)``, by the same rule as ``spread``."""
+    groups = [curves[shuffle == k] for k in np.unique(shuffle)]
+    units = curves if len(groups) == 1 else np.stack([g.mean(axis=0) for g in groups])
+    return np.asarray(stdtrit(len(units) - 1, 0.975) * units.std(axis=0, ddof=1) / len(units) ** 0.5)
+
+
+def dealt(seeds: int) -> list[range]:
+    """Return which seeds go with each shuffle: at least two to each, over at most five shuffles."""
+    ends = np.linspace(0, seeds, max(1, min(SHUFFLES, seeds // 2)) + 1).round().astype(int).tolist()
+    return [range(first, last) for first, last in itertools.pairwise(ends)]
+
+
 def run_cases(store: Store, data: str, name: str, cases: Cases, seeds: int, progress: Progress) -> dict[str, Runs]:
     """Return the runs of every case on a data set, computed or from the store."""
-    shuffles = SHUFFLES if seeds >= 2 * SHUFFLES else 1
-    share = seeds // shuffles
+    shares = dealt(seeds)
     parts = []
-    for k in range(shuffles):
-        title = f"{name}-{data}-{k}"
-        settings = {"data": data, "shuffle": k, "first seed": k * share, "seeds": share, "cases": repr(cases)}
-        parts.append(store.get(title, settings, lambda k=k, t=title: _compute(data, cases, k, share, t, progress)))  # type: ignore[misc]
-    shuffle = np.repeat(np.arange(shuffles), share)
+    for shuffle, share in enumerate(shares):
+        title = f"{name}-{data}-{shuffle}"
+        settings = {"data": data, "shuffle": shuffle, "seeds": list(share), "cases": repr(cases)}
+        work = partial(_compute, data, cases, shuffle, share, partial(progress, title))
+        parts.append(store.get(title, settings, work))
     return {
         case: Runs(
             np.concatenate([part[f"{case}:loss"] for part in parts]),
             np.concatenate([part[f"{case}:accuracy"] for part in parts]),
-            shuffle,
+            np.repeat(np.arange(len(shares)), [len(share) for share in shares]),
             float(parts[0][f"{case}:bits"]),
             float(parts[0][f"{case}:link_bits"]),
         )
@@ -122,11 +137,8 @@ def run_cases(store: Store, data: str, name: str, cases: Cases, seeds: int, prog
     }
 
 
-def _compute(data: str, cases: Cases, shuffle: int, seeds: int, title: str, progress: Progress) -> Arrays:
-    def report(done: int, rounds: int) -> None:
-        progress(title, done, rounds)
-
-    results = compare(data, cases, NODES, seeds=seeds, seed=shuffle * seeds, shuffle=shuffle, progress=report)
+def _compute(data: str, cases: Cases, shuffle: int, share: range, progress: Callable[[int, int], None]) -> Arrays:
+    results = compare(data, cases, NODES, seeds=len(share), seed=share[0], shuffle=shuffle, progress=progress)
     arrays: dict[str, Any] = {}
     for case, result in results.items():
         arrays[f"{case}:loss"] = result.loss

@@ -1,5 +1,6 @@
 """The quantizer study: what each message costs, how well it contracts, and what it does to the loss."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +9,7 @@ from omkl import features, noise
 from omkl.compressors import RandK, Sign, TopK
 from omkl.data import as_stream
 from omkl.methods import Gossip
+from omkl.paper import report
 from omkl.paper.letter import NODES, Floats, Progress
 from omkl.paper.store import Arrays, Store
 from omkl.quantizers import QSGD, Nearest, Quantizer, restore
@@ -64,6 +66,20 @@ def study(store: Store, data: str, setting: str, seeds: int, progress: Progress)
         rows.append(Row(name, method.message_bits(1), bound, float(found["delta"][i]), float(found["final"][i].mean()),
                         float(difference.mean()), error))  # fmt: skip
     return rows
+
+
+WORDS = """What a node sends in a round, all-in at fixed width; the contraction delta that a quantizer guarantees
+for every vector and the one it showed on the differences it had to send; the loss over the last tenth of the
+stream, and its paired difference from the run that sends exact float32."""
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the rows as a table of the report."""
+    head = ["quantizer", "bits", "delta, guaranteed", "delta, measured", "final loss", "against exact"]
+    return report.table(head, [
+        [r.quantizer, f"{r.bits:.0f}", f"{r.bound:.3f}", f"{r.measured:.3f}", f"{r.loss:.5f}",
+         f"{r.difference:+.1e} ± {r.error:.0e}"] for r in rows
+    ])  # fmt: skip
 
 
 def _compute(data: str, setting: str, seeds: int, title: str, progress: Progress) -> Arrays:

@@ -46,6 +46,8 @@ GRAPHS = ("path", "ring", "complete")
 ALONE = "alone"
 FEATURES = 20
 LENGTH = 2 * FEATURES
+SETTING = repr((NODES, ETA_0, GAMMA, LAMBDA, QUANTIZER, LENGTHS, FEATURES))
+"""All that the results depend on."""
 
 
 def theorem(seeds: int = 20, quick: bool = False, progress: engine.Progress | None = None) -> TheoremStudy:

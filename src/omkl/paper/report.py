@@ -2,9 +2,8 @@
 
 import base64
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; }
@@ -17,6 +16,15 @@ figure { margin: 1.5rem 0; } img { max-width: 100%; background: white; } figcapt
 span { font-weight: 600; } .holds { color: #15803d; } .fails { color: #b91c1c; } .partly { color: #b45309; }
 code { background: var(--soft); padding: .1rem .3rem; }
 """  # fmt: skip
+
+VERDICTS = {
+    "holds on": "partly",
+    "undecided": "partly",
+    "holds": "holds",
+    "does not hold": "fails",
+    "yes": "holds",
+    "no": "fails",
+}
 
 INTRODUCTION = """
 <p>A network of devices learns one nonlinear model. Each device sees its own stream of labeled samples, talks only to
@@ -31,25 +39,46 @@ ln&nbsp;2&nbsp;=&nbsp;0.6931.</p>
 """
 
 
-class Section(NamedTuple):
-    """A heading and what stands under it, as HTML."""
+TITLES = {
+    "claims": "The claims",
+    "figure1": "Figure 1: three methods on each data set",
+    "figure2": "Figure 2: the topology at larger steps",
+    "regret": "Regret",
+    "quantizers": "Quantizers",
+}
 
-    title: str
-    body: str
+GLOSSARY = {
+    "path, ring, complete": "who talks to whom: neighbors in a row, in a circle, or everybody with everybody",
+    "OMKL": "what the letter compares with, on the complete graph: all nodes hold one model, and each broadcasts its "
+            "quantized gradient and its losses in every round",
+    "single-kernel CHOCO": "the same gossip with one kernel, sigma = 1, instead of three",
+    "M": "levels of the quantizer: M = 7 is three bits and a sign for each coefficient; exact sends 32 bits",
+    "feature draw, shuffle": "two sources of chance: the random frequencies of the kernels, and the order of the data",
+    "final loss": "the mean loss over the last tenth of the stream",
+    "h": "the hidden state: what a node's neighbors know of its model, the sum of all messages so far",
+    "J, P, D": "20 nodes, 3 Gaussian kernels (sigma = 1, 3, 5), 20 random frequencies each: 40 coefficients a kernel",
+    "lambda": "weight of the squared coefficients in what is learned, 0.001",
+    "rho": "spectral gap of the gossip weights (Metropolis): 1 agrees at once, near 0 hardly ever",
+    "delta": "share of a message's energy that a quantizer is sure to deliver",
+    "gamma*, c": "the gossip step of the theory, and the share of disagreement a round should then remove",
+    "L": "bound on the gradient of the loss",
+}  # fmt: skip
 
 
-def write(path: Path, sections: Iterable[Section], settings: str, missing: Sequence[str]) -> None:
-    """Write the page."""
+def page(bodies: Mapping[str, str], settings: Mapping[str, object], versions: Mapping[str, object],
+         missing: Sequence[str]) -> str:  # fmt: skip
+    """Return the whole page, from the bodies of the finished parts."""
     parts = ["<!doctype html><html lang='en'><head><meta charset='utf-8'>",
              "<meta name='viewport' content='width=device-width, initial-scale=1'>",
              f"<title>The letter, reproduced</title><style>{STYLE}</style></head><body>",
              "<h1>Gossiped and quantized online multi-kernel learning, reproduced</h1>", INTRODUCTION]  # fmt: skip
     if missing:
-        parts.append(paragraph(f"This page is incomplete. Not computed yet: {', '.join(missing)}."))
-    parts += [f"<h2>{html.escape(section.title)}</h2>\n{section.body}" for section in sections]
-    parts += ["<h2>How this page was made</h2>", paragraph(settings), "</body></html>\n"]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(parts), encoding="utf-8")
+        parts.append(paragraph(f"This page is incomplete. Not computed with these settings: {', '.join(missing)}."))
+    parts += [f"<h2>{html.escape(TITLES[part])}</h2>\n{body}" for part, body in bodies.items()]
+    parts += ["<h2>Words</h2>", table(["", ""], GLOSSARY.items())]
+    parts += ["<h2>How this page was made</h2>", table(["", ""], [(k, str(v)) for k, v in settings.items()])]
+    parts += [table(["", ""], versions.items()), "</body></html>\n"]
+    return "\n".join(parts)
 
 
 def paragraph(text: str) -> str:
@@ -90,13 +119,7 @@ def _right(right: bool) -> str:
 
 def _cell(value: object) -> str:
     text = html.escape(str(value))
-    for start, kind in (
-        ("holds on", "partly"),
-        ("holds", "holds"),
-        ("does not", "fails"),
-        ("yes", "holds"),
-        ("no", "fails"),
-    ):
-        if text == start or (start != "no" and text.startswith(start)):
+    for start, kind in VERDICTS.items():
+        if text == start or (start in ("holds on", "holds, but") and text.startswith(start)):
             return f"<span class='{kind}'>{text}</span>"
     return text

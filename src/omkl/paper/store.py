@@ -1,8 +1,10 @@
 """Finished computations on disk, so that an interrupted run is taken up where it stopped."""
 
+import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,18 +24,23 @@ class Store:
 
     def get(self, name: str, settings: dict[str, Any], compute: Callable[[], Arrays]) -> Arrays:
         """Return the arrays stored under ``name`` if made with these settings, else compute and store them."""
-        path, header = self.folder / f"{name}.npz", json.dumps(settings, sort_keys=True)
+        path, header = self.folder / f"{name}.npz", json.dumps(settings | {"omkl": version("omkl")}, sort_keys=True)
         found = _read(path)
         if found is not None and str(found.pop("settings", None)) == header:
             return found
         arrays = compute()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        # Written beside and renamed: a file that is there is whole.
-        unfinished = path.with_suffix(".part")
-        with unfinished.open("wb") as file:
-            np.savez(file, allow_pickle=False, settings=np.array(header), **arrays)
-        unfinished.rename(path)
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, settings=np.array(header), **arrays)
+        write_whole(path, buffer.getvalue())
         return arrays
+
+
+def write_whole(path: Path, content: bytes | str) -> None:
+    """Write a file beside its place and rename it: whoever finds it, also after an interruption, finds it whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(path.name + ".part")
+    unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
+    unfinished.replace(path)
 
 
 def _read(path: Path) -> Arrays | None:

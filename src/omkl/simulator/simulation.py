@@ -118,6 +118,12 @@ def compare(
     >>> bool(results["gossip"].loss.mean() < results["alone"].loss.mean())
     True
     """
+    if (
+        not isinstance(cases, Mapping)
+        or not cases
+        or not all(isinstance(c, tuple) and len(c) == 2 for c in cases.values())
+    ):
+        raise InputError("cases must be named pairs of a method and a topology; pass {'mine': (Gossip(), 'ring')}")
     seeds, record_every = whole("seeds", seeds), whole("record_every", record_every)
     runs = _runs(seeds, seed)
     methods = [_method(method) for method, _ in cases.values()]
