@@ -90,8 +90,8 @@ def by_node(X: npt.ArrayLike, y: npt.ArrayLike, node: npt.ArrayLike) -> Stream:
     kept = counts.min() * len(counts)
     if 2 * kept < len(X):
         warnings.warn(
-            f"the shortest node has {counts.min()} rows and sets the number of rounds: {len(X) - kept} of {len(X)} rows "
-            "are left out; drop nodes with few rows",
+            f"the shortest node has {counts.min()} rows and sets the number of rounds: {len(X) - kept} of {len(X)} "
+            "rows are left out; drop nodes with few rows",
             stacklevel=2,
         )
     order = np.argsort(which, kind="stable")

@@ -118,11 +118,8 @@ def compare(
     >>> bool(results["gossip"].loss.mean() < results["alone"].loss.mean())
     True
     """
-    if (
-        not isinstance(cases, Mapping)
-        or not cases
-        or not all(isinstance(c, tuple) and len(c) == 2 for c in cases.values())
-    ):
+    pairs = list(cases.values()) if isinstance(cases, Mapping) else []
+    if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
         raise InputError("cases must be named pairs of a method and a topology; pass {'mine': (Gossip(), 'ring')}")
     seeds, record_every = whole("seeds", seeds), whole("record_every", record_every)
     runs = _runs(seeds, seed)
