@@ -11,7 +11,7 @@ body { font: 16px/1.55 system-ui, sans-serif; max-width: 62rem; margin: 2rem aut
 h1 { line-height: 1.2; } h2 { margin-top: 2.5rem; border-bottom: 1px solid var(--line); }
 table { border-collapse: collapse; margin: 1rem 0; font-size: .92rem; display: block; overflow-x: auto; }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 figure { margin: 1.5rem 0; } img { max-width: 100%; background: white; } figcaption { color: #777; font-size: .9rem; }
 span { font-weight: 600; } .holds { color: #15803d; } .fails { color: #b91c1c; } .partly { color: #b45309; }
 code { background: var(--soft); padding: .1rem .3rem; }
