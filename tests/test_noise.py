@@ -49,7 +49,7 @@ def test_uniform_in_every_moment_and_bit() -> None:
     assert abs((u**2).mean() - 1 / 3) < 5 * (4 / 45 / n) ** 0.5
 
 
-def test_neighbouring_coordinates_are_uncorrelated() -> None:
+def test_neighboring_coordinates_are_uncorrelated() -> None:
     key = noise.key(0, "test")
     nodes = noise.fold(key, np.arange(1000, dtype=np.uint32)[:, None])
     u = noise.dither(nodes, (400,)) - 0.5

@@ -6,7 +6,7 @@ Signal Processing Letters 30 (2023):
 
     mix      [8]      theta  = theta' + gamma * sum_i w_ij (h_i - h_j)
     emit     [9]      q      = Q(theta - h_j)                              this, and nothing else, is sent
-    absorb   [12]     h_i    = h_i + q_i                                   for every neighbour i and for j itself
+    absorb   [12]     h_i    = h_i + q_i                                   for every neighbor i and for j itself
     predict  [3,4,6]  f_p    = theta_p . z_p(x),  f = sum_p wbar_p f_p
     weigh    [5]      ln w_p = ln w_p - eta L(theta_p)
     learn    [14]     theta' = theta - eta grad L(theta)
@@ -33,7 +33,7 @@ class State(NamedTuple):
     theta: Array
     """The models after learning, theta', shape ``(..., P, C, 2D)``."""
     hidden: Array
-    """The hidden state h that every neighbour holds a copy of, same shape."""
+    """The hidden state h that every neighbor holds a copy of, same shape."""
     log_weights: Array
     """Logarithms of the kernel weights, ``(..., P)``: as products they underflow."""
     memory: Memory
@@ -59,7 +59,7 @@ def init(theta: Array, learner: Learner) -> State:
 def mix(theta: Array, hidden: Array, neighbors: Array, weights: Array, gamma: float) -> Array:
     """Return theta' + gamma * sum_i w_ij (h_i - h_j), line 8.
 
-    ``neighbors`` holds the copies of the K neighbours' hidden states, ``(..., K, P, C, 2D)``; ``weights`` the gossip
+    ``neighbors`` holds the copies of the K neighbors' hidden states, ``(..., K, P, C, 2D)``; ``weights`` the gossip
     weights w_ij, ``(..., K)``.
     """
     xp = namespace(theta)

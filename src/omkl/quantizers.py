@@ -1,6 +1,6 @@
 """Quantizers: vectors to integer levels and a step, and back.
 
-Neighbours must hold the very same hidden state, bit for bit, whatever library adds up its updates. So a message is a
+Neighbors must hold the very same hidden state, bit for bit, whatever library adds up its updates. So a message is a
 step times whole levels, and the step has at most nine significant bits, the levels at most eight: their product is
 exact in float32, and fused or not, every machine computes the same sum. Such a step is also the upper half of a
 float32 without its sign: two bytes on the wire.

@@ -1,14 +1,14 @@
 """OMKL on the complete graph: one model in common, gradients and losses broadcast to all."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from omkl import algorithm, compressors
+from omkl import algorithm
 from omkl.arrays import Array, namespace
 from omkl.errors import InputError
-from omkl.methods.ensemble import Ensemble
-from omkl.methods.protocol import HEADER_BITS, Info, Network, Round
-from omkl.quantizers import QSGD, Quantizer, restore
+from omkl.methods.ensemble import Quantized
+from omkl.methods.protocol import Info, Network, Round
+from omkl.quantizers import restore
 from omkl.topology import Topology
 
 LOSS_BITS = 32
@@ -24,13 +24,11 @@ class CommonState(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Complete(Ensemble):
+class Complete(Quantized):
     """Every node broadcasts its quantized gradients and its P losses to all others; all apply the same mean.
 
     Attributes
     ----------
-    quantizer
-        As in ``Gossip``.
     exchange
         ``"gradients"``, or ``"models"``: each node takes its step, and the quantized results are averaged.
     combine
@@ -45,13 +43,11 @@ class Complete(Ensemble):
 
     name: ClassVar[str] = "complete"
 
-    quantizer: Quantizer | str | None = field(default=QSGD(bits=3))
     exchange: Literal["gradients", "models"] = "gradients"
     combine: Literal["mean", "sum"] = "mean"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.channel.check(2 * self.features)
         for name, value, known in (
             ("exchange", self.exchange, ("gradients", "models")),
             ("combine", self.combine, ("mean", "sum")),
@@ -60,16 +56,6 @@ class Complete(Ensemble):
                 raise InputError(f"{name} is {value!r}; it must be {known[0]!r} or {known[1]!r}")
         if self.learner is not None:
             raise InputError(f"learner is {self.learner}; Complete applies one mean gradient step; leave learner out")
-
-    @property
-    def channel(self) -> Quantizer:
-        """The quantizer in use."""
-        return compressors.named(self.quantizer)
-
-    @property
-    def dithered(self) -> bool:
-        """Whether the quantizer needs uniforms."""
-        return self.channel.dithered
 
     def check(self, topology: Topology) -> None:
         """Refuse any graph but the complete one."""
@@ -111,5 +97,4 @@ class Complete(Ensemble):
 
     def message_bits(self, outputs: int) -> int:
         """Return the bits of P x C quantized vectors, P losses and the header."""
-        vectors = len(self.kernels) * outputs * self.channel.size(2 * self.features)
-        return HEADER_BITS + vectors + LOSS_BITS * len(self.kernels)
+        return self.vector_bits(outputs) + LOSS_BITS * len(self.kernels)

@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from omkl import algorithm, losses
+from omkl import algorithm, compressors, losses
 from omkl.arrays import Array
 from omkl.errors import InputError, real, whole
 from omkl.features import Kernel, gaussian
 from omkl.learners import SGD, Learner, Memory
 from omkl.losses import Loss
-from omkl.methods.protocol import Info, Round
+from omkl.methods.protocol import HEADER_BITS, Info, Round
+from omkl.quantizers import QSGD, Quantizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,3 +100,34 @@ class Ensemble:
         """Return the prediction of every node and its loss."""
         output = algorithm.predict(theta, log_weights, inputs.z).output
         return Info(output, self.objective.value(output, inputs.y), theta, log_weights)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantized(Ensemble):
+    """An ensemble whose nodes send each other quantized vectors.
+
+    Attributes
+    ----------
+    quantizer
+        ``QSGD(bits=3)`` is the letter's; None sends exact float32.
+    """
+
+    quantizer: Quantizer | str | None = field(default=QSGD(bits=3))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.channel.check(2 * self.features)
+
+    @property
+    def channel(self) -> Quantizer:
+        """The quantizer in use."""
+        return compressors.named(self.quantizer)
+
+    @property
+    def dithered(self) -> bool:
+        """Whether the quantizer needs uniforms."""
+        return self.channel.dithered
+
+    def vector_bits(self, outputs: int) -> int:
+        """Return the bits of P x C quantized vectors and the header."""
+        return HEADER_BITS + len(self.kernels) * outputs * self.channel.size(2 * self.features)

@@ -1,51 +1,36 @@
 """Gossiped and quantized online multi-kernel learning: the letter's method."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from omkl import algorithm, compressors
+from omkl import algorithm
 from omkl.algorithm import State
 from omkl.arrays import Array
 from omkl.errors import InputError, real
-from omkl.methods.ensemble import Ensemble
-from omkl.methods.protocol import HEADER_BITS, Info, Network, Round
-from omkl.quantizers import QSGD, Quantizer
+from omkl.methods.ensemble import Quantized
+from omkl.methods.protocol import Info, Network, Round
 from omkl.topology import Topology
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gossip(Ensemble):
-    """Algorithm 1: mix with the neighbours' hidden states, send a quantized difference, then learn.
+class Gossip(Quantized):
+    """Algorithm 1: mix with the neighbors' hidden states, send a quantized difference, then learn.
 
     Attributes
     ----------
     gamma
         Consensus step, in (0, 1].
-    quantizer
-        ``QSGD(bits=3)`` is the letter's; None sends exact float32.
     """
 
     name: ClassVar[str] = "gossip"
 
     gamma: float = 0.009
-    quantizer: Quantizer | str | None = field(default=QSGD(bits=3))
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "gamma", real("gamma", self.gamma))
         if not 0 < self.gamma <= 1:
             raise InputError(f"gamma is {self.gamma}; the consensus step must lie in (0, 1]; the letter uses 0.009")
-        self.channel.check(2 * self.features)
-
-    @property
-    def channel(self) -> Quantizer:
-        """The quantizer in use."""
-        return compressors.named(self.quantizer)
-
-    @property
-    def dithered(self) -> bool:
-        """Whether the quantizer needs uniforms."""
-        return self.channel.dithered
 
     def check(self, topology: Topology) -> None:
         """Accept any network."""
@@ -68,4 +53,4 @@ class Gossip(Ensemble):
 
     def message_bits(self, outputs: int) -> int:
         """Return the bits of P x C quantized vectors and the header."""
-        return HEADER_BITS + len(self.kernels) * outputs * self.channel.size(2 * self.features)
+        return self.vector_bits(outputs)

@@ -82,17 +82,17 @@ class Method(Protocol):
         """Return theta ``(J, ..., P, C, 2D)`` and log weights ``(J, ..., P)`` that each node predicts with."""
 
     def message_bits(self, outputs: int) -> int:
-        """Return the bits that a node with neighbours sends in a round, all-in."""
+        """Return the bits that a node with neighbors sends in a round, all-in."""
 
 
 class Neighbors(NamedTuple):
-    """The network as lists of neighbours, ids and weights ``(J, K)``, padded with the node itself at weight zero."""
+    """The network as lists of neighbors, ids and weights ``(J, K)``, padded with the node itself at weight zero."""
 
     ids: Array
     weights: Array
 
     def mix(self, theta: Array, hidden: Array, gamma: float) -> Array:
-        """Return ``algorithm.mix`` at every node, each given copies of its neighbours' hidden states."""
+        """Return ``algorithm.mix`` at every node, each given copies of its neighbors' hidden states."""
         xp = namespace(theta)
         nodes, most = self.ids.shape
         copies = xp.take(hidden, xp.reshape(self.ids, (-1,)), axis=0)

@@ -1,6 +1,6 @@
 """Three ways to mix a whole network at once, each equal to ``algorithm.mix`` at every node.
 
-A small network is one matrix product, a sparse one a gather over lists of neighbours, and one with hubs, whose lists
+A small network is one matrix product, a sparse one a gather over lists of neighbors, and one with hubs, whose lists
 would be mostly padding, a sum over edges.
 """
 
@@ -31,13 +31,13 @@ class Dense(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """Neighbours and weights ``(J, K)``, padded with the node itself at weight zero."""
+    """Neighbors and weights ``(J, K)``, padded with the node itself at weight zero."""
 
     ids: Array
     weights: Array
 
     def mix(self, theta: Array, hidden: Array, gamma: float) -> Array:
-        """Return theta + gamma sum_k w_k (h_k - h), one neighbour at a time so that no copies are held."""
+        """Return theta + gamma sum_k w_k (h_k - h), one neighbor at a time so that no copies are held."""
         pull = jnp.zeros_like(theta)
         for k in range(self.ids.shape[1]):
             weight = self.weights[:, k].reshape(-1, *(1,) * (theta.ndim - 1))

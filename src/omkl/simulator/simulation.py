@@ -17,6 +17,7 @@ from omkl import topology as topologies
 from omkl.data import Stream, as_stream
 from omkl.errors import InputError, pick, whole
 from omkl.features import Kernel
+from omkl.losses import Loss
 from omkl.methods import METHODS, Gossip, Method
 from omkl.methods.protocol import MethodState
 from omkl.simulator import engine
@@ -131,19 +132,11 @@ def compare(
     if shuffle is not None:
         whole("shuffle", shuffle, 0)
     stream, _ = as_stream(data, nodes, shuffle)
-    objective = methods[0].objective
-    if not isinstance(data, str):
-        objective.encode(data[1])  # a bad label is named by its place in what the user gave
     rounds, count, dimension = stream.X.shape
     if record_every > rounds:
         raise InputError(f"record_every is {record_every}; the stream has {rounds} rounds; record at least one of them")
     graphs = [topologies.build(topology, count, weights) for _, topology in cases.values()]
-    targets = objective.encode(stream.y)
-    if targets.ndim != 3:
-        raise InputError(
-            f"y has shape {stream.y.shape} for X of shape {stream.X.shape}; the {objective.name} loss takes no such y; "
-            "give one label a sample, or Squared(outputs=...) for several"
-        )
+    targets = _targets(methods[0].objective, data, stream)
     for method, graph in zip(methods, graphs, strict=True):
         method.check(graph)
     _warn_if_far(stream, bank)
@@ -230,6 +223,18 @@ def _method(method: Method | str | None) -> Method:
     if isinstance(method, type):
         raise InputError(f"method is the class {method.__name__}; give an object; pass {method.__name__}()")
     return Gossip() if method is None else method
+
+
+def _targets(objective: Loss, data: Any, stream: Stream) -> npt.NDArray[np.float32]:
+    if not isinstance(data, str):
+        objective.encode(data[1])  # a bad label is named by its place in what the user gave
+    targets = objective.encode(stream.y)
+    if targets.ndim != 3:
+        raise InputError(
+            f"y has shape {stream.y.shape} for X of shape {stream.X.shape}; the {objective.name} loss takes no such y; "
+            "give one label a sample, or Squared(outputs=...) for several"
+        )
+    return targets
 
 
 def _runs(seeds: int, seed: int) -> list[int]:
