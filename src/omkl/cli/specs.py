@@ -123,8 +123,10 @@ def _merge_method(table: Table, flags: Table) -> Table:
         lost = set(_settings(old)) - set(_settings(new))
         table = {key: value for key, value in table.items() if key not in lost}
     merged = table | flags
-    if "quantizer" in flags and "quantizer" in table and "name" not in flags["quantizer"]:
-        merged["quantizer"] = _as_table(table["quantizer"], "method.quantizer") | flags["quantizer"]
+    if "quantizer" in flags and "quantizer" in table:
+        changed = _as_table(flags["quantizer"], "method.quantizer")
+        if "name" not in changed:
+            merged["quantizer"] = _as_table(table["quantizer"], "method.quantizer") | changed
     return merged
 
 
