@@ -14,9 +14,10 @@ from omkl.cli.exits import MEANINGS, Exit
 from omkl.cli.explain import explain
 from omkl.cli.paper import paper
 from omkl.cli.simulate import simulate
+from omkl.cli.sweep import sweep
 from omkl.errors import InputError, MissingExtraError
 
-COMMANDS = (simulate, paper, explain, data, doctor)
+COMMANDS = (simulate, sweep, paper, explain, data, doctor)
 
 
 class _Commands(TyperGroup):

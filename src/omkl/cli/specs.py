@@ -72,7 +72,7 @@ def merge(table: Table, flags: Table) -> Table:
     """
     merged = table | flags
     if "method" in flags:
-        merged["method"] = _merge_method(_as_table(table.get("method", {}), "method"), flags["method"])
+        merged["method"] = _merge_method(as_table(table.get("method", {}), "method"), flags["method"])
     return merged
 
 
@@ -97,7 +97,7 @@ def topology(value: Any, nodes: int | None) -> Any:
     """Return the graph of a name with settings; a name alone, or a matrix, is for the library to read."""
     if isinstance(value, list):
         return _checked(list[list[float]], value, "topology")
-    table = _as_table(value, "topology")
+    table = as_table(value, "topology")
     if set(table) == {"name"}:
         with _at("topology"):
             pick("topology", str(table["name"]), GRAPHS)
@@ -109,7 +109,7 @@ def topology(value: Any, nodes: int | None) -> Any:
 
 def choose(kind: str, known: Registry, value: Any, path: str, default: Any, **fixed: Any) -> Any:
     """Return the thing that a name, or a table of a name and settings, stands for; ``default`` where it has no name."""
-    table = _as_table(value, path)
+    table = as_table(value, path)
     name = table.get("name", default)
     with _at(path):
         make = pick(kind, str(name), known)
@@ -124,13 +124,14 @@ def _merge_method(table: Table, flags: Table) -> Table:
         table = {key: value for key, value in table.items() if key not in lost}
     merged = table | flags
     if "quantizer" in flags and "quantizer" in table:
-        changed = _as_table(flags["quantizer"], "method.quantizer")
+        changed = as_table(flags["quantizer"], "method.quantizer")
         if "name" not in changed:
-            merged["quantizer"] = _as_table(table["quantizer"], "method.quantizer") | changed
+            merged["quantizer"] = as_table(table["quantizer"], "method.quantizer") | changed
     return merged
 
 
-def _as_table(value: Any, path: str) -> Table:
+def as_table(value: Any, path: str) -> Table:
+    """Return a table, or the table that a name alone stands for."""
     if isinstance(value, str):
         return {"name": value}
     if isinstance(value, dict):
