@@ -119,6 +119,20 @@ def test_an_interrupt_stops_all_threads(monkeypatch: pytest.MonkeyPatch) -> None
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
 
 
+def test_a_second_interrupt_waits_for_the_threads() -> None:
+    class Pool:
+        calls = 0
+
+        def shutdown(self) -> None:
+            self.calls += 1
+            if self.calls < 3:
+                raise KeyboardInterrupt
+
+    pool = Pool()
+    engine._await(pool)  # type: ignore[arg-type]
+    assert pool.calls == 3
+
+
 def test_divergence_in_any_thread_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "_threads", lambda: 3)
     with pytest.raises(omkl.DivergedError):

@@ -71,16 +71,25 @@ def run(
     threads as there are cores: XLA itself keeps to one.
     """
     shares = [share for share in np.array_split(np.arange(len(problem.seeds)), _threads()) if len(share)]
-    stop = threading.Event()
-    with ThreadPoolExecutor(len(shares)) as pool:
+    stop, pool = threading.Event(), ThreadPoolExecutor(len(shares))
+    try:
         others = [pool.submit(_run_share, problem.share(share), cases, measure, None, stop) for share in shares[1:]]
-        try:
-            # The first share runs here, where Ctrl-C arrives and the caller's progress is called.
-            outcomes = [_run_share(problem.share(shares[0]), cases, measure, progress, stop)]
-            outcomes += [other.result() for other in others]
-        finally:
-            stop.set()
+        # The first share runs here, where Ctrl-C arrives and the caller's progress is called.
+        outcomes = [_run_share(problem.share(shares[0]), cases, measure, progress, stop)]
+        outcomes += [other.result() for other in others]
+    finally:
+        stop.set()
+        _await(pool)
     return [jax.tree.map(_join_seeds, *parts) for parts in zip(*outcomes, strict=True)]
+
+
+def _await(pool: ThreadPoolExecutor) -> None:
+    """Wait for the threads, also through a second Ctrl-C: an interpreter that ends beneath them aborts."""
+    while True:
+        try:
+            return pool.shutdown()
+        except KeyboardInterrupt:
+            continue
 
 
 def _threads() -> int:
@@ -182,7 +191,7 @@ def _chunks(rounds: int, bytes_per_round: int) -> Iterator[tuple[int, int]]:
     """Yield (first, last); a length that divides the rounds where one is near, since every length is compiled."""
     budget = CHUNK_BYTES if jax.default_backend() == "cpu" else DEVICE_CHUNK_BYTES
     most = max(1, min(rounds, budget // bytes_per_round))
-    length = next((n for n in range(most, most // 2, -1) if rounds % n == 0), most)
+    length = next((n for n in range(most, most // 8, -1) if rounds % n == 0), most)
     for first in range(0, rounds, length):
         yield first, min(first + length, rounds)
 
