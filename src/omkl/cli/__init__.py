@@ -1,5 +1,6 @@
 """The command line: ``omkl``, one file per command."""
 
+import signal
 import sys
 from importlib.util import find_spec
 
@@ -15,4 +16,9 @@ def main() -> None:
             sys.exit(Exit.MISSING)
     from omkl.cli.app import app
 
-    app(prog_name="omkl")
+    try:
+        app(prog_name="omkl")
+    except SystemExit as end:
+        if end.code == Exit.INTERRUPTED:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would tear the libraries down half way
+        raise

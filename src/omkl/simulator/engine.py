@@ -8,7 +8,7 @@ a network, may share a pass: the same samples, features and dither, computed onc
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -72,24 +72,29 @@ def run(
     """
     shares = [share for share in np.array_split(np.arange(len(problem.seeds)), _threads()) if len(share)]
     stop, pool = threading.Event(), ThreadPoolExecutor(len(shares))
+    others = [pool.submit(_run_share, problem.share(share), cases, measure, None, stop) for share in shares[1:]]
     try:
-        others = [pool.submit(_run_share, problem.share(share), cases, measure, None, stop) for share in shares[1:]]
         # The first share runs here, where Ctrl-C arrives and the caller's progress is called.
         outcomes = [_run_share(problem.share(shares[0]), cases, measure, progress, stop)]
         outcomes += [other.result() for other in others]
     finally:
         stop.set()
-        _await(pool)
+        _await(others)
+        pool.shutdown()
     return [jax.tree.map(_join_seeds, *parts) for parts in zip(*outcomes, strict=True)]
 
 
-def _await(pool: ThreadPoolExecutor) -> None:
-    """Wait for the threads, also through a second Ctrl-C: an interpreter that ends beneath them aborts."""
+def _await(work: Sequence[Future[Any]]) -> None:
+    """Wait for work to end, also through a second Ctrl-C: an interpreter that ends beneath a thread aborts.
+
+    On the futures, not the threads: a join that is interrupted may take a running thread for ended.
+    """
     while True:
         try:
-            return pool.shutdown()
+            wait(work)
         except KeyboardInterrupt:
             continue
+        return
 
 
 def _threads() -> int:
