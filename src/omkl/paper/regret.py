@@ -32,6 +32,7 @@ from omkl.paper.paced import Pace, PacedGossip, PacedLocal, side_by_side
 from omkl.paper.studies import Floats, Integers, PooledStudy, TheoremStudy
 from omkl.quantizers import QSGD
 from omkl.simulator import engine
+from omkl.simulator.measures import pooled_loss
 from omkl.simulator.networks import network
 from omkl.topology import Topology, build
 
@@ -238,10 +239,4 @@ def pooled_scores(method: Method, given: Round, info: Info, state: MethodState) 
     xp = namespace(info.theta)
     weights = algorithm.normalize(info.log_weights)
     square = xp.mean(xp.sum(weights * xp.sum(info.theta**2, axis=(-2, -1)), axis=-1), axis=0)
-    # The ensemble is linear in its weighted models, so a seed's J x J outputs are one product.
-    nodes, seeds = weights.shape[:2]
-    models = xp.reshape(weights[..., None, None] * info.theta, (nodes, seeds, -1))
-    samples = xp.reshape(given.z, (nodes, seeds, -1))
-    outputs = xp.matmul(xp.permute_dims(models, (1, 0, 2)), xp.permute_dims(samples, (1, 2, 0)))
-    losses = method.objective.value(outputs[..., None], given.y[None, None, :, 0])
-    return PooledScores(xp.mean(losses, axis=(1, 2)), square)
+    return PooledScores(pooled_loss(method, given, info), square)

@@ -43,8 +43,12 @@ def metrics(method: Method, given: Round, info: Info, state: MethodState) -> Met
 
 def pooled_metrics(method: Method, given: Round, info: Info, state: MethodState) -> PooledMetrics:
     """Return ``metrics`` and the mean over nodes of each model's loss on the samples of all nodes."""
-    # Model j on sample i; the weighted mean over kernels is as in algorithm.predict.
-    outputs = jnp.einsum("jspcd,ispd->jispc", info.theta, given.z, precision="highest")
-    weights = algorithm.normalize(info.log_weights)[:, None, :, :, None]
-    losses = method.objective.value(jnp.sum(weights * outputs, axis=-2), given.y)
-    return PooledMetrics(*metrics(method, given, info, state), jnp.mean(losses, axis=(0, 1)))
+    return PooledMetrics(*metrics(method, given, info, state), pooled_loss(method, given, info))
+
+
+def pooled_loss(method: Method, given: Round, info: Info) -> Array:
+    """Return the mean over nodes of each model's loss on the samples of all nodes, ``(S,)``."""
+    # The ensemble is linear in its weighted models: what model j says to sample i is one product over kernels.
+    models = algorithm.normalize(info.log_weights)[..., None, None] * info.theta
+    outputs = jnp.einsum("jspcd,ispd->jisc", models, given.z, precision="highest")
+    return jnp.mean(method.objective.value(outputs, given.y), axis=(0, 1))
