@@ -125,7 +125,8 @@ class QSGD:
         m = self.levels / (1 + ROUNDING)
         return min(n / m**2, math.sqrt(n) / m)
 
-    def _tau(self, n: int) -> float:
+    def tau(self, n: int) -> float:
+        """Return what the levels are divided by, for vectors of length n."""
         return 1 + self._variance(n) if self.rescale else 1.0
 
     def quantize(self, vector: Array, uniforms: Array | None) -> Message:
@@ -134,7 +135,7 @@ class QSGD:
         xp = namespace(vector)
         length = self.block or vector.shape[-1]
         v = _blocks(vector, vector.shape[-1] // length)
-        tau = self._tau(length)
+        tau = self.tau(length)
         step = round_up(_norm(xp, v) / (self.levels * tau))
         levels = xp.floor(xp.abs(v) / (_divisor(xp, step) * tau) + xp.reshape(uniforms, v.shape))
         return _message(xp, vector, v, xp.clip(levels, 0, self.levels), step)
@@ -142,7 +143,7 @@ class QSGD:
     def delta(self, n: int) -> float:
         """Return 1 - min(n/M^2, sqrt(n)/M), or 1/tau when rescaled, for the block length; M less the rounding."""
         length = self.block or n
-        return 1 / self._tau(length) if self.rescale else 1 - self._variance(length)
+        return 1 / self.tau(length) if self.rescale else 1 - self._variance(length)
 
     def check(self, n: int) -> None:
         """Refuse plain QSGD where delta <= 0: the scheme then diverges."""
@@ -194,12 +195,13 @@ class Nearest:
         magnitude = xp.abs(v)
         # At twice the largest entry that entry still gets a level: never all zeros.
         width = xp.minimum(_norm(xp, v) * (self.step / math.sqrt(length)), 2 * xp.max(magnitude, axis=-1))
-        levels = xp.clip(xp.floor(magnitude / _divisor(xp, width) + 0.5), 0, self._most(length))
+        levels = xp.clip(xp.floor(magnitude / _divisor(xp, width) + 0.5), 0, self.most(length))
         fit = xp.sum(magnitude * levels, axis=-1) / xp.clip(xp.sum(levels**2, axis=-1), 1, None)
         step = round_up(fit)
         return _message(xp, vector, v, xp.where(step[..., None] > 0, levels, xp.zeros_like(levels)), step)
 
-    def _most(self, length: int) -> int:
+    def most(self, length: int) -> int:
+        """Return the largest level, for vectors of this length."""
         return min(int(math.sqrt(length) / self.step + 0.5) or 1, MOST_LEVELS)
 
     def delta(self, n: int) -> float:
@@ -213,7 +215,7 @@ class Nearest:
     def size(self, n: int) -> int:
         """Return every level with its sign at fixed width, and a step for every block."""
         length = self.block or n
-        width = math.ceil(math.log2(2 * self._most(length) + 1))
+        width = math.ceil(math.log2(2 * self.most(length) + 1))
         return n * width + STEP_BITS * (n // length)
 
 

@@ -29,6 +29,12 @@ class Dense(NamedTuple):
         """Return theta + gamma (W - I) h, in full float32 on every device."""
         return theta + gamma * jnp.tensordot(self.laplacian, hidden, axes=1, precision="highest")
 
+    def edges(self) -> tuple[Array, Array, Array]:
+        """Return receivers, senders and weights of the links, in order of receivers."""
+        off = self.laplacian * (1 - jnp.eye(len(self.laplacian)))
+        receiver, sender = jnp.nonzero(off)
+        return receiver, sender, off[receiver, sender]
+
 
 class Lists(NamedTuple):
     """Neighbors and weights ``(J, K)``, padded with the node itself at weight zero."""
@@ -44,6 +50,11 @@ class Lists(NamedTuple):
             pull = pull + weight * (hidden[self.ids[:, k]] - hidden)
         return theta + gamma * pull
 
+    def edges(self) -> tuple[Array, Array, Array]:
+        """Return receivers, senders and weights of the links, in order of receivers; padding has weight zero."""
+        nodes, most = self.ids.shape
+        return jnp.repeat(jnp.arange(nodes), most), self.ids.ravel(), self.weights.ravel()
+
 
 class Edges(NamedTuple):
     """Directed edges sorted by receiver."""
@@ -57,6 +68,10 @@ class Edges(NamedTuple):
         weight = self.weights.reshape(-1, *(1,) * (theta.ndim - 1))
         pulls = weight * (hidden[self.sender] - hidden[self.receiver])
         return theta + gamma * segment_sum(pulls, self.receiver, theta.shape[0], indices_are_sorted=True)
+
+    def edges(self) -> tuple[Array, Array, Array]:
+        """Return receivers, senders and weights of the links, in order of receivers."""
+        return self.receiver, self.sender, self.weights
 
 
 def network(topology: Topology) -> Network:

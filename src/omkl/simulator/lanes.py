@@ -1,0 +1,143 @@
+"""The way to and from ``fused``: which runs suit it, and the network with seeds as the last axis.
+
+Numba is optional. Without it, or for methods that the compiled loops do not know, the engine's own rounds serve.
+"""
+
+import importlib.util
+import math
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from omkl import noise
+from omkl.algorithm import State
+from omkl.learners import SGD
+from omkl.losses import Logistic, Softmax, Squared
+from omkl.methods import Choco, Gossip, Method, Network
+from omkl.quantizers import QSGD, Exact, Nearest
+from omkl.simulator.measures import Metrics
+from omkl.simulator.networks import Dense, Edges, Lists
+from omkl.simulator.waves import LIMIT
+
+if TYPE_CHECKING:
+    from omkl.simulator import fused
+
+FEWEST_SEEDS = 8  # below, vectors are mostly empty
+LEAST_WORK = 10**8  # numbers of models times rounds; below, loading the compiled loops takes longer than the run
+ANGLE_BYTES = 2 * 2**20  # of projections at a time: they should stay in the cache
+LANES = 8  # seeds are filled up to a multiple of this
+LONG_INPUT = 64  # from here on the matrix product of a library beats a loop
+
+Floats = npt.NDArray[np.float32]
+
+
+def suits(X: Floats, frequencies: Floats, method: Method, network: Network) -> bool:
+    """Return whether the compiled loops know this run, and are worth their loading."""
+    seeds, bank, features, _ = frequencies.shape
+    return (
+        importlib.util.find_spec("numba") is not None
+        and seeds >= FEWEST_SEEDS
+        and X.shape[0] * X.shape[1] * seeds * bank * 2 * features >= LEAST_WORK
+        and knows(method, network)
+        and reach(X, frequencies) < LIMIT
+    )
+
+
+def knows(method: Method, network: Network) -> bool:
+    """Return whether the loops compute this method on this network."""
+    return (
+        (type(method) is Gossip or (type(method) is Choco and not method.fresh))
+        and isinstance(network, Dense | Lists | Edges)
+        and not method.weigh_first
+        and type(method.rule) is SGD
+        and type(method.objective) in (Logistic, Squared, Softmax)
+        and type(method.channel) in (QSGD, Nearest, Exact)
+        and getattr(method.channel, "block", None) is None
+    )
+
+
+def reach(X: Floats, frequencies: Floats) -> float:
+    """Return a bound on the angles."""
+    return math.sqrt(np.einsum("tjd,tjd->tj", X, X).max() * np.einsum("spfd,spfd->spf", frequencies, frequencies).max())
+
+
+def run(
+    X: Floats,
+    y: Floats,
+    frequencies: Floats,
+    seeds: list[int],
+    method: Gossip,
+    network: Dense | Lists | Edges,
+    every: int,
+    passed: Callable[[int, Floats], None],
+    stop: threading.Event,
+) -> tuple[State, Metrics] | None:
+    """Return the state after the last round and the measured rounds, as the engine does; None where stopped.
+
+    ``passed`` is called after some rounds with their number and the losses recorded among them.
+    """
+    from omkl.simulator import fused
+
+    rounds, nodes, inputs = X.shape
+    kernels, outputs, n, count = len(method.kernels), y.shape[2], 2 * method.features, len(seeds)
+    filled = [*seeds, *seeds[:1] * (-count % LANES)]
+    V = np.concatenate([frequencies, frequencies[:1].repeat(len(filled) - count, axis=0)])[:, :kernels]
+    V = np.ascontiguousarray(V.transpose(3, 1, 2, 0)).reshape(inputs, -1)
+    key = noise.fold(noise.key(filled, "quantizer"), np.arange(nodes)[:, None, None])
+    theta = np.zeros((nodes, kernels * outputs, n, len(filled)), np.float32)
+    hidden, log_weights = np.zeros((2, *theta.shape), np.float32), np.zeros((nodes, kernels, len(filled)), np.float32)
+    lanes = fused.Lanes(theta, hidden, log_weights, key.low[..., 0], key.high[..., 0])
+    links, settings = _links(network, nodes), _settings(method, n)
+    recorded = np.empty((rounds // every, fused.WEIGHTS + kernels, len(filled)), np.float32)
+    length = max(1, ANGLE_BYTES // (4 * nodes * V.shape[1]))
+    angles = np.empty((length, nodes, kernels, n // 2, len(filled)), np.float32)
+    for first in range(0, rounds, length):
+        if stop.is_set():
+            return None
+        last = min(first + length, rounds)
+        _project(X[first:last].reshape(-1, inputs), V, angles[: last - first])
+        part = recorded[first // every : last // every]
+        fused.advance(np.arange(first, last), lanes, links, angles, y[first:last], settings, every, part)
+        passed(last, part[:, fused.LOSS, :count])
+    shape = (nodes, kernels, outputs, n)
+    models = (np.moveaxis(a[..., :count], -1, 1).reshape(nodes, count, *shape[1:]) for a in (theta, hidden[rounds % 2]))
+    measured = np.moveaxis(recorded[..., :count], 1, -1)
+    weights = measured[..., fused.WEIGHTS :]
+    curves = (measured[..., row] for row in (fused.LOSS, fused.SCORE, fused.DISAGREEMENT))
+    return State(*models, np.moveaxis(log_weights[..., :count], -1, 1), ()), Metrics(*curves, weights)
+
+
+def _project(X: Floats, V: Floats, angles: Floats) -> None:
+    from omkl.simulator import fused
+
+    if X.shape[1] < LONG_INPUT:
+        blocks = angles.shape[-1] // LANES
+        fused.project(X, V.reshape(len(V), blocks, -1), angles.reshape(len(X), blocks, -1))
+    else:
+        np.matmul(X, V, out=angles.reshape(len(X), -1))
+
+
+def _settings(method: Gossip, n: int) -> "fused.Settings":
+    from omkl.simulator import fused
+
+    loss = {Logistic: fused.LOGISTIC, Squared: fused.SQUARED, Softmax: fused.SOFTMAX}[type(method.objective)]
+    kind, levels, scale = fused.EXACT, 0.0, 1.0
+    match method.channel:
+        case QSGD() as channel:
+            kind, levels, scale = fused.QSGD, channel.levels, channel.tau(n)
+        case Nearest() as channel:
+            kind, levels, scale = fused.NEAREST, channel.most(n), channel.step / math.sqrt(n)
+    numbers = (method.gamma, method.rule.eta, method.hedge_rate, method.regularization)  # type: ignore[attr-defined]
+    return fused.Settings(*map(np.float32, numbers), loss, kind, np.float32(levels), np.float32(scale))
+
+
+def _links(network: Dense | Lists | Edges, nodes: int) -> "fused.Links":
+    from omkl.simulator import fused
+
+    receiver, sender, weights = (np.asarray(part) for part in network.edges())
+    there = weights != 0
+    start = np.concatenate([[0], np.cumsum(np.bincount(receiver[there], minlength=nodes))])
+    return fused.Links(start, sender[there].astype(np.int64), weights[there])
