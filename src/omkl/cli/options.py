@@ -22,9 +22,9 @@ class Format(StrEnum):
     JSON = "json"
 
 
-def option(panel: str, text: str, metavar: str) -> Any:
+def option(panel: str, text: str, metavar: str, envvar: str | None = None) -> Any:
     """Return an option, under a heading of ``--help``, that is None where it is not given."""
-    return typer.Option(rich_help_panel=panel, help=text, metavar=metavar, show_default=False)
+    return typer.Option(rich_help_panel=panel, help=text, metavar=metavar, envvar=envvar, show_default=False)
 
 
 def names(known: Iterable[str], default: str) -> str:
@@ -32,7 +32,7 @@ def names(known: Iterable[str], default: str) -> str:
     return ", ".join([f"{default} (default)", *(name for name in known if name != default)]) + "."
 
 
-NETWORK, METHOD, OUTPUT = "Network", "Method", "Output"
+NETWORK, METHOD, DEVICES, OUTPUT = "Network", "Method", "Devices", "Output"
 
 Topology: TypeAlias = Annotated[str | None, option(NETWORK, names(GRAPHS, "path"), "NAME")]
 Nodes: TypeAlias = Annotated[int | None, option(NETWORK, "Number of nodes, J.", "INT")]
@@ -55,9 +55,32 @@ Rescale: TypeAlias = Annotated[
 ]
 Step: TypeAlias = Annotated[float | None, option(METHOD, "Width of a level; for nearest.", "FLOAT")]
 Block: TypeAlias = Annotated[int | None, option(METHOD, "Quantize in blocks of this length.", "INT")]
+Devices: TypeAlias = Annotated[
+    int | None, option(DEVICES, "Number of JAX devices that share the work; those of all processes.", "INT")
+]
+Shard: TypeAlias = Annotated[
+    str | None, option(DEVICES, "What they share: nodes or seeds; seeds (default) where they are enough.", "AXIS")
+]
+Coordinator: TypeAlias = Annotated[
+    str | None, option(DEVICES, "Where process 0 listens for the others.", "HOST:PORT", "OMKL_COORDINATOR")
+]
+Processes: TypeAlias = Annotated[int | None, option(DEVICES, "Number of processes.", "INT", "OMKL_PROCESSES")]
+Process: TypeAlias = Annotated[int | None, option(DEVICES, "Which of them this is, from 0.", "INT", "OMKL_PROCESS")]
 Output: TypeAlias = Annotated[Format, typer.Option("--format", rich_help_panel=OUTPUT, help="What to print.")]
 
-_TOP = ("data", "topology", "nodes", "weights", "seeds", "seed", "shuffle", "record_every", "pooled")
+_TOP = (
+    "data",
+    "topology",
+    "nodes",
+    "weights",
+    "seeds",
+    "seed",
+    "shuffle",
+    "record_every",
+    "pooled",
+    "devices",
+    "shard",
+)
 _METHOD = ("features", "eta", "gamma", "regularization", "loss")
 _QUANTIZER = ("bits", "rescale", "step", "block")
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import os
 import re
 import sys
 import textwrap
@@ -29,6 +30,19 @@ PIPE_WIDTH = 400  # a pipe has no width, and a folded line is hard to read for a
 def console() -> Console:
     """Return stdout, in the width of the terminal."""
     return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+
+
+@contextmanager
+def only_data_on_stdout() -> Iterator[None]:
+    """Send to stderr what native libraries print meanwhile, as Gloo does when processes meet."""
+    stdout, stderr = 1, 2
+    kept = os.dup(stdout)
+    os.dup2(stderr, stdout)
+    try:
+        yield
+    finally:
+        os.dup2(kept, stdout)
+        os.close(kept)
 
 
 def print_page(text: str) -> None:

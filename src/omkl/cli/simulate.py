@@ -1,6 +1,8 @@
 """``omkl simulate``: a network learns a stream."""
 
 import math
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,6 +52,11 @@ def simulate(
         bool | None,
         typer.Option("--pooled", rich_help_panel=RUN, help="Score each model on all samples too.", show_default=False),
     ] = None,
+    devices: options.Devices = None,
+    shard: options.Shard = None,
+    coordinator: options.Coordinator = None,
+    processes: options.Processes = None,
+    process: options.Process = None,
     out: Annotated[Path | None, Out] = None,
     output: options.Output = Format.TABLE,
     quiet: Annotated[bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="No progress.")] = False,
@@ -62,22 +69,52 @@ def simulate(
 
     Data of your own: --data '{file="x.csv", target="y"}'; node="station" says which column tells the nodes apart.
 
+    Several processes, each started with the same settings: --coordinator HOST:PORT --processes 2 --process 0 (and 1).
+
     Example: omkl simulate --data banana --topology ring --nodes 20 --eta 1 --gamma 0.5 --seeds 10
     """
     from omkl.cli import specs  # pydantic takes a while to import
 
     table = specs.merge(specs.load(spec) if spec else {}, options.tables(ctx.params))
     settings = specs.resolve(table)
-    if out:
+    if (coordinator, processes, process) != (None, None, None):
+        together = _join(coordinator, processes, process)
+        settings = replace(settings, devices=table.get("devices", together))
+    first = not process  # the others only compute
+    if out and first:
         out.mkdir(parents=True, exist_ok=True)
-    with show.progress(quiet) as report:
+    with show.progress(quiet or not first) as report, show.only_data_on_stdout():
         result = omkl.simulate(**vars(settings), progress=report)
+    if not first:
+        return
+    if not quiet:
+        _tell_devices(result)
     if out:
         result.save(out)
     if output is Format.JSON:
         show.print_json({"config": result.config, "summary": result.summary()})
     else:
         _print(result)
+
+
+def _join(coordinator: str | None, processes: int | None, process: int | None) -> int:
+    """Join the other processes, and return the number of devices that all have together."""
+    import jax
+
+    from omkl.simulator import sharding
+
+    if None not in (coordinator, processes, process):  # JAX waits for the others in silence
+        print(f"omkl: process {process} of {processes} meets the others at {coordinator}", file=sys.stderr)
+    sharding.join(coordinator, processes, process)
+    return jax.device_count()
+
+
+def _tell_devices(result: "Result") -> None:
+    devices = result.config["devices"]
+    if devices["count"] > 1:
+        number = result.config[devices["shard"]]
+        cut = f", {_count(devices['cut'], 'link')} between them" if devices["shard"] == "nodes" else ""
+        print(f"omkl: {_count(number, devices['shard'][:-1])} on {devices['count']} devices{cut}", file=sys.stderr)
 
 
 def _print(result: "Result") -> None:

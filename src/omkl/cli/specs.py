@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_type_hints
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -50,6 +50,8 @@ class Spec:
     shuffle: int | None = 0
     record_every: Count = 1
     pooled: bool = False
+    devices: Count = 1
+    shard: Literal["nodes", "seeds"] | None = None
 
 
 def load(path: Path) -> Table:

@@ -23,11 +23,15 @@ from omkl.arrays import Array
 from omkl.errors import InputError
 from omkl.methods import Info, Method, Network, Round
 from omkl.methods.protocol import MethodState
+from omkl.simulator.placement import Placement
 from omkl.simulator.waves import LIMIT, waves
 
 CHUNK_BYTES = 8 * 2**20  # of projections held at a time by a CPU: they should stay in the cache
 DEVICE_CHUNK_BYTES = 2**30  # by an accelerator, where a chunk is a launch
 UNROLL = 4  # rounds compiled as one on an accelerator, where launches cost; a CPU gains nothing
+
+HERE = Placement()
+LEADING = {"nodes": 0, "seeds": 1}  # axes of a state
 
 ADVICE = "lower gamma or eta, scale the data, or use a quantizer with a larger delta (see omkl explain)"
 
@@ -63,19 +67,24 @@ class Problem(NamedTuple):
 
 
 def run(
-    problem: Problem, cases: Sequence[Case], measure: Measure, progress: Progress | None = None
+    problem: Problem,
+    cases: Sequence[Case],
+    measure: Measure,
+    progress: Progress | None = None,
+    place: Placement = HERE,
 ) -> list[tuple[MethodState, Any]]:
     """Return, for every case, the state after the last round and what was measured of every round, as NumPy arrays.
 
     The kernels of a case are the first of those the frequencies were drawn for. On a CPU the seeds are dealt to as many
-    threads as there are cores: XLA itself keeps to one.
+    threads as there are cores: XLA itself keeps to one. Networks are those of the ``place`` that the run has.
     """
-    shares = [share for share in np.array_split(np.arange(len(problem.seeds)), _threads()) if len(share)]
+    threads = _threads() if place == HERE else 1
+    shares = [share for share in np.array_split(np.arange(len(problem.seeds)), threads) if len(share)]
     stop, pool = threading.Event(), ThreadPoolExecutor(len(shares))
-    others = [pool.submit(_run_share, problem.share(share), cases, measure, None, stop) for share in shares[1:]]
+    others = [pool.submit(_run_share, problem.share(share), cases, measure, None, stop, place) for share in shares[1:]]
     try:
         # The first share runs here, where Ctrl-C arrives and the caller's progress is called.
-        outcomes = [_run_share(problem.share(shares[0]), cases, measure, progress, stop)]
+        outcomes = [_run_share(problem.share(shares[0]), cases, measure, progress, stop, place)]
         outcomes += [other.result() for other in others]
     finally:
         stop.set()
@@ -109,23 +118,29 @@ def _join_seeds(*parts: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _run_share(
-    problem: Problem, cases: Sequence[Case], measure: Measure, progress: Progress | None, stop: threading.Event
+    problem: Problem,
+    cases: Sequence[Case],
+    measure: Measure,
+    progress: Progress | None,
+    stop: threading.Event,
+    place: Placement,
 ) -> list[tuple[MethodState, Any]]:
     X, y, frequencies, seeds = problem
     rounds, nodes, _ = X.shape
     reach = np.linalg.norm(X, axis=-1).max() * np.linalg.norm(frequencies, axis=-1).max()
     base = noise.fold(noise.key(seeds, "quantizer"), np.arange(nodes)[:, None, None])
-    key = noise.Key(jnp.asarray(base.low), jnp.asarray(base.high))
-    V = jnp.asarray(frequencies)
+    key = noise.Key(*(place.put(part, **LEADING) for part in base))
+    V = place.put(frequencies, seeds=0)
     methods, networks = zip(*cases, strict=True)
-    states = [method.init(jnp, (nodes, len(seeds)), y.shape[-1]) for method in methods]
+    states = place.start(lambda: [method.init(jnp, (nodes, len(seeds)), y.shape[-1]) for method in methods])
     recorded = []
-    for first, last in _chunks(rounds, 4 * nodes * frequencies[..., 0].size):
+    for first, last in _chunks(rounds, -(-4 * nodes * frequencies[..., 0].size // place.devices)):
         if stop.is_set():
             break
-        times = jnp.arange(first, last, dtype=jnp.uint32)
+        times = np.arange(first, last, dtype=np.uint32)
+        samples = (place.put(part[first:last], nodes=1) for part in (X, y))
         states, measured = _compiled()(
-            methods, measure, bool(reach < LIMIT), states, times, X[first:last], y[first:last], V, key, networks
+            place, methods, measure, bool(reach < LIMIT), states, times, *samples, V, key, networks
         )
         recorded.append(jax.tree.map(np.asarray, measured))
         for part in recorded[-1]:
@@ -134,15 +149,16 @@ def _run_share(
             progress(last, rounds)
     if not recorded:
         return []
-    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(states)):
+    final = place.take(states)
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(final)):
         raise DivergedError(f"a model is not finite after {rounds} rounds; a run must stay finite; {ADVICE}")
     joined = jax.tree.map(lambda *parts: np.concatenate(parts), *recorded)
-    return list(zip(jax.tree.map(np.asarray, states), joined, strict=True))
+    return list(zip(final, joined, strict=True))
 
 
 @cache
 def _compiled() -> Callable[..., tuple[list[MethodState], list[Any]]]:
-    compiled = partial(jax.jit, _chunk, static_argnums=(0, 1, 2), donate_argnums=3)
+    compiled = partial(jax.jit, _placed_chunk, static_argnums=(0, 1, 2, 3), donate_argnums=4)
     # The library that XLA hands reductions to on a CPU takes one and a half times what its own code does here.
     options = {"xla_cpu_experimental_ynn_fusion_type": ""}
     if jax.default_backend() == "cpu" and _known(options):
@@ -156,6 +172,25 @@ def _known(options: dict[str, str]) -> bool:
     except jax.errors.JaxRuntimeError:
         return False
     return True
+
+
+def _placed_chunk(
+    place: Placement,
+    methods: tuple[Method, ...],
+    measure: Measure,
+    near: bool,
+    states: list[MethodState],
+    times: Array,
+    X: Array,
+    y: Array,
+    V: Array,
+    key: noise.Key,
+    networks: tuple[Network, ...],
+) -> tuple[list[MethodState], list[Any]]:
+    X, y, V = place.trim(X, nodes=1), place.trim(y, nodes=1), place.trim(V, seeds=0)
+    states, key = jax.tree.map(partial(place.trim, **LEADING), (states, key))
+    states, measured = _chunk(methods, measure, near, states, times, X, y, V, key, networks)
+    return jax.tree.map(partial(place.fill, **LEADING), states), jax.tree.map(place.fill, measured)
 
 
 def _chunk(

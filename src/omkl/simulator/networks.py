@@ -1,7 +1,8 @@
 """Three ways to mix a whole network at once, each equal to ``algorithm.mix`` at every node.
 
 A small network is one matrix product, a sparse one a gather over lists of neighbors, and one with hubs, whose lists
-would be mostly padding, a sum over edges.
+would be mostly padding, a sum over edges. For lists and edges ``hidden`` may go on after the nodes that are mixed, with
+neighbors that live elsewhere (``halo``).
 """
 
 from typing import NamedTuple
@@ -44,10 +45,10 @@ class Lists(NamedTuple):
 
     def mix(self, theta: Array, hidden: Array, gamma: float) -> Array:
         """Return theta + gamma sum_k w_k (h_k - h), one neighbor at a time so that no copies are held."""
-        pull = jnp.zeros_like(theta)
+        pull, own = jnp.zeros_like(theta), hidden[: theta.shape[0]]
         for k in range(self.ids.shape[1]):
             weight = self.weights[:, k].reshape(-1, *(1,) * (theta.ndim - 1))
-            pull = pull + weight * (hidden[self.ids[:, k]] - hidden)
+            pull = pull + weight * (hidden[self.ids[:, k]] - own)
         return theta + gamma * pull
 
     def edges(self) -> tuple[Array, Array, Array]:
@@ -74,13 +75,18 @@ class Edges(NamedTuple):
         return self.receiver, self.sender, self.weights
 
 
+def has_short_lists(topology: Topology) -> bool:
+    """Return whether lists of neighbors are short and hold little padding."""
+    most = int(topology.degrees.max())
+    return most <= LONGEST_LIST and topology.nodes * most <= MOST_PADDING * 2 * len(topology.graph.edges)
+
+
 def network(topology: Topology) -> Network:
     """Return the way of mixing that suits the topology."""
     nodes, edges = topology.nodes, topology.graph.edges
-    most = int(topology.degrees.max())
     if nodes <= DENSE_NODES or (nodes <= LARGEST_MATRIX and 16 * len(edges) >= nodes**2):
         return Dense(jnp.asarray(topology.matrix() - np.eye(nodes), dtype=jnp.float32))
-    if most <= LONGEST_LIST and nodes * most <= MOST_PADDING * 2 * len(edges):
+    if has_short_lists(topology):
         index, weights = topology.neighbors()
         return Lists(jnp.asarray(index), jnp.asarray(weights, dtype=jnp.float32))
     both = np.concatenate([edges, edges[:, ::-1]])

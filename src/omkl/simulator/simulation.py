@@ -22,8 +22,9 @@ from omkl.methods import METHODS, Gossip, Method
 from omkl.methods.protocol import MethodState
 from omkl.simulator import engine
 from omkl.simulator.measures import metrics, pooled_metrics
-from omkl.simulator.networks import network
+from omkl.simulator.placement import Placement
 from omkl.simulator.result import Result
+from omkl.simulator.sharding import place
 from omkl.topology import Topology
 
 MOST_EDGES = 5000  # of a graph of the user's own that go into the record
@@ -42,6 +43,8 @@ def simulate(
     shuffle: int | None = 0,
     record_every: int = 1,
     pooled: bool = False,
+    devices: int = 1,
+    shard: str | None = None,
     progress: engine.Progress | None = None,
 ) -> Result:
     """Return the curves and final models of a network that learns a stream.
@@ -67,6 +70,11 @@ def simulate(
         Record every k-th round.
     pooled
         Also record ``pooled_loss``: every node's model scored on all nodes' samples of the round.
+    devices, shard
+        Number of JAX devices that share the work, and what is spread over them: ``"seeds"``, or the ``"nodes"`` of one
+        network, which exchange their boundary; None spreads seeds where every device gets one. The result is that of
+        one device up to float rounding and the levels it flips; ``config["devices"]`` counts the links between devices.
+        After ``jax.distributed.initialize`` devices are those of all processes, which must make the same call.
     progress
         Called with the rounds done and the rounds in all.
 
@@ -87,6 +95,8 @@ def simulate(
         shuffle=shuffle,
         record_every=record_every,
         pooled=pooled,
+        devices=devices,
+        shard=shard,
         progress=progress,
     ).values()
     return result
@@ -103,6 +113,8 @@ def compare(
     shuffle: int | None = 0,
     record_every: int = 1,
     pooled: bool = False,
+    devices: int = 1,
+    shard: str | None = None,
     progress: engine.Progress | None = None,
 ) -> dict[str, Result]:
     """Return a result for every case, a pair (method, topology), all run in one pass.
@@ -139,13 +151,15 @@ def compare(
     targets = _targets(methods[0].objective, data, stream)
     for method, graph in zip(methods, graphs, strict=True):
         method.check(graph)
+    where = place(devices, shard, graphs, seeds)
     _warn_if_far(stream, bank)
     frequencies = np.stack([features.draw(bank, methods[0].features, dimension, run) for run in runs])
     measured = engine.run(
         engine.Problem(stream.X, targets, frequencies, runs),
-        [engine.Case(method, network(graph)) for method, graph in zip(methods, graphs, strict=True)],
+        [engine.Case(method, where.network(graph)) for method, graph in zip(methods, graphs, strict=True)],
         pooled_metrics if pooled else metrics,
         progress,
+        where,
     )
     settings = {
         "data": _describe_data(data, stream),
@@ -159,7 +173,7 @@ def compare(
     }
     recorded = np.arange(record_every - 1, rounds, record_every)
     return {
-        name: _result(method, topology, graph, outcome, frequencies, runs, recorded, settings)
+        name: _result(method, topology, graph, outcome, frequencies, runs, recorded, settings, where)
         for (name, (_, topology)), method, graph, outcome in zip(cases.items(), methods, graphs, measured, strict=True)
     }
 
@@ -173,6 +187,7 @@ def _result(
     runs: list[int],
     recorded: npt.NDArray[np.int64],
     settings: dict[str, Any],
+    where: Placement,
 ) -> Result:
     state, measured = outcome
     theta, log_weights = (np.asarray(part) for part in method.models(state))
@@ -181,6 +196,7 @@ def _result(
     described = {
         "topology": _describe_topology(topology, graph),
         "method": describe(method) | {"loss": describe(method.objective)},
+        "devices": where.describe(graph),
     }
     return Result(
         config=settings | described,
