@@ -37,6 +37,9 @@ NETWORK, METHOD, OUTPUT = "Network", "Method", "Output"
 Topology: TypeAlias = Annotated[str | None, option(NETWORK, names(GRAPHS, "path"), "NAME")]
 Nodes: TypeAlias = Annotated[int | None, option(NETWORK, "Number of nodes, J.", "INT")]
 Weights: TypeAlias = Annotated[str | None, option(NETWORK, names(WEIGHTS, "metropolis"), "RULE")]
+Faults: TypeAlias = Annotated[
+    str | None, option(NETWORK, "What fails in a round, with what probability: {links=0.1, nodes=0.05}.", "TABLE")
+]
 Name: TypeAlias = Annotated[str | None, option(METHOD, names(METHODS, "gossip"), "NAME")]
 Kernels: TypeAlias = Annotated[
     list[str] | None,
@@ -57,7 +60,7 @@ Step: TypeAlias = Annotated[float | None, option(METHOD, "Width of a level; for 
 Block: TypeAlias = Annotated[int | None, option(METHOD, "Quantize in blocks of this length.", "INT")]
 Output: TypeAlias = Annotated[Format, typer.Option("--format", rich_help_panel=OUTPUT, help="What to print.")]
 
-_TOP = ("data", "topology", "nodes", "weights", "seeds", "seed", "shuffle", "record_every", "pooled")
+_TOP = ("data", "topology", "nodes", "weights", "faults", "seeds", "seed", "shuffle", "record_every", "pooled")
 _METHOD = ("features", "eta", "gamma", "regularization", "loss")
 _QUANTIZER = ("bits", "rescale", "step", "block")
 

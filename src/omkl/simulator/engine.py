@@ -23,6 +23,7 @@ from omkl.arrays import Array
 from omkl.errors import InputError
 from omkl.methods import Info, Method, Network, Round
 from omkl.methods.protocol import MethodState
+from omkl.simulator.faults import Changing
 from omkl.simulator.waves import LIMIT, waves
 
 CHUNK_BYTES = 8 * 2**20  # of projections held at a time by a CPU: they should stay in the cache
@@ -46,7 +47,7 @@ class Case(NamedTuple):
     """A method on a network."""
 
     method: Method
-    network: Network
+    network: Network | Changing
 
 
 class Problem(NamedTuple):
@@ -117,7 +118,8 @@ def _run_share(
     base = noise.fold(noise.key(seeds, "quantizer"), np.arange(nodes)[:, None, None])
     key = noise.Key(jnp.asarray(base.low), jnp.asarray(base.high))
     V = jnp.asarray(frequencies)
-    methods, networks = zip(*cases, strict=True)
+    methods = tuple(method for method, _ in cases)
+    networks = tuple(one.seeded(seeds) if isinstance(one, Changing) else one for _, one in cases)
     states = [method.init(jnp, (nodes, len(seeds)), y.shape[-1]) for method in methods]
     recorded = []
     for first, last in _chunks(rounds, 4 * nodes * frequencies[..., 0].size):
@@ -168,7 +170,7 @@ def _chunk(
     y: Array,
     V: Array,
     key: noise.Key,
-    networks: tuple[Network, ...],
+    networks: tuple[Network | Changing, ...],
 ) -> tuple[list[MethodState], list[Any]]:
     def body(states: list[MethodState], inputs: tuple[Array, Array, Array]) -> tuple[list[MethodState], list[Any]]:
         t, angles, targets = inputs
@@ -182,7 +184,8 @@ def _chunk(
             # Inside a reduction's loop XLA computes z and dither one by one; on their own they vectorize.
             uniforms = lax.optimization_barrier(dither)  # type: ignore[no-untyped-call]
             given = Round(z[..., : shape[0], :], targets[:, None, :], uniforms)
-            state, info = method.step(state, given, network)
+            here = network.at(t) if isinstance(network, Changing) else network
+            state, info = method.step(state, given, here)
             after.append(state)
             measured.append(measure(method, given, info, state))
         return after, measured
