@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from omkl import features, noise
-from omkl.methods import Gossip, Info, Method, Neighbors, Round
+from omkl.methods import Gossip, Info, Method, Neighbors, Network, Round
 from omkl.topology import Topology
 
 
@@ -15,7 +15,9 @@ class NumpyRun(NamedTuple):
     loss: np.ndarray
 
 
-def run(method: Method, X: np.ndarray, y: np.ndarray, topology: Topology, seed: int) -> NumpyRun:
+def run(
+    method: Method, X: np.ndarray, y: np.ndarray, topology: Topology | Callable[[int], Network], seed: int
+) -> NumpyRun:
     states, infos, _ = zip(*play(method, X, y, topology, seed), strict=True)
     return NumpyRun(states[-1], np.array([info.loss for info in infos]))
 
@@ -34,11 +36,12 @@ def count_flips(
 
 
 def play(
-    method: Method, X: np.ndarray, y: np.ndarray, topology: Topology, seed: int
+    method: Method, X: np.ndarray, y: np.ndarray, topology: Topology | Callable[[int], Network], seed: int
 ) -> Iterator[tuple[Any, Info, Round]]:
-    """Yield state, info and inputs of every round."""
-    index, weights = topology.neighbors()
-    network = Neighbors(index, weights.astype(np.float32))
+    """Yield state, info and inputs of every round; the network is a topology, or what it is in round t."""
+    if isinstance(topology, Topology):
+        index, weights = topology.neighbors()
+        fixed = Neighbors(index, weights.astype(np.float32))
     rounds, nodes, dimension = X.shape
     V = features.draw(method.kernels, method.features, dimension, seed)
     targets = method.objective.encode(y)
@@ -48,5 +51,5 @@ def play(
     for t in range(rounds):
         uniforms = noise.dither(noise.fold(key, t), shape) if method.dithered else None
         round_ = Round(features.transform(X[t], V), targets[t], uniforms)
-        state, info = method.step(state, round_, network)
+        state, info = method.step(state, round_, fixed if isinstance(topology, Topology) else topology(t))
         yield state, info, round_

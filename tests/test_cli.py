@@ -73,6 +73,17 @@ def test_flags_override_the_file(spec: Path) -> None:
     assert (config["seeds"], config["nodes"], config["method"]["quantizer"]["bits"]) == (1, 3, 5)
 
 
+def test_faults_from_flags_and_file(spec: Path) -> None:
+    chances = as_json(run("simulate", spec, "--faults", "{links=0.4, nodes=0.1}", "--format", "json", "--quiet"))
+    assert chances["config"]["faults"] == {"name": "faults", "links": 0.4, "nodes": 0.1}
+    plain = as_json(run("simulate", spec, "--format", "json", "--quiet"))
+    assert chances["summary"]["bits_per_node_round"] < plain["summary"]["bits_per_node_round"]
+    spec.write_text(SPEC + "[faults]\nlinks = 0.4\nnodes = 0.1\n")
+    assert as_json(run("simulate", spec, "--format", "json", "--quiet")) == chances
+    turns = run("simulate", spec, "--topology", '{graphs=["ring", "path"]}', "--quiet")
+    assert "schedule of 3 nodes" in turns.stdout
+
+
 def test_table_of_one_seed_and_what_is_saved(spec: Path, tmp_path: Path) -> None:
     result = run("simulate", spec, "--seeds", 1, "--method", "local", "--out", tmp_path / "new" / "run")
     assert result.exit_code == Exit.OK

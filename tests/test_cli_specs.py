@@ -78,6 +78,17 @@ def test_topology_may_be_a_matrix() -> None:
     assert resolve(topology=[[0, 1], [1, 0]]).topology == [[0, 1], [1, 0]]
 
 
+def test_topology_may_be_a_schedule() -> None:
+    graphs = ["ring", {"name": "erdos_renyi", "p": 1.0}, [[0, 1, 0], [1, 0, 0], [0, 0, 0]]]
+    ring, drawn, matrix = resolve(topology={"graphs": graphs}).topology.graphs
+    assert (ring, len(drawn.edges), matrix) == ("ring", 3, graphs[2])
+
+
+def test_faults_are_a_table_of_chances() -> None:
+    faults = resolve(faults={"links": 0.1}).faults
+    assert (faults.links, faults.nodes) == (0.1, 0.0)  # type: ignore[union-attr]
+
+
 def test_shuffle_false_keeps_the_order() -> None:
     assert resolve(shuffle=False).shuffle is None
     assert resolve(shuffle=7).shuffle == 7
@@ -124,6 +135,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"topology": {"name": "erdos_renyi", "q": 0.3}}, "topology.q: unknown key; known: p, seed"),
     ({"topology": {"name": "erdos_renyi", "nodes": 3}}, "topology.nodes: unknown key"),
     ({"topology": {"name": "erdos_renyi", "p": "x"}}, "topology.p: 'x' given; it must be a valid number"),
+    ({"topology": {"graphs": "ring"}}, "topology.graphs: 'ring' given"),
+    ({"topology": {"graphs": []}}, "topology.graphs: graphs is []; a schedule has one graph or more"),
+    ({"topology": {"graphs": ["ring", "rng"]}}, "topology: unknown topology 'rng'; did you mean 'ring'?"),
+    ({"topology": {"graphs": ["ring"], "p": 0.1}}, "topology.p: unknown key"),
+    ({"faults": 0.1}, "faults: 0.1 given; it must be a valid dictionary"),
+    ({"faults": {"link": 0.1}}, "faults.link: unknown key; did you mean 'links'?"),
+    ({"faults": {"links": 2}}, "faults.links: links is 2; a probability of failing lies in [0, 1]"),
+    ({"faults": {"nodes": "x"}}, "faults.nodes: nodes is str"),
     ({"method": "gosip"}, "method: unknown method 'gosip'; did you mean 'gossip'?"),
     ({"method": {"name": ["gossip"]}}, "method: unknown method"),
     ({"method": {"name": "local", "gamma": 0.1}}, "method.gamma: unknown key"),
@@ -216,6 +235,11 @@ def test_a_method_or_quantizer_by_name_takes_flags() -> None:
     assert table["method"] == {"name": "gossip", "eta": 1.0}
     table = specs.merge({"method": {"quantizer": "nearest"}}, {"method": {"quantizer": {"step": 2}}})
     assert table["method"]["quantizer"] == {"name": "nearest", "step": 2}
+
+
+def test_faults_by_flag_replace_those_of_the_file() -> None:
+    table = specs.merge({"faults": {"nodes": 0.2}}, options.tables({"faults": "{links=0.1}"}))
+    assert table["faults"] == {"links": 0.1}
 
 
 def test_no_shuffle() -> None:

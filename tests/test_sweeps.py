@@ -98,6 +98,14 @@ def test_names_come_before_their_settings(folder: Path) -> None:
     assert {p["method"]["name"] for p in points} == {"choco"}
 
 
+def test_faults_go_on_a_grid(folder: Path) -> None:
+    text = "[grid]\nfaults.links = [0.0, 0.9]\nfaults.nodes = [0.1]\n"
+    out = folder / "out"
+    assert run(write(folder, text), "--out", out, "--jobs", 1, "--quiet").exit_code == Exit.OK
+    few, many = (row["bits_per_node_round"] for row in sorted(rows_in(out), key=lambda row: -row["faults.links"]))
+    assert few < many
+
+
 def test_id_is_that_of_the_settings_not_of_how_they_are_given(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here,) = expand(write(folder, "eta = 1\nregularization = 1e-3\n"))
     (other,) = expand(write(folder, "regularization = 0.001\neta = 1.0\nweigh_first = false\n", "b.toml"))

@@ -16,6 +16,7 @@ from omkl.methods import Choco, Complete, Gossip, Local
 from omkl.model import Model, load_model
 from omkl.quantizers import QSGD, Exact, Nearest
 from omkl.theory import explain
+from omkl.topology import Faults
 
 if TYPE_CHECKING:
     from omkl.simulator import DivergedError, Result, compare, load, simulate
@@ -29,6 +30,7 @@ __all__ = [
     "Complete",
     "DivergedError",
     "Exact",
+    "Faults",
     "Gossip",
     "InputError",
     "Kernel",

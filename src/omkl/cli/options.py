@@ -37,6 +37,9 @@ NETWORK, METHOD, DEVICES, OUTPUT = "Network", "Method", "Devices", "Output"
 Topology: TypeAlias = Annotated[str | None, option(NETWORK, names(GRAPHS, "path"), "NAME")]
 Nodes: TypeAlias = Annotated[int | None, option(NETWORK, "Number of nodes, J.", "INT")]
 Weights: TypeAlias = Annotated[str | None, option(NETWORK, names(WEIGHTS, "metropolis"), "RULE")]
+Faults: TypeAlias = Annotated[
+    str | None, option(NETWORK, "What fails in a round, with what probability: {links=0.1, nodes=0.05}.", "TABLE")
+]
 Name: TypeAlias = Annotated[str | None, option(METHOD, names(METHODS, "gossip"), "NAME")]
 Kernels: TypeAlias = Annotated[
     list[str] | None,
@@ -73,6 +76,7 @@ _TOP = (
     "topology",
     "nodes",
     "weights",
+    "faults",
     "seeds",
     "seed",
     "shuffle",

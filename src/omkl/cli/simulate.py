@@ -29,6 +29,7 @@ def simulate(
     topology: options.Topology = None,
     nodes: options.Nodes = None,
     weights: options.Weights = None,
+    faults: options.Faults = None,
     method: options.Name = None,
     kernels: options.Kernels = None,
     features: options.Features = None,
@@ -66,6 +67,9 @@ def simulate(
     Settings come from a TOML file, from flags, or both; flags win.
 
     An inline TOML table in place of a name gives settings: --topology '{name="erdos_renyi", p=0.5}'.
+
+    Links that fail and nodes that sleep: --faults '{links=0.1, nodes=0.05}'; graphs that take turns:
+    --topology '{graphs=["ring", "star"]}'.
 
     Data of your own: --data '{file="x.csv", target="y"}'; node="station" says which column tells the nodes apart.
 

@@ -22,7 +22,7 @@ from omkl.learners import SGD, Learner
 from omkl.losses import LOSSES, Loss
 from omkl.methods import METHODS, Gossip, Method
 from omkl.quantizers import Quantizer
-from omkl.topology import GRAPHS, WEIGHTS
+from omkl.topology import GRAPHS, WEIGHTS, Faults, Schedule
 
 Table: TypeAlias = dict[str, Any]
 Registry: TypeAlias = Mapping[str, Callable[..., Any]]
@@ -45,6 +45,7 @@ class Spec:
     nodes: Count | None = None
     method: Method = Gossip()  # noqa: RUF009 - it is frozen
     weights: str = "metropolis"
+    faults: Faults | None = None
     seeds: Count = 1
     seed: int = 0
     shuffle: int | None = 0
@@ -96,10 +97,13 @@ def resolve(table: Table) -> Spec:
 
 
 def topology(value: Any, nodes: int | None) -> Any:
-    """Return the graph of a name with settings; a name alone, or a matrix, is for the library to read."""
+    """Return the graph of a name with settings, or a schedule; a name alone or a matrix is for the library to read."""
     if isinstance(value, list):
         return _checked(list[list[float]], value, "topology")
     table = as_table(value, "topology")
+    if "graphs" in table:
+        graphs = _arguments(Schedule, table, "topology")["graphs"]
+        return _make(Schedule, {"graphs": [topology(one, nodes) for one in graphs]}, "topology")
     if set(table) == {"name"}:
         with _at("topology"):
             pick("topology", str(table["name"]), GRAPHS)
@@ -167,6 +171,8 @@ def _unknown_key(key: str, known: list[str]) -> str:
 def _convert(hint: Any, value: Any, path: str, default: Any) -> Any:
     if hint == tuple[Kernel, ...]:
         return _kernels(value, path)
+    if Faults in get_args(hint):
+        return _make(Faults, _arguments(Faults, _checked(Table, value, path), path), path)
     for kind in get_args(hint) or (hint,):
         if kind in CHOICES:
             return choose(*CHOICES[kind], value, path, getattr(default, "name", default))

@@ -42,6 +42,7 @@ class Complete(Quantized):
     """
 
     name: ClassVar[str] = "complete"
+    endures_faults: ClassVar[bool] = False
 
     exchange: Literal["gradients", "models"] = "gradients"
     combine: Literal["mean", "sum"] = "mean"

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from omkl import algorithm, compressors, losses
 from omkl.arrays import Array
@@ -39,6 +39,8 @@ class Ensemble:
         Score the ensemble with weights that have already seen the sample, in the order the letter prints. For
         comparison only: the score is then no longer a prediction.
     """
+
+    endures_faults: ClassVar[bool] = True
 
     kernels: tuple[Kernel, ...] = gaussian(1, 3, 5)
     features: int = 20

@@ -52,6 +52,8 @@ class Method(Protocol):
     """An algorithm that the simulator can run."""
 
     name: ClassVar[str]
+    endures_faults: ClassVar[bool]
+    """Whether it runs on networks that change; one that does not hears all nodes in every round."""
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

@@ -23,6 +23,7 @@ from omkl.arrays import Array
 from omkl.errors import InputError
 from omkl.methods import Info, Method, Network, Round
 from omkl.methods.protocol import MethodState
+from omkl.simulator.faults import Changing
 from omkl.simulator.placement import Placement
 from omkl.simulator.waves import LIMIT, waves
 
@@ -50,7 +51,7 @@ class Case(NamedTuple):
     """A method on a network."""
 
     method: Method
-    network: Network
+    network: Network | Changing
 
 
 class Problem(NamedTuple):
@@ -112,6 +113,11 @@ def _threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def _seeded(network: Changing, seeds: list[int], place: Placement) -> Changing:
+    placed: Changing = jax.tree.map(lambda leaf: place.put(np.asarray(leaf)), network.seeded(seeds))
+    return placed
+
+
 def _join_seeds(*parts: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return arrays ``(J, S, ...)`` or ``(rounds, S, ...)`` joined along the seeds; what has no such axis is common."""
     return np.concatenate(parts, axis=1) if parts[0].ndim > 1 else parts[0]
@@ -131,7 +137,8 @@ def _run_share(
     base = noise.fold(noise.key(seeds, "quantizer"), np.arange(nodes)[:, None, None])
     key = noise.Key(*(place.put(part, **LEADING) for part in base))
     V = place.put(frequencies, seeds=0)
-    methods, networks = zip(*cases, strict=True)
+    methods = tuple(method for method, _ in cases)
+    networks = tuple(_seeded(one, seeds, place) if isinstance(one, Changing) else one for _, one in cases)
     states = place.start(lambda: [method.init(jnp, (nodes, len(seeds)), y.shape[-1]) for method in methods])
     recorded = []
     for first, last in _chunks(rounds, -(-4 * nodes * frequencies[..., 0].size // place.devices)):
@@ -185,7 +192,7 @@ def _placed_chunk(
     y: Array,
     V: Array,
     key: noise.Key,
-    networks: tuple[Network, ...],
+    networks: tuple[Network | Changing, ...],
 ) -> tuple[list[MethodState], list[Any]]:
     X, y, V = place.trim(X, nodes=1), place.trim(y, nodes=1), place.trim(V, seeds=0)
     states, key = jax.tree.map(partial(place.trim, **LEADING), (states, key))
@@ -203,7 +210,7 @@ def _chunk(
     y: Array,
     V: Array,
     key: noise.Key,
-    networks: tuple[Network, ...],
+    networks: tuple[Network | Changing, ...],
 ) -> tuple[list[MethodState], list[Any]]:
     def body(states: list[MethodState], inputs: tuple[Array, Array, Array]) -> tuple[list[MethodState], list[Any]]:
         t, angles, targets = inputs
@@ -217,7 +224,8 @@ def _chunk(
             # Inside a reduction's loop XLA computes z and dither one by one; on their own they vectorize.
             uniforms = lax.optimization_barrier(dither)  # type: ignore[no-untyped-call]
             given = Round(z[..., : shape[0], :], targets[:, None, :], uniforms)
-            state, info = method.step(state, given, network)
+            here = network.at(t) if isinstance(network, Changing) else network
+            state, info = method.step(state, given, here)
             after.append(state)
             measured.append(measure(method, given, info, state))
         return after, measured

@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from omkl.simulator.networks import Edges, Lists, has_short_lists
+from omkl.simulator.networks import Edges, Lists, are_even
 from omkl.topology import Graph, Topology
 
 AXIS = "devices"
@@ -98,7 +98,8 @@ def network(topology: Topology, places: Integers, mesh: Mesh) -> Halo:
     size = block(topology.nodes, mesh.size)
     links = _links(topology, places, size)
     sends, column = _exchange(links, mesh.size, size)
-    local = (_lists if has_short_lists(topology) else _edges)(topology, links, column, mesh)
+    even = are_even(topology.nodes, len(topology.graph.edges), int(topology.degrees.max()))
+    local = (_lists if even else _edges)(topology, links, column, mesh)
     return Halo(local, tuple(_spread(mesh, rows) for rows in sends.values()), tuple(sends), mesh)
 
 

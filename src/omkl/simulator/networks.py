@@ -14,6 +14,7 @@ from jax.ops import segment_sum
 
 from omkl.methods import Network
 from omkl.topology import Topology
+from omkl.topology.graphs import Floats, Integers
 
 DENSE_NODES = 64  # up to here a J x J product costs less than the gathers
 LARGEST_MATRIX = 4096  # nodes; up to here it does so for graphs whose nodes hear an eighth of all others
@@ -38,7 +39,7 @@ class Dense(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """Neighbors and weights ``(J, K)``, padded with the node itself at weight zero."""
+    """Neighbors and weights ``(J, K)``, padded with the node itself at weight zero; weights may have seeds last."""
 
     ids: Array
     weights: Array
@@ -47,7 +48,7 @@ class Lists(NamedTuple):
         """Return theta + gamma sum_k w_k (h_k - h), one neighbor at a time so that no copies are held."""
         pull, own = jnp.zeros_like(theta), hidden[: theta.shape[0]]
         for k in range(self.ids.shape[1]):
-            weight = self.weights[:, k].reshape(-1, *(1,) * (theta.ndim - 1))
+            weight = _lift(self.weights[:, k], theta.ndim)
             pull = pull + weight * (hidden[self.ids[:, k]] - own)
         return theta + gamma * pull
 
@@ -58,7 +59,7 @@ class Lists(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """Directed edges sorted by receiver."""
+    """Directed edges sorted by receiver; weights may have seeds last."""
 
     receiver: Array
     sender: Array
@@ -66,8 +67,7 @@ class Edges(NamedTuple):
 
     def mix(self, theta: Array, hidden: Array, gamma: float) -> Array:
         """Return theta + gamma times the sum over each node's incoming edges."""
-        weight = self.weights.reshape(-1, *(1,) * (theta.ndim - 1))
-        pulls = weight * (hidden[self.sender] - hidden[self.receiver])
+        pulls = _lift(self.weights, theta.ndim) * (hidden[self.sender] - hidden[self.receiver])
         return theta + gamma * segment_sum(pulls, self.receiver, theta.shape[0], indices_are_sorted=True)
 
     def edges(self) -> tuple[Array, Array, Array]:
@@ -75,25 +75,39 @@ class Edges(NamedTuple):
         return self.receiver, self.sender, self.weights
 
 
-def has_short_lists(topology: Topology) -> bool:
-    """Return whether lists of neighbors are short and hold little padding."""
-    most = int(topology.degrees.max())
-    return most <= LONGEST_LIST and topology.nodes * most <= MOST_PADDING * 2 * len(topology.graph.edges)
-
-
 def network(topology: Topology) -> Network:
     """Return the way of mixing that suits the topology."""
-    nodes, edges = topology.nodes, topology.graph.edges
-    if nodes <= DENSE_NODES or (nodes <= LARGEST_MATRIX and 16 * len(edges) >= nodes**2):
+    nodes, edges, most = topology.nodes, topology.graph.edges, int(topology.degrees.max())
+    if nodes <= DENSE_NODES or are_many(nodes, len(edges)):
         return Dense(jnp.asarray(topology.matrix() - np.eye(nodes), dtype=jnp.float32))
-    if has_short_lists(topology):
+    if are_even(nodes, len(edges), most):
         index, weights = topology.neighbors()
         return Lists(jnp.asarray(index), jnp.asarray(weights, dtype=jnp.float32))
-    both = np.concatenate([edges, edges[:, ::-1]])
-    order = np.argsort(both[:, 0], kind="stable")
-    weights = np.tile(topology.weights, 2)[order]
+    receiver, sender, weights = directed(topology)
     return Edges(
-        jnp.asarray(both[order, 0], dtype=jnp.int32),
-        jnp.asarray(both[order, 1], dtype=jnp.int32),
+        jnp.asarray(receiver, dtype=jnp.int32),
+        jnp.asarray(sender, dtype=jnp.int32),
         jnp.asarray(weights, dtype=jnp.float32),
     )
+
+
+def are_many(nodes: int, links: int) -> bool:
+    """Return whether the links fill a matrix well enough to compute with it whole."""
+    return nodes <= LARGEST_MATRIX and 16 * links >= nodes**2
+
+
+def are_even(nodes: int, links: int, most: int) -> bool:
+    """Return whether lists of as many neighbors as any node has are short and not mostly padding."""
+    return most <= LONGEST_LIST and nodes * most <= MOST_PADDING * 2 * links
+
+
+def directed(topology: Topology) -> tuple[Integers, Integers, Floats]:
+    """Return receivers, senders and weights of the links both ways, sorted by receiver."""
+    both = np.concatenate([topology.graph.edges, topology.graph.edges[:, ::-1]])
+    order = np.argsort(both[:, 0], kind="stable")
+    return both[order, 0], both[order, 1], np.tile(topology.weights, 2)[order]
+
+
+def _lift(weights: Array, dimensions: int) -> Array:
+    """Return weights of places, or of places and seeds, to be broadcast against models."""
+    return weights.reshape(*weights.shape, *(1,) * (dimensions - weights.ndim))

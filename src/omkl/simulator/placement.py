@@ -28,6 +28,11 @@ class Placement:
         """How many devices share the work."""
         return 1
 
+    @property
+    def spreads_nodes(self) -> bool:
+        """Whether each device has some of the nodes only."""
+        return False
+
     def network(self, topology: Topology) -> Network:
         """Return the way of mixing that suits the topology here."""
         return network(topology)

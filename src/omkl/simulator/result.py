@@ -35,9 +35,9 @@ class Result:
     disagreement
         ``(S, R)``, root mean square over nodes of the distance from the network's mean theta.
     bits
-        ``(S, R)``, sum over nodes of one message each: a broadcast counts once.
+        ``(S, R)``, sum of one message for each node that has a link in that round: a broadcast counts once.
     link_bits
-        ``(S, R)``, the same counted once per directed link.
+        ``(S, R)``, the same counted once per directed link that is up.
     weights
         ``(S, R, P)``, kernel weights, mean over nodes.
     theta, log_weights

@@ -44,6 +44,11 @@ class Sharded(Placement):
         return int(self.mesh.size)
 
     @property
+    def spreads_nodes(self) -> bool:
+        """Whether each device has some of the nodes only."""
+        return self.shard == "nodes"
+
+    @property
     def _length(self) -> int:
         return halo.block(self.count, self.devices) * self.devices
 

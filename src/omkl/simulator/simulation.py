@@ -18,14 +18,16 @@ from omkl.data import Stream, as_stream
 from omkl.errors import InputError, pick, whole
 from omkl.features import Kernel
 from omkl.losses import Loss
-from omkl.methods import METHODS, Gossip, Method
+from omkl.methods import METHODS, Gossip, Method, Network
 from omkl.methods.protocol import MethodState
 from omkl.simulator import engine
+from omkl.simulator.faults import Changing, changing, count
 from omkl.simulator.measures import metrics, pooled_metrics
 from omkl.simulator.placement import Placement
 from omkl.simulator.result import Result
 from omkl.simulator.sharding import place
-from omkl.topology import Topology
+from omkl.topology import Faults, Schedule, Topology
+from omkl.topology.graphs import Integers
 
 MOST_EDGES = 5000  # of a graph of the user's own that go into the record
 FAR = 30  # inputs this many bandwidths long are all strangers to each other
@@ -38,6 +40,7 @@ def simulate(
     method: Method | str | None = None,
     *,
     weights: str = "metropolis",
+    faults: Faults | None = None,
     seeds: int = 1,
     seed: int = 0,
     shuffle: int | None = 0,
@@ -55,13 +58,16 @@ def simulate(
         A name such as ``"banana"``; arrays ``(X, y)`` with X ``(n, d)``, dealt out to the nodes; or a stream ``(X, y)``
         with X ``(T, J, d)`` and y ``(T, J)``.
     topology
-        A name such as ``"path"``, a graph of ``omkl.topology``, a networkx graph, an adjacency or a gossip matrix.
+        A name such as ``"path"``, a graph of ``omkl.topology``, a networkx graph, an adjacency or a gossip matrix; or
+        ``omkl.topology.Schedule`` of several, which take turns.
     nodes
         J; may be left out where data or topology tell it.
     method
         ``Gossip(...)``, ``Local(...)``, ... or a name, with its defaults; None is ``Gossip()``.
     weights
         Rule for the gossip weights of a graph.
+    faults
+        ``Faults(links=0.1, nodes=0.05)``: links that fail and nodes that sleep, in every round anew.
     seeds, seed
         Runs ``seed ... seed + seeds - 1``: each has its own features and dither. A run depends on its own seed alone.
     shuffle
@@ -90,6 +96,7 @@ def simulate(
         {"": (method, topology)},
         nodes,
         weights=weights,
+        faults=faults,
         seeds=seeds,
         seed=seed,
         shuffle=shuffle,
@@ -108,6 +115,7 @@ def compare(
     nodes: int | None = None,
     *,
     weights: str = "metropolis",
+    faults: Faults | None = None,
     seeds: int = 1,
     seed: int = 0,
     shuffle: int | None = 0,
@@ -138,25 +146,24 @@ def compare(
     runs = _runs(seeds, seed)
     methods = [_method(method) for method, _ in cases.values()]
     bank = _shared_bank(methods)
-    for _, topology in cases.values():
-        if nodes is None and not isinstance(topology, str):
-            nodes = topologies.build(topology, weights=weights).nodes
+    nodes = _nodes([topology for _, topology in cases.values()], weights) if nodes is None else nodes
     if shuffle is not None:
         whole("shuffle", shuffle, 0)
     stream, _ = as_stream(data, nodes, shuffle)
     rounds, count, dimension = stream.X.shape
     if record_every > rounds:
         raise InputError(f"record_every is {record_every}; the stream has {rounds} rounds; record at least one of them")
-    graphs = [topologies.build(topology, count, weights) for _, topology in cases.values()]
+    graphs = [topologies.turns(topology, count, weights) for _, topology in cases.values()]
     targets = _targets(methods[0].objective, data, stream)
-    for method, graph in zip(methods, graphs, strict=True):
-        method.check(graph)
-    where = place(devices, shard, graphs, seeds)
+    for method, turns in zip(methods, graphs, strict=True):
+        _check(method, turns, faults, rounds)
+    where = place(devices, shard, [turns[0] for turns in graphs], seeds)
     _warn_if_far(stream, bank)
     frequencies = np.stack([features.draw(bank, methods[0].features, dimension, run) for run in runs])
+    networks = [_network(turns, faults, runs, where) for turns in graphs]
     measured = engine.run(
         engine.Problem(stream.X, targets, frequencies, runs),
-        [engine.Case(method, where.network(graph)) for method, graph in zip(methods, graphs, strict=True)],
+        [engine.Case(method, one) for method, one in zip(methods, networks, strict=True)],
         pooled_metrics if pooled else metrics,
         progress,
         where,
@@ -165,6 +172,7 @@ def compare(
         "data": _describe_data(data, stream),
         "nodes": count,
         "weights": weights,
+        "faults": describe(faults),
         "seeds": seeds,
         "seed": seed,
         "shuffle": shuffle,
@@ -172,43 +180,87 @@ def compare(
         "versions": versions(),
     }
     recorded = np.arange(record_every - 1, rounds, record_every)
-    return {
-        name: _result(method, topology, graph, outcome, frequencies, runs, recorded, settings, where)
-        for (name, (_, topology)), method, graph, outcome in zip(cases.items(), methods, graphs, measured, strict=True)
-    }
+    results = {}
+    for k, (name, (_, topology)) in enumerate(cases.items()):
+        sent = _sent(graphs[k], networks[k], len(runs), recorded)
+        own = settings | {
+            "topology": _describe_topology(topology, graphs[k]),
+            "devices": where.describe(graphs[k][0]),
+        }
+        results[name] = _result(methods[k], measured[k], sent, frequencies, runs, recorded, own)
+    return results
 
 
 def _result(
     method: Method,
-    topology: Any,
-    graph: Topology,
     outcome: tuple[MethodState, Any],
+    sent: tuple[Integers, Integers],
     frequencies: npt.NDArray[np.float32],
     runs: list[int],
-    recorded: npt.NDArray[np.int64],
+    recorded: Integers,
     settings: dict[str, Any],
-    where: Placement,
 ) -> Result:
     state, measured = outcome
     theta, log_weights = (np.asarray(part) for part in method.models(state))
     curves = {name: np.moveaxis(curve[recorded], 1, 0) for name, curve in measured._asdict().items()}
-    shape, message = curves["loss"].shape, method.message_bits(theta.shape[-2])
-    described = {
-        "topology": _describe_topology(topology, graph),
-        "method": describe(method) | {"loss": describe(method.objective)},
-        "devices": where.describe(graph),
-    }
+    message = method.message_bits(theta.shape[-2])
     return Result(
-        config=settings | described,
+        config=settings | {"method": describe(method) | {"loss": describe(method.objective)}},
         seeds=np.array(runs),
         rounds=recorded,
-        bits=np.full(shape, message * int((graph.degrees > 0).sum())),
-        link_bits=np.full(shape, message * int(graph.degrees.sum())),
+        bits=message * sent[0],
+        link_bits=message * sent[1],
         theta=theta,
         log_weights=log_weights,
         frequencies=frequencies[:, : len(method.kernels)],
         **curves,
     )
+
+
+def _nodes(given: Sequence[Any], weights: str) -> int | None:
+    """Return the number of nodes that a topology tells; a name tells none."""
+    for topology in given:
+        for one in topology.graphs if isinstance(topology, Schedule) else (topology,):
+            if not isinstance(one, str):
+                return topologies.build(one, weights=weights, connected=False).nodes
+    return None
+
+
+def _check(method: Method, turns: Sequence[Topology], faults: Faults | None, rounds: int) -> None:
+    for turn in turns:
+        method.check(turn)
+    if (faults is not None or len(turns) > 1) and not method.endures_faults:
+        raise InputError(
+            f"{method.name} with faults or a schedule; under it every node hears all others in every round; leave them "
+            "out, or use Gossip"
+        )
+    if faults is not None:
+        if not isinstance(faults, Faults):
+            raise InputError(f"faults is {faults!r}; it must say what fails; pass omkl.Faults(links=0.1)")
+        faults.check(rounds, len(topologies.union(turns).edges), turns[0].nodes)
+
+
+def _network(
+    turns: Sequence[Topology], faults: Faults | None, runs: list[int], where: Placement
+) -> Network | Changing:
+    if faults is None and len(turns) == 1:
+        return where.network(turns[0])
+    if where.spreads_nodes:
+        raise InputError(
+            "faults or a schedule on nodes spread over devices; the exchange between devices is for one graph; "
+            'pass shard="seeds", or one device'
+        )
+    return changing(turns, faults or Faults(), runs)
+
+
+def _sent(
+    turns: Sequence[Topology], network: Network | Changing, seeds: int, recorded: Integers
+) -> tuple[Integers, Integers]:
+    """Return how many nodes had a neighbor to hear them, and over how many directed links, both ``(S, R)``."""
+    if isinstance(network, Changing):
+        return count(network, turns[0].nodes, recorded)
+    degrees, shape = turns[0].degrees, (seeds, len(recorded))
+    return np.full(shape, np.count_nonzero(degrees)), np.full(shape, degrees.sum())
 
 
 def _shared_bank(methods: Sequence[Method]) -> tuple[Kernel, ...]:
@@ -224,12 +276,14 @@ def _shared_bank(methods: Sequence[Method]) -> tuple[Kernel, ...]:
 
 
 def describe(thing: Any) -> Any:
-    """Return a setting as JSON: a dataclass as its name and fields, anything opaque by its type."""
+    """Return a setting as JSON: a dataclass as its name and fields, an array by its digest, the rest as it prints."""
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
         values = {field.name: describe(getattr(thing, field.name)) for field in dataclasses.fields(thing)}
         return {"name": getattr(thing, "name", type(thing).__name__)} | values
     if isinstance(thing, list | tuple):
         return [describe(item) for item in thing]
+    if isinstance(thing, np.ndarray):
+        return {"shape": list(thing.shape), "sha256": hashlib.sha256(thing.tobytes()).hexdigest()}
     return thing if isinstance(thing, str | int | float | bool | None) else repr(thing)
 
 
@@ -260,10 +314,13 @@ def _runs(seeds: int, seed: int) -> list[int]:
     return list(range(first, first + seeds))
 
 
-def _describe_topology(topology: Any, graph: Topology) -> Any:
+def _describe_topology(topology: Any, turns: Sequence[Topology]) -> Any:
     if isinstance(topology, str):
         return topology
-    edges = graph.graph.edges
+    if isinstance(topology, Schedule):
+        both = zip(topology.graphs, turns, strict=True)
+        return {"name": "schedule", "graphs": [_describe_topology(one, [turn]) for one, turn in both]}
+    graph, edges = turns[0], turns[0].graph.edges
     digest = hashlib.sha256(edges.tobytes() + graph.weights.tobytes()).hexdigest()
     record = {"name": graph.graph.name, "weights": graph.rule, "links": len(edges), "sha256": digest}
     return record | ({"edges": edges.tolist()} if len(edges) <= MOST_EDGES else {})

@@ -13,7 +13,7 @@ from omkl.topology.spectrum import laplacian_ends
 
 @dataclass(frozen=True, eq=False)
 class Topology:
-    """A connected graph with a gossip weight for each edge; a node keeps one minus the weights of its edges.
+    """A graph with a gossip weight for each edge; a node keeps one minus the weights of its edges.
 
     Attributes
     ----------
@@ -36,7 +36,6 @@ class Topology:
                 f"weights of shape {weights.shape}, {np.isfinite(weights).sum()} of them finite; each of the "
                 f"{len(self.graph.edges)} edges needs a finite weight; use omkl.topology.metropolis(graph)"
             )
-        refuse_parts(self.graph)
         weights.setflags(write=False)
         object.__setattr__(self, "weights", weights)
 

@@ -31,7 +31,7 @@ class Point:
     @cached_property
     def program(self) -> str:
         """What points that run the same compiled program have in common."""
-        free = ("topology", "weights", "seed", "shuffle", "record_every")
+        free = ("topology", "weights", "faults", "seed", "shuffle", "record_every")
         return digest({key: value for key, value in self.settings.items() if key not in free})
 
 
@@ -49,8 +49,11 @@ def point(arguments: Mapping[str, Any], **known: Any) -> Point:
     if not isinstance(given["data"], str) and "data" not in known:
         given["data"] = {"name": "table", "sha256": fingerprint(*given["data"])}
     if not isinstance(given["topology"], str) and "topology" not in known:
-        built = topologies.build(given["topology"], weights=given["weights"])
-        given["topology"] = {"name": built.graph.name, "sha256": fingerprint(built.graph.edges, built.weights)}
+        turns = topologies.turns(given["topology"], given["nodes"], given["weights"])
+        arrays = [array for turn in turns for array in (turn.graph.edges, turn.weights)]
+        name = turns[0].graph.name if len(turns) == 1 else "schedule"
+        given["topology"] = {"name": name, "sha256": fingerprint(*arrays)}
+    given["faults"] = describe(given["faults"])
     made = Point(arguments, given | known)
     if " at 0x" in json.dumps(made.settings):
         raise InputError("a setting is described by its address in memory; a record needs a lasting name; add __repr__")

@@ -1,0 +1,166 @@
+"""Networks that change, for the engine: the weights of every round and seed, and how many links were up.
+
+The links of a graph are held as places where a node hears another: lists of neighbors, whole rows, or directed edges,
+as in ``networks``. A place at which a node would hear itself is padding. What fails is a function of seed, round and
+the two ends alone, so both ends agree, and so do runs of the same seed on other graphs.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from jax import Array, lax
+from jax.ops import segment_max
+
+from omkl import noise
+from omkl.methods import Network
+from omkl.simulator.networks import Edges, Lists, are_even, are_many, directed
+from omkl.topology import Faults, Topology, union
+from omkl.topology.graphs import Integers
+
+Places: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
+"""Receivers and senders, broadcast against each other, and weights."""
+
+
+class Rows(NamedTuple):
+    """The links of every node to all others, weights ``(J, J, S)``."""
+
+    weights: Array
+
+    def mix(self, theta: Array, hidden: Array, gamma: float) -> Array:
+        """Return theta + gamma sum_k w_k (h_k - h), a matrix product for every seed."""
+        kept = jnp.sum(self.weights, axis=1)[..., None, None, None] * hidden
+        return theta + gamma * (jnp.einsum("jks,ks...->js...", self.weights, hidden, precision="highest") - kept)
+
+
+class Changing(NamedTuple):
+    """Graphs that take turns, each ``(J, K)``, ``(J, J)`` or ``(2E,)`` places, and what fails."""
+
+    receivers: Array
+    senders: Array
+    weights: Array
+    links: Array
+    """The probability of failing, or booleans ``(T, E)``."""
+    nodes: Array
+    """The probability of sleeping, or booleans ``(T, J)``."""
+    numbers: Array | None
+    """The column in ``links`` of every place, where they are given."""
+    key: noise.Key
+
+    def seeded(self, seeds: list[int]) -> "Changing":
+        """Return the same with the draws of these seeds."""
+        return self._replace(key=_key(seeds))
+
+    def at(self, t: Array) -> Network:
+        """Return the network of round t, with weights for every seed."""
+        receivers, senders, weights = (part[t % len(self.senders)] for part in self[:3])
+        weights = jnp.where(self.up(t), weights[..., None], 0)
+        if senders.ndim == 1:
+            return Edges(receivers, senders, weights)
+        return Rows(weights) if senders.shape[0] == senders.shape[1] else Lists(senders, weights)
+
+    def up(self, t: Array) -> Array:
+        """Return whether there is a link at each place and it is up, ``(..., S)``."""
+        turn = t % len(self.senders)
+        i, j = self.receivers[turn], self.senders[turn]
+        if self.numbers is None:
+            failed = self._drawn(t, jnp.minimum(i, j), jnp.maximum(i, j)) < self.links
+        else:
+            failed = self.links[t][self.numbers[turn]][..., None]
+        up = (i != j)[..., None] & ~(failed | self._asleep(t, i) | self._asleep(t, j))
+        return jnp.broadcast_to(up, (*up.shape[:-1], len(self.key.low)))
+
+    def _asleep(self, t: Array, node: Array) -> Array:
+        return self.nodes[t][node][..., None] if self.nodes.ndim else self._drawn(t, node, node) < self.nodes
+
+    def _drawn(self, t: Array, i: Array, j: Array) -> Array:
+        """Return uniforms in [0, 1) for pairs of nodes, ``(..., S)``; twenty-four bits are exact in float32."""
+        pair = noise.fold(noise.fold(noise.fold(self.key, t), i[..., None, None]), j[..., None, None])
+        return jnp.asarray(noise.words(pair, 1)[..., 0] >> 8, dtype=jnp.float32) * 2.0**-24
+
+
+def changing(turns: Sequence[Topology], faults: Faults, seeds: list[int]) -> Changing:
+    """Return the network of topologies that take turns, under the faults of these seeds."""
+    nodes, links = turns[0].nodes, max(len(turn.graph.edges) for turn in turns)
+    most = max(int(turn.degrees.max()) for turn in turns)
+    if are_even(nodes, links, most):
+        places = [_lists(turn, most) for turn in turns]
+    elif are_many(nodes, links):
+        places = [_rows(turn) for turn in turns]
+    else:
+        places = [_edges(turn, 2 * links) for turn in turns]
+    receivers, senders, weights = (np.stack(part) for part in zip(*places, strict=True))
+    return Changing(
+        jnp.asarray(receivers, dtype=jnp.int32),
+        jnp.asarray(senders, dtype=jnp.int32),
+        jnp.asarray(weights, dtype=jnp.float32),
+        _chance(faults.links),
+        _chance(faults.nodes),
+        None if isinstance(faults.links, float) else _numbers(turns, receivers, senders),
+        _key(seeds),
+    )
+
+
+def count(network: Changing, nodes: int, rounds: Integers) -> tuple[Integers, Integers]:
+    """Return how many nodes had a link that was up, and how many directed links were, both ``(S, R)``."""
+    heard, links = _counts(network, nodes, jnp.asarray(rounds, dtype=jnp.uint32))
+    return np.asarray(heard, dtype=np.int64).T, np.asarray(links, dtype=np.int64).T
+
+
+@partial(jax.jit, static_argnums=1)
+def _counts(network: Changing, nodes: int, rounds: Array) -> tuple[Array, Array]:
+    def one(t: Array) -> tuple[Array, Array]:
+        up = network.up(t)
+        if up.ndim == 3:
+            return jnp.sum(jnp.any(up, axis=1), axis=0), jnp.sum(up, axis=(0, 1))
+        receivers = network.receivers[t % len(network.receivers)]
+        heard = segment_max(up.astype(jnp.int32), receivers, nodes, indices_are_sorted=True) > 0
+        return jnp.sum(heard, axis=0), jnp.sum(up, axis=0)
+
+    counts: tuple[Array, Array] = lax.map(one, rounds)
+    return counts
+
+
+def _key(seeds: list[int]) -> noise.Key:
+    base = noise.key(seeds, "faults")
+    return noise.Key(jnp.asarray(base.low), jnp.asarray(base.high))
+
+
+def _chance(value: Any) -> Array:
+    return jnp.asarray(value, dtype=jnp.float32 if isinstance(value, float) else jnp.bool_)
+
+
+def _numbers(turns: Sequence[Topology], receivers: npt.NDArray[Any], senders: npt.NDArray[Any]) -> Array:
+    edges, nodes = union(turns).edges, turns[0].nodes
+    pairs = np.minimum(receivers, senders) * nodes + np.maximum(receivers, senders)
+    found = np.searchsorted(edges @ np.array([nodes, 1]), pairs)
+    return jnp.asarray(found, dtype=jnp.int32)  # of padding any: it is no link
+
+
+def _lists(turn: Topology, most: int) -> Places:
+    index, weights = turn.neighbors()
+    own, missing = np.arange(turn.nodes)[:, None], ((0, 0), (0, most - index.shape[1]))
+    index = np.pad(index, missing, constant_values=-1)
+    return own, np.where(index < 0, own, index), np.pad(weights, missing)
+
+
+def _rows(turn: Topology) -> Places:
+    own, (i, j) = np.arange(turn.nodes)[:, None], turn.graph.edges.T
+    senders = np.broadcast_to(own, (turn.nodes, turn.nodes)).copy()
+    senders[i, j], senders[j, i] = j, i
+    return own, senders, turn.matrix()
+
+
+def _edges(turn: Topology, most: int) -> Places:
+    receivers, senders, weights = directed(turn)
+    missing = (0, most - len(senders))
+    own = turn.nodes - 1  # the last, so that receivers stay sorted
+    return (
+        np.pad(receivers, missing, constant_values=own),
+        np.pad(senders, missing, constant_values=own),
+        np.pad(weights, missing),
+    )
