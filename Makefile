@@ -22,7 +22,7 @@ check: .venv/.installed
 	$(BIN)/lint-imports
 
 bench: .venv/.installed
-	$(BIN)/python benchmarks/credit_card.py
+	$(BIN)/python -m benchmarks.letter
 
 fmt: .venv/.installed
 	$(BIN)/ruff check --fix
