@@ -23,6 +23,7 @@ check: .venv/.installed
 
 bench: .venv/.installed
 	$(BIN)/python -m benchmarks.letter
+	$(BIN)/python -m benchmarks.compile
 
 fmt: .venv/.installed
 	$(BIN)/ruff check --fix

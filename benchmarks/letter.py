@@ -7,6 +7,7 @@ Run from the repository's root: python -m benchmarks.letter
 """
 
 import argparse
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -69,6 +70,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=4)
     parser.add_argument("--settings", nargs="*", choices=SETTINGS, default=list(SETTINGS))
     options = parser.parse_args()
+    os.environ["OMKL_CACHE"] = "off"  # first calls are to compile
     rows = []
     for name in options.settings:
         rounds, inputs = SETTINGS[name]

@@ -23,6 +23,7 @@ from omkl.arrays import Array
 from omkl.errors import InputError
 from omkl.methods import Info, Method, Network, Round
 from omkl.methods.protocol import MethodState
+from omkl.simulator.cache import keep_programs
 from omkl.simulator.waves import LIMIT, waves
 
 CHUNK_BYTES = 8 * 2**20  # of projections held at a time by a CPU: they should stay in the cache
@@ -70,6 +71,7 @@ def run(
     The kernels of a case are the first of those the frequencies were drawn for. On a CPU the seeds are dealt to as many
     threads as there are cores: XLA itself keeps to one.
     """
+    keep_programs()
     shares = [share for share in np.array_split(np.arange(len(problem.seeds)), _threads()) if len(share)]
     stop, pool = threading.Event(), ThreadPoolExecutor(len(shares))
     others = [pool.submit(_run_share, problem.share(share), cases, measure, None, stop) for share in shares[1:]]
