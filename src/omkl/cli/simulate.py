@@ -52,7 +52,7 @@ def simulate(
     ] = None,
     out: Annotated[Path | None, Out] = None,
     output: options.Output = Format.TABLE,
-    quiet: Annotated[bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="No progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="No size, no progress.")] = False,
 ) -> None:
     """Simulate a network that learns a stream.
 
@@ -70,7 +70,7 @@ def simulate(
     settings = specs.resolve(table)
     if out:
         out.mkdir(parents=True, exist_ok=True)
-    with show.progress(quiet) as report:
+    with show.log(quiet), show.progress(quiet) as report:
         result = omkl.simulate(**vars(settings), progress=report)
     if out:
         result.save(out)

@@ -24,6 +24,7 @@ from omkl.simulator import engine
 from omkl.simulator.measures import metrics, pooled_metrics
 from omkl.simulator.networks import network
 from omkl.simulator.result import Result
+from omkl.simulator.size import require_room, size
 from omkl.topology import Topology
 
 MOST_EDGES = 5000  # of a graph of the user's own that go into the record
@@ -140,6 +141,7 @@ def compare(
     for method, graph in zip(methods, graphs, strict=True):
         method.check(graph)
     _warn_if_far(stream, bank)
+    require_room(size(stream.X.shape, targets.shape[-1], methods, graphs, seeds, pooled))
     frequencies = np.stack([features.draw(bank, methods[0].features, dimension, run) for run in runs])
     measured = engine.run(
         engine.Problem(stream.X, targets, frequencies, runs),
