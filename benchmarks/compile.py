@@ -46,7 +46,8 @@ def work(setting: str, calls: int) -> report.Row:
 def in_process(setting: str, calls: int, cache: str) -> report.Row:
     command = [sys.executable, "-m", "benchmarks.compile", "--calls", str(calls), "--work", setting]
     done = subprocess.run(command, env=os.environ | {"OMKL_CACHE": cache}, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout) | {"stderr, lines": len(done.stderr.splitlines())}  # type: ignore[no-any-return]
+    row: report.Row = json.loads(done.stdout) | {"stderr, lines": len(done.stderr.splitlines())}
+    return row
 
 
 def in_turn(setting: str, calls: int) -> list[report.Row]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from benchmarks import naive, report, vectorized
+from benchmarks import naive, report, scale, vectorized
 
 import omkl
 from omkl import features
@@ -32,3 +32,15 @@ def test_baselines_compute_what_the_simulator_does(levels: int | None, rng: np.r
 def test_a_table_has_a_column_for_every_key() -> None:
     rows: list[report.Row] = [{"nodes": 1000, "ns": 123.4}, {"nodes": 10, "ns": 0.5, "more": "x"}]
     assert report.table(rows).split("\n") == ["nodes   ns  more", "1,000  123      ", "   10  0.5     x"]
+
+
+def test_graphs_of_a_million_are_what_they_are_called() -> None:
+    regular, grown = scale.regular(2000), scale.preferential(2000)
+    assert regular.degrees.mean() == pytest.approx(4, abs=0.02)
+    assert grown.degrees.mean() == pytest.approx(4, abs=0.05)
+    # Degrees of preferential attachment: half have the least, and P(k) = 2m(m+1) / (k(k+1)(k+2)) with m = 2.
+    for k in (2, 3, 4, 6):
+        assert np.mean(grown.degrees == k) == pytest.approx(12 / (k * (k + 1) * (k + 2)), abs=0.03)
+    assert grown.degrees.max() > 50
+    assert not grown.components.any()
+    assert not regular.components.any()
