@@ -6,7 +6,7 @@ ifneq ($(wildcard ../shared/data),)
 export OMKL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test check bench fmt clean
+.PHONY: demo test check bench bench-scale fmt clean
 
 demo: .venv/.installed
 	$(BIN)/python examples/demo.py out/demo
@@ -22,7 +22,11 @@ check: .venv/.installed
 	$(BIN)/lint-imports
 
 bench: .venv/.installed
-	$(BIN)/python benchmarks/credit_card.py
+	$(BIN)/python -m benchmarks.letter
+	$(BIN)/python -m benchmarks.compile
+
+bench-scale: .venv/.installed
+	$(BIN)/python -m benchmarks.scale
 
 fmt: .venv/.installed
 	$(BIN)/ruff check --fix

@@ -1,5 +1,6 @@
 """Fixtures for the whole suite: the array libraries the core must run on."""
 
+import os
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import pytest
 hypothesis.settings.register_profile("omkl", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("omkl")
 
+os.environ["OMKL_CACHE"] = "off"  # of compiled programs: tests leave the user's alone
 jax.config.update("jax_numpy_dtype_promotion", "strict")  # type: ignore[no-untyped-call]
 
 

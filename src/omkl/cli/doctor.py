@@ -36,6 +36,7 @@ def doctor(output: options.Output = Format.TABLE) -> None:
         "memory_gib": _memory(),
         "devices": _devices(),
         "packages": _packages(),
+        "programs": _programs(),
         "data_folder": str(files.local_folder() or "") or None,
         "data_cache": str(files.cache_folder()),
         "data": {one.name: one.place for one in inventory()},
@@ -85,6 +86,15 @@ def _devices() -> list[str]:
         return []
 
 
+def _programs() -> str | None:
+    try:
+        from omkl.simulator import cache
+
+        return str(cache.folder() or "") or None
+    except ImportError:
+        return None
+
+
 def _memory() -> float | None:
     try:
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
@@ -96,7 +106,9 @@ def _print(findings: dict[str, Any]) -> None:
     console = show.console()
     memory = f", {findings['memory_gib']} GiB" if findings["memory_gib"] else ""
     console.print(f"[bold]omkl {findings['omkl']}[/bold], Python {findings['python']}, {findings['platform']}")
-    console.print(f"{findings['cores']} cores{memory}; JAX on {', '.join(findings['devices']) or 'no device'}\n")
+    console.print(f"{findings['cores']} cores{memory}; JAX on {', '.join(findings['devices']) or 'no device'}")
+    programs = f"kept in {findings['programs']}" if findings["programs"] else "not kept"
+    console.print(f"compiled programs are {programs}; $OMKL_CACHE names another folder, or is off\n")
     console.print(_package_table(findings["packages"]))
     console.print("\n[bold]data[/]")
     page = Table.grid(padding=(0, 2))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 import math
 import os
 import re
@@ -69,6 +70,25 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@contextmanager
+def log(quiet: bool) -> Iterator[None]:
+    """Print what the library logs to stderr, unless quiet."""
+    logger, handler = logging.getLogger("omkl"), _Log(logging.CRITICAL if quiet else logging.INFO)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+class _Log(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"omkl: {record.getMessage()}", file=sys.stderr)
 
 
 @contextmanager

@@ -60,7 +60,7 @@ def simulate(
     process: options.Process = None,
     out: Annotated[Path | None, Out] = None,
     output: options.Output = Format.TABLE,
-    quiet: Annotated[bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="No progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="No size, no progress.")] = False,
 ) -> None:
     """Simulate a network that learns a stream.
 
@@ -87,7 +87,8 @@ def simulate(
     first = not process  # the others only compute
     if out and first:
         out.mkdir(parents=True, exist_ok=True)
-    with show.progress(quiet or not first) as report, show.only_data_on_stdout():
+    still = quiet or not first
+    with show.log(still), show.progress(still) as report, show.only_data_on_stdout():
         result = omkl.simulate(**vars(settings), progress=report)
     if not first:
         return

@@ -23,6 +23,7 @@ from omkl.arrays import Array
 from omkl.errors import InputError
 from omkl.methods import Info, Method, Network, Round
 from omkl.methods.protocol import MethodState
+from omkl.simulator.cache import keep_programs
 from omkl.simulator.faults import Changing
 from omkl.simulator.placement import Placement
 from omkl.simulator.waves import LIMIT, waves
@@ -79,6 +80,7 @@ def run(
     The kernels of a case are the first of those the frequencies were drawn for. On a CPU the seeds are dealt to as many
     threads as there are cores: XLA itself keeps to one. Networks are those of the ``place`` that the run has.
     """
+    keep_programs()
     threads = _threads() if place == HERE else 1
     shares = [share for share in np.array_split(np.arange(len(problem.seeds)), threads) if len(share)]
     stop, pool = threading.Event(), ThreadPoolExecutor(len(shares))

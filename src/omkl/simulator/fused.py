@@ -178,15 +178,15 @@ def _mix(j: Any, theta: Any, hidden: Any, links: Any, gamma: Any, v: Any) -> Non
     first, last = links.start[j], links.start[j + 1]
     for r in range(rows):
         for i in range(n):
-            for l in range(seeds):
-                v[r, i, l] = _ZERO
+            for m in range(seeds):
+                v[r, i, m] = _ZERO
             for k in range(first, last):
                 weight, other = gamma * links.weights[k], links.ids[k]
-                for l in range(seeds):
-                    v[r, i, l] += weight * (hidden[other, r, i, l] - hidden[j, r, i, l])
-            for l in range(seeds):
-                theta[j, r, i, l] += v[r, i, l]
-                v[r, i, l] = theta[j, r, i, l] - hidden[j, r, i, l]
+                for m in range(seeds):
+                    v[r, i, m] += weight * (hidden[other, r, i, m] - hidden[j, r, i, m])
+            for m in range(seeds):
+                theta[j, r, i, m] += v[r, i, m]
+                v[r, i, m] = theta[j, r, i, m] - hidden[j, r, i, m]
 
 
 @compiled
@@ -202,14 +202,14 @@ def _scramble(counter: Any, low: Any, high: Any) -> Any:
 def _dither(j: Any, low: Any, high: Any, t: Any, now_low: Any, now_high: Any, uniforms: Any) -> None:
     """Write ``noise.dither(noise.fold(key, t), ...)``, whose two halves come from the halves of the same words."""
     _, half, seeds = uniforms.shape
-    for l in range(seeds):
-        now_low[l] = _scramble(np.uint32(t), low[j, l], high[j, l])
-        now_high[l] = _scramble(np.uint32(t), high[j, l], np.uint32(~low[j, l]))
+    for m in range(seeds):
+        now_low[m] = _scramble(np.uint32(t), low[j, m], high[j, m])
+        now_high[m] = _scramble(np.uint32(t), high[j, m], np.uint32(~low[j, m]))
     for i in range(half):
-        for l in range(seeds):
-            word = _scramble(np.uint32(i), now_low[l], now_high[l])
-            uniforms[0, i, l] = (np.float32(np.int32(word & np.uint32(0xFFFF))) + _HALF) * _UNIT
-            uniforms[1, i, l] = (np.float32(np.int32(word >> np.uint32(16))) + _HALF) * _UNIT
+        for m in range(seeds):
+            word = _scramble(np.uint32(i), now_low[m], now_high[m])
+            uniforms[0, i, m] = (np.float32(np.int32(word & np.uint32(0xFFFF))) + _HALF) * _UNIT
+            uniforms[1, i, m] = (np.float32(np.int32(word >> np.uint32(16))) + _HALF) * _UNIT
 
 
 @compiled
@@ -218,10 +218,10 @@ def _round_up(steps: Any) -> None:
     bits = steps.view(np.uint32)
     rows, seeds = steps.shape
     for r in range(rows):
-        for l in range(seeds):
-            steps[r, l] = min(steps[r, l], _LARGEST) if steps[r, l] >= _SMALLEST else _ZERO
-        for l in range(seeds):
-            bits[r, l] = (bits[r, l] + np.uint32(0x7FFF)) & np.uint32(0xFFFF8000)
+        for m in range(seeds):
+            steps[r, m] = min(steps[r, m], _LARGEST) if steps[r, m] >= _SMALLEST else _ZERO
+        for m in range(seeds):
+            bits[r, m] = (bits[r, m] + np.uint32(0x7FFF)) & np.uint32(0xFFFF8000)
 
 
 @compiled
@@ -230,21 +230,21 @@ def _qsgd(v: Any, uniforms: Any, steps: Any, s: Any) -> None:
     rows, n, seeds = v.shape
     parts = s.levels * s.scale
     for r in range(rows):
-        for l in range(seeds):
-            steps[r, l] = _ZERO
+        for m in range(seeds):
+            steps[r, m] = _ZERO
         for i in range(n):
-            for l in range(seeds):
-                steps[r, l] += v[r, i, l] * v[r, i, l]
-        for l in range(seeds):
-            steps[r, l] = np.sqrt(steps[r, l]) / parts
+            for m in range(seeds):
+                steps[r, m] += v[r, i, m] * v[r, i, m]
+        for m in range(seeds):
+            steps[r, m] = np.sqrt(steps[r, m]) / parts
     _round_up(steps)
     for r in range(rows):
         for i in range(n):
-            for l in range(seeds):
-                divisor = max(steps[r, l], _SMALLEST) * s.scale
-                level = np.floor(abs(v[r, i, l]) / divisor + uniforms[r, i, l])
-                size = (level if level < s.levels else s.levels) * steps[r, l]
-                v[r, i, l] = -size if v[r, i, l] < _ZERO else size
+            for m in range(seeds):
+                divisor = max(steps[r, m], _SMALLEST) * s.scale
+                level = np.floor(abs(v[r, i, m]) / divisor + uniforms[r, i, m])
+                size = (level if level < s.levels else s.levels) * steps[r, m]
+                v[r, i, m] = -size if v[r, i, m] < _ZERO else size
 
 
 @compiled
@@ -252,33 +252,33 @@ def _nearest(v: Any, levels: Any, steps: Any, norms: Any, s: Any) -> None:
     """Replace the rows of v by their nearest levels times the fitted step."""
     rows, n, seeds = v.shape
     for r in range(rows):
-        for l in range(seeds):
-            steps[r, l] = norms[l] = _ZERO
+        for m in range(seeds):
+            steps[r, m] = norms[m] = _ZERO
         for i in range(n):
-            for l in range(seeds):
-                norms[l] += v[r, i, l] * v[r, i, l]
-                steps[r, l] = max(steps[r, l], abs(v[r, i, l]))
-        for l in range(seeds):
-            width = min(np.sqrt(norms[l]) * s.scale, _TWO * steps[r, l])
-            steps[r, l] = width if width > _ZERO else _ONE
+            for m in range(seeds):
+                norms[m] += v[r, i, m] * v[r, i, m]
+                steps[r, m] = max(steps[r, m], abs(v[r, i, m]))
+        for m in range(seeds):
+            width = min(np.sqrt(norms[m]) * s.scale, _TWO * steps[r, m])
+            steps[r, m] = width if width > _ZERO else _ONE
         for i in range(n):
-            for l in range(seeds):
-                level = np.floor(abs(v[r, i, l]) / steps[r, l] + _HALF)
-                levels[r, i, l] = level if level < s.levels else s.levels
-        for l in range(seeds):
-            steps[r, l] = norms[l] = _ZERO
+            for m in range(seeds):
+                level = np.floor(abs(v[r, i, m]) / steps[r, m] + _HALF)
+                levels[r, i, m] = level if level < s.levels else s.levels
+        for m in range(seeds):
+            steps[r, m] = norms[m] = _ZERO
         for i in range(n):
-            for l in range(seeds):
-                steps[r, l] += abs(v[r, i, l]) * levels[r, i, l]
-                norms[l] += levels[r, i, l] * levels[r, i, l]
-        for l in range(seeds):
-            steps[r, l] /= max(norms[l], _ONE)
+            for m in range(seeds):
+                steps[r, m] += abs(v[r, i, m]) * levels[r, i, m]
+                norms[m] += levels[r, i, m] * levels[r, i, m]
+        for m in range(seeds):
+            steps[r, m] /= max(norms[m], _ONE)
     _round_up(steps)
     for r in range(rows):
         for i in range(n):
-            for l in range(seeds):
-                size = steps[r, l] * levels[r, i, l]
-                v[r, i, l] = -size if v[r, i, l] < _ZERO else size
+            for m in range(seeds):
+                size = steps[r, m] * levels[r, i, m]
+                v[r, i, m] = -size if v[r, i, m] < _ZERO else size
 
 
 @compiled
@@ -286,8 +286,8 @@ def _exact(v: Any) -> None:
     rows, n, seeds = v.shape
     for r in range(rows):
         for i in range(n):
-            for l in range(seeds):
-                v[r, i, l] = v[r, i, l] if abs(v[r, i, l]) >= _SMALLEST else _ZERO
+            for m in range(seeds):
+                v[r, i, m] = v[r, i, m] if abs(v[r, i, m]) >= _SMALLEST else _ZERO
 
 
 @compiled
@@ -295,8 +295,8 @@ def _absorb(j: Any, hidden: Any, fresh: Any, v: Any) -> None:
     rows, n, seeds = v.shape
     for r in range(rows):
         for i in range(n):
-            for l in range(seeds):
-                fresh[j, r, i, l] = hidden[j, r, i, l] + v[r, i, l]
+            for m in range(seeds):
+                fresh[j, r, i, m] = hidden[j, r, i, m] + v[r, i, m]
 
 
 @compiled
@@ -306,8 +306,8 @@ def _features(j: Any, angles: Any, waves: Any) -> None:
     scale = np.float32(1 / math.sqrt(features))
     for p in range(kernels):
         for i in range(features):
-            for l in range(seeds):
-                angle = angles[j, p, i, l]
+            for m in range(seeds):
+                angle = angles[j, p, i, m]
                 turns = np.floor(angle * _QUARTERS + _HALF)
                 r = ((angle - turns * _H) - turns * _M) - turns * _L
                 u = r * r
@@ -316,8 +316,8 @@ def _features(j: Any, angles: Any, waves: Any) -> None:
                 quarter = np.int32(turns)
                 odd = (quarter & 1) == 1
                 s, c = (cosine if odd else sine), (sine if odd else cosine)
-                waves[p, 0, i, l] = (-s if (quarter & 2) == 2 else s) * scale
-                waves[p, 1, i, l] = (-c if ((quarter + 1) & 2) == 2 else c) * scale
+                waves[p, 0, i, m] = (-s if (quarter & 2) == 2 else s) * scale
+                waves[p, 1, i, m] = (-c if ((quarter + 1) & 2) == 2 else c) * scale
 
 
 @compiled
@@ -325,16 +325,16 @@ def _predict(j: Any, theta: Any, z: Any, outputs: Any, squares: Any) -> None:
     """Write theta_p . z_p and |theta_p|^2."""
     kernels, count, seeds = outputs.shape
     for p in range(kernels):
-        for l in range(seeds):
-            squares[p, l] = _ZERO
+        for m in range(seeds):
+            squares[p, m] = _ZERO
         for c in range(count):
-            for l in range(seeds):
-                outputs[p, c, l] = _ZERO
+            for m in range(seeds):
+                outputs[p, c, m] = _ZERO
             for i in range(z.shape[1]):
-                for l in range(seeds):
-                    model = theta[j, p * count + c, i, l]
-                    outputs[p, c, l] += model * z[p, i, l]
-                    squares[p, l] += model * model
+                for m in range(seeds):
+                    model = theta[j, p * count + c, i, m]
+                    outputs[p, c, m] += model * z[p, i, m]
+                    squares[p, m] += model * model
 
 
 @compiled
@@ -342,15 +342,15 @@ def _exp(x: Any) -> None:
     """Replace x <= 0 by exp(x), within two units of the last place: 2^k e^r, the power put together from bits."""
     bits = np.empty(len(x), np.int32)
     powers = bits.view(np.float32)
-    for l in range(len(x)):
-        clipped = max(x[l], np.float32(-87))
+    for m in range(len(x)):
+        clipped = max(x[m], np.float32(-87))
         k = np.floor(clipped * _LOG2E + _HALF)
         r = (clipped - k * _LN2_HIGH) - k * _LN2_LOW
-        bits[l] = (np.int32(k) + np.int32(127)) << np.int32(23)
+        bits[m] = (np.int32(k) + np.int32(127)) << np.int32(23)
         tail = np.float32(0.04166796) + r * (np.float32(0.0083345) + r * np.float32(0.00138888))
-        x[l] = _ONE + r + r * r * (_HALF + r * (np.float32(0.16666667) + r * tail))
-    for l in range(len(x)):
-        x[l] *= powers[l]
+        x[m] = _ONE + r + r * r * (_HALF + r * (np.float32(0.16666667) + r * tail))
+    for m in range(len(x)):
+        x[m] *= powers[m]
 
 
 @compiled
@@ -370,15 +370,15 @@ def _loss(f: Any, y: Any, values: Any, slopes: Any, kind: Any) -> None:
         if kind == SOFTMAX:
             _softmax(f[p], y, values[p], slopes[p])
             continue
-        for l in range(seeds):
-            values[p, l] = _ZERO
+        for m in range(seeds):
+            values[p, m] = _ZERO
         for c in range(count):
             target = y[c]
             if kind == SQUARED:
-                for l in range(seeds):
-                    apart = f[p, c, l] - target
-                    values[p, l] += apart * apart
-                    slopes[p, c, l] = _TWO * apart
+                for m in range(seeds):
+                    apart = f[p, c, m] - target
+                    values[p, m] += apart * apart
+                    slopes[p, c, m] = _TWO * apart
             else:
                 _logistic(f[p, c], target, values[p], slopes[p, c])
 
@@ -386,43 +386,43 @@ def _loss(f: Any, y: Any, values: Any, slopes: Any, kind: Any) -> None:
 @compiled
 def _logistic(f: Any, y: Any, values: Any, slopes: Any) -> None:
     e = np.empty(len(f), np.float32)
-    for l in range(len(f)):
-        e[l] = -abs(y * f[l])
+    for m in range(len(f)):
+        e[m] = -abs(y * f[m])
     _exp(e)
-    for l in range(len(f)):
-        margin = -y * f[l]
-        values[l] += max(margin, _ZERO) + _log1p(e[l])
-        slopes[l] = -y * (_ONE if margin >= _ZERO else e[l]) / (_ONE + e[l])
+    for m in range(len(f)):
+        margin = -y * f[m]
+        values[m] += max(margin, _ZERO) + _log1p(e[m])
+        slopes[m] = -y * (_ONE if margin >= _ZERO else e[m]) / (_ONE + e[m])
 
 
 @compiled
 def _softmax(f: Any, y: Any, values: Any, slopes: Any) -> None:
-    for l in range(len(values)):
-        top, total, chosen = f[0, l], _ZERO, _ZERO
+    for m in range(len(values)):
+        top, total, chosen = f[0, m], _ZERO, _ZERO
         for c in range(len(y)):
-            top = max(top, f[c, l])
+            top = max(top, f[c, m])
         for c in range(len(y)):
-            chosen += f[c, l] * y[c]
+            chosen += f[c, m] * y[c]
         for c in range(len(y)):
-            slopes[c, l] = np.exp(f[c, l] - top)
-            total += slopes[c, l]
-        values[l] = np.log(total) + top - chosen
+            slopes[c, m] = np.exp(f[c, m] - top)
+            total += slopes[c, m]
+        values[m] = np.log(total) + top - chosen
         for c in range(len(y)):
-            slopes[c, l] = slopes[c, l] / total - y[c]
+            slopes[c, m] = slopes[c, m] / total - y[c]
 
 
 @compiled
 def _weigh(j: Any, log_weights: Any, values: Any, squares: Any, top: Any, s: Any) -> None:
     kernels, seeds = values.shape
-    for l in range(seeds):
-        top[l] = -np.float32(math.inf)
+    for m in range(seeds):
+        top[m] = -np.float32(math.inf)
     for p in range(kernels):
-        for l in range(seeds):
-            log_weights[j, p, l] -= s.hedge_rate * (values[p, l] + s.regularization * squares[p, l])
-            top[l] = max(top[l], log_weights[j, p, l])
+        for m in range(seeds):
+            log_weights[j, p, m] -= s.hedge_rate * (values[p, m] + s.regularization * squares[p, m])
+            top[m] = max(top[m], log_weights[j, p, m])
     for p in range(kernels):
-        for l in range(seeds):
-            log_weights[j, p, l] -= top[l]
+        for m in range(seeds):
+            log_weights[j, p, m] -= top[m]
 
 
 @compiled
@@ -432,25 +432,25 @@ def _learn(j: Any, theta: Any, z: Any, slopes: Any, s: Any) -> None:
     for p in range(kernels):
         for c in range(count):
             for i in range(z.shape[1]):
-                for l in range(seeds):
-                    gradient = slopes[p, c, l] * z[p, i, l] + shrink * theta[j, p * count + c, i, l]
-                    theta[j, p * count + c, i, l] -= s.eta * gradient
+                for m in range(seeds):
+                    gradient = slopes[p, c, m] * z[p, i, m] + shrink * theta[j, p * count + c, i, m]
+                    theta[j, p * count + c, i, m] -= s.eta * gradient
 
 
 @compiled
 def _normalize(j: Any, log_weights: Any, weights: Any, total: Any) -> None:
     kernels, seeds = weights.shape
-    for l in range(seeds):
-        total[l] = _ZERO
+    for m in range(seeds):
+        total[m] = _ZERO
     for p in range(kernels):
-        for l in range(seeds):
-            weights[p, l] = log_weights[j, p, l]
+        for m in range(seeds):
+            weights[p, m] = log_weights[j, p, m]
         _exp(weights[p])
-        for l in range(seeds):
-            total[l] += weights[p, l]
+        for m in range(seeds):
+            total[m] += weights[p, m]
     for p in range(kernels):
-        for l in range(seeds):
-            weights[p, l] /= total[l]
+        for m in range(seeds):
+            weights[p, m] /= total[m]
 
 
 @compiled
@@ -463,35 +463,35 @@ def _measure(j: Any, theta: Any, y: Any, k: Any, kind: Any, sums: Any) -> None:
         k.away[:] = _ZERO
         k.reference[:] = theta[0]
     for c in range(count):
-        for l in range(seeds):
-            k.ensemble[0, c, l] = _ZERO
+        for m in range(seeds):
+            k.ensemble[0, c, m] = _ZERO
         for p in range(kernels):
-            for l in range(seeds):
-                k.ensemble[0, c, l] += k.weights[p, l] * k.outputs[p, c, l]
+            for m in range(seeds):
+                k.ensemble[0, c, m] += k.weights[p, m] * k.outputs[p, c, m]
     _score(k.ensemble[0], y[j], sums[SCORE], kind)
     _loss(k.ensemble, y[j], k.values, k.ensemble, kind)
-    for l in range(seeds):
-        sums[LOSS, l] += k.values[0, l]
+    for m in range(seeds):
+        sums[LOSS, m] += k.values[0, m]
     for p in range(kernels):
-        for l in range(seeds):
-            sums[WEIGHTS + p, l] += k.weights[p, l]
+        for m in range(seeds):
+            sums[WEIGHTS + p, m] += k.weights[p, m]
     for r in range(rows):
         for i in range(n):
-            for l in range(seeds):
-                apart = theta[j, r, i, l] - k.reference[r, i, l]
-                k.away[r, i, l] += apart
-                sums[DISAGREEMENT, l] += apart * apart
+            for m in range(seeds):
+                apart = theta[j, r, i, m] - k.reference[r, i, m]
+                k.away[r, i, m] += apart
+                sums[DISAGREEMENT, m] += apart * apart
 
 
 @compiled
 def _score(f: Any, y: Any, sums: Any, kind: Any) -> None:
-    for l in range(len(sums)):
+    for m in range(len(sums)):
         if kind == SQUARED:
-            sums[l] = math.nan
+            sums[m] = math.nan
         elif kind == LOGISTIC:
-            sums[l] += (_ONE + np.sign(y[0] * f[0, l])) / _TWO
+            sums[m] += (_ONE + np.sign(y[0] * f[0, m])) / _TWO
         else:
-            sums[l] += _ONE if np.argmax(f[:, l]) == np.argmax(y) else _ZERO
+            sums[m] += _ONE if np.argmax(f[:, m]) == np.argmax(y) else _ZERO
 
 
 @compiled
@@ -500,12 +500,12 @@ def _finish(nodes: Any, away: Any, sums: Any) -> None:
     rows, n, seeds = away.shape
     share = np.float32(1 / nodes)
     for m in range(len(sums)):
-        for l in range(seeds):
-            sums[m, l] *= share
+        for m in range(seeds):
+            sums[m, m] *= share
     for r in range(rows):
         for i in range(n):
-            for l in range(seeds):
-                mean = away[r, i, l] * share
-                sums[DISAGREEMENT, l] -= mean * mean
-    for l in range(seeds):
-        sums[DISAGREEMENT, l] = np.sqrt(max(sums[DISAGREEMENT, l], _ZERO))
+            for m in range(seeds):
+                mean = away[r, i, m] * share
+                sums[DISAGREEMENT, m] -= mean * mean
+    for m in range(seeds):
+        sums[DISAGREEMENT, m] = np.sqrt(max(sums[DISAGREEMENT, m], _ZERO))

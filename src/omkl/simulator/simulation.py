@@ -26,6 +26,7 @@ from omkl.simulator.measures import metrics, pooled_metrics
 from omkl.simulator.placement import Placement
 from omkl.simulator.result import Result
 from omkl.simulator.sharding import place
+from omkl.simulator.size import require_room, size
 from omkl.topology import Faults, Schedule, Topology
 from omkl.topology.graphs import Integers
 
@@ -157,8 +158,10 @@ def compare(
     targets = _targets(methods[0].objective, data, stream)
     for method, turns in zip(methods, graphs, strict=True):
         _check(method, turns, faults, rounds)
-    where = place(devices, shard, [turns[0] for turns in graphs], seeds)
+    steady = [turns[0] for turns in graphs]
+    where = place(devices, shard, steady, seeds)
     _warn_if_far(stream, bank)
+    require_room(size(stream.X.shape, targets.shape[-1], methods, steady, seeds, pooled), where.devices)
     frequencies = np.stack([features.draw(bank, methods[0].features, dimension, run) for run in runs])
     networks = [_network(turns, faults, runs, where) for turns in graphs]
     measured = engine.run(

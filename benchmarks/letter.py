@@ -1,0 +1,88 @@
+"""The letter's three settings: the simulator against NumPy vectorized over nodes and seeds, and against plain loops.
+
+All run in turns in one process, on synthetic samples of the right shape; the best of each counts. NumPy and the loops
+are timed on a part of the rounds and seeds and scaled up. Read the ratios: a busy machine changes the seconds.
+
+Run from the repository's root: python -m benchmarks.letter
+"""
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from benchmarks import naive, report, vectorized
+
+import omkl
+from omkl import features
+from omkl.topology import build
+
+NODES = 20
+SETTINGS = {"credit card": (1500, 23), "banana": (265, 2), "mnist": (3500, 784)}
+PART = 100  # rounds that vectorized NumPy is timed on
+LOOP_ROUNDS, LOOP_SEEDS = 20, 1  # and the loops
+
+
+def seconds(work: Callable[..., Any], *args: Any) -> float:
+    started = time.perf_counter()
+    work(*args)
+    return time.perf_counter() - started
+
+
+def measure(rounds: int, inputs: int, seeds: int, turns: int) -> report.Row:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((rounds, NODES, inputs), dtype=np.float32) / np.float32(inputs**0.5)
+    y = np.where(X[..., 0] > 0, 1, -1).astype(np.float32)
+    method = omkl.Gossip()
+    V = np.stack([features.draw(method.kernels, method.features, inputs, seed) for seed in range(seeds)])
+    laplacian = (build("path", NODES).matrix() - np.eye(NODES)).astype(np.float32)
+    part = min(PART, rounds)
+
+    def simulate() -> float:
+        return seconds(lambda: omkl.simulate((X, y), "path", method=method, seeds=seeds))
+
+    def plain() -> float:
+        setup, whole = (seconds(vectorized.run, X[:n], y[:n], V, laplacian) for n in (0, part))
+        return setup + (whole - setup) * rounds / part
+
+    def loops() -> float:
+        taken = seconds(naive.run, X[:LOOP_ROUNDS], y[:LOOP_ROUNDS], V[:LOOP_SEEDS], laplacian)
+        return taken * rounds * seeds / (LOOP_ROUNDS * LOOP_SEEDS)
+
+    first = simulate()
+    ours, numpy, loop = np.min([(simulate(), plain(), loops()) for _ in range(turns)], axis=0).tolist()
+    return {
+        "first call, s": first,
+        "simulator, s": ours,
+        "NumPy, s": numpy,
+        "loops, s": loop,
+        "rounds x seeds / s": rounds * seeds / ours,
+        "NumPy / simulator": numpy / ours,
+        "loops / simulator": loop / ours,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--turns", type=int, default=4)
+    parser.add_argument("--settings", nargs="*", choices=SETTINGS, default=list(SETTINGS))
+    options = parser.parse_args()
+    os.environ["OMKL_CACHE"] = "off"  # first calls are to compile
+    rows = []
+    for name in options.settings:
+        rounds, inputs = SETTINGS[name]
+        shape = {"setting": name, "rounds": rounds, "inputs": inputs, "seeds": options.seeds}
+        rows.append(shape | measure(rounds, inputs, options.seeds, options.turns))
+    report.finish(
+        "letter",
+        rows,
+        f"{NODES} nodes on a path, 3 kernels, D=20, QSGD M=7; best of {options.turns} in turns. NumPy from {PART} "
+        f"rounds, loops from {LOOP_ROUNDS} rounds of {LOOP_SEEDS} seed, scaled up.",
+    )
+
+
+if __name__ == "__main__":
+    main()

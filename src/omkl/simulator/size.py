@@ -1,0 +1,116 @@
+"""The memory a run takes, known before it starts."""
+
+import logging
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from omkl.errors import InputError
+from omkl.methods import Method
+from omkl.simulator import engine
+from omkl.simulator.networks import LONGEST_LIST
+from omkl.topology import Topology
+
+WORK = 3  # arrays as large as all nodes' models that a round holds besides the state: features, dither, mixed models
+FLOAT = 4
+
+log = logging.getLogger(__name__)
+
+
+class Size(NamedTuple):
+    """The bytes of a run, by what holds them."""
+
+    state: int
+    """Models, hidden states, weights and learners' memory, of all cases."""
+    rounds: int
+    """What is held within a chunk of rounds: projections, features, dither, neighbors' copies."""
+    inputs: int
+    """Samples and targets."""
+    records: int
+    """Curves."""
+    frequencies: int
+    network: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return sum(self)
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {_text(count)}" for name, count in self._asdict().items())
+        return f"{_text(self.total)} ({parts})"
+
+
+def size(
+    shape: tuple[int, int, int],
+    outputs: int,
+    methods: Sequence[Method],
+    graphs: Sequence[Topology],
+    seeds: int,
+    pooled: bool = False,
+) -> Size:
+    """Return the size of a run on inputs of shape ``(T, J, d)`` with C outputs, each method on its graph.
+
+    Examples
+    --------
+    >>> import omkl
+    >>> print(size((1000, 10**6, 2), 1, [omkl.Gossip()], [omkl.topology.build("ring", 10**6)], 1))
+    13.7 GiB (state 927.0 MiB, rounds 1.6 GiB, inputs 11.2 GiB, records 62.5 KiB, frequencies 480 B, network 22.9 MiB)
+    """
+    rounds, nodes, dimension = shape
+    kernels, features = max(len(method.kernels) for method in methods), methods[0].features
+    row = FLOAT * seeds * kernels * outputs * 2 * features  # all models of a node
+    states = [jax.eval_shape(partial(method.init, jnp, (nodes, seeds), outputs)) for method in methods]
+    projections = FLOAT * nodes * seeds * kernels * features
+    copies = max(2 * len(graph.graph.edges) * row if graph.degrees.max() > LONGEST_LIST else 0 for graph in graphs)
+    answers = FLOAT * nodes**2 * seeds * outputs if pooled else 0  # of every model to every sample
+    return Size(
+        state=sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(states)),
+        rounds=WORK * nodes * row + max(projections, min(rounds * projections, _chunk())) + copies + answers,
+        inputs=FLOAT * rounds * nodes * (dimension + outputs),
+        records=len(methods) * rounds * seeds * (2 * FLOAT * (3 + kernels) + 16),  # as recorded and joined; bits
+        frequencies=FLOAT * seeds * kernels * features * dimension,
+        network=sum(24 * len(graph.graph.edges) for graph in graphs),
+    )
+
+
+def require_room(size: Size, devices: int = 1) -> None:
+    """Refuse a run that is larger than what its devices have free."""
+    log.info("this run holds %s", size)
+    needed, free = size.total - size.inputs, room(devices)
+    if free is not None and needed > free:
+        raise InputError(
+            f"this run holds {size}; besides the inputs it must fit the {_text(free)} that {devices} x {jax.devices()[0]} have; "
+            "use fewer seeds a run (seed= goes on where the last ended), fewer features, or more devices"
+        )
+
+
+def room(devices: int = 1) -> int | None:
+    """Return the bytes that devices have for a run; None where the system does not tell. Those of a CPU share it."""
+    device = jax.devices()[0]
+    if device.platform != "cpu":
+        limit = (device.memory_stats() or {}).get("bytes_limit")
+        return None if limit is None else devices * limit
+    info = Path("/proc/meminfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    available = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")), None)
+    if available is None and {"SC_AVPHYS_PAGES", "SC_PAGE_SIZE"} <= getattr(os, "sysconf_names", {}).keys():
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return available
+
+
+def _chunk() -> int:
+    cpu = jax.default_backend() == "cpu"
+    return engine.CHUNK_BYTES * engine._threads() if cpu else engine.DEVICE_CHUNK_BYTES
+
+
+def _text(count: int) -> str:
+    if count < 1024:
+        return f"{count} B"
+    power = min((count.bit_length() - 1) // 10, 4)
+    return f"{count / 1024**power:,.1f} {'KMGT'[power - 1]}iB"

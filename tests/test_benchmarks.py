@@ -1,0 +1,46 @@
+"""The benchmarks compare like with like: what the simulator is timed against computes the same curves."""
+
+import numpy as np
+import pytest
+from benchmarks import naive, report, scale, vectorized
+
+import omkl
+from omkl import features
+from omkl.topology import build
+
+
+@pytest.mark.parametrize("levels", [None, 7])
+def test_baselines_compute_what_the_simulator_does(levels: int | None, rng: np.random.Generator) -> None:
+    X = rng.standard_normal((30, 5, 3), dtype=np.float32)
+    y = np.where(X[..., 0] > 0, 1, -1).astype(np.float32)
+    method = omkl.Gossip(eta=0.5, gamma=0.5, quantizer=omkl.QSGD(bits=3) if levels else None)
+    V = np.stack([features.draw(method.kernels, method.features, 3, seed) for seed in range(2)])
+    laplacian = (build("path", 5).matrix() - np.eye(5)).astype(np.float32)
+    result = omkl.simulate((X, y), "path", method=method, seeds=2)
+    curves = vectorized.run(X, y, V, laplacian, levels, eta=0.5, gamma=0.5)
+    loss = naive.run(X, y, V, laplacian, levels, eta=0.5, gamma=0.5)
+    # Each draws its own dither, which moves the loss by 0.003; leaving out the mixing moves it by 0.1.
+    tolerance = 2e-6 if levels is None else 0.01
+    np.testing.assert_allclose(loss.T, result.loss, atol=tolerance)
+    np.testing.assert_allclose(curves.loss.T, result.loss, atol=tolerance)
+    np.testing.assert_allclose(np.moveaxis(curves.weights, 2, 0), result.weights, atol=tolerance)
+    np.testing.assert_allclose(curves.disagreement.T, result.disagreement, atol=10 * tolerance)
+    if levels is None:
+        np.testing.assert_allclose(curves.accuracy.T, result.accuracy, atol=tolerance)
+
+
+def test_a_table_has_a_column_for_every_key() -> None:
+    rows: list[report.Row] = [{"nodes": 1000, "ns": 123.4}, {"nodes": 10, "ns": 0.5, "more": "x"}]
+    assert report.table(rows).split("\n") == ["nodes   ns  more", "1,000  123      ", "   10  0.5     x"]
+
+
+def test_graphs_of_a_million_are_what_they_are_called() -> None:
+    regular, grown = scale.regular(2000), scale.preferential(2000)
+    assert regular.degrees.mean() == pytest.approx(4, abs=0.02)
+    assert grown.degrees.mean() == pytest.approx(4, abs=0.05)
+    # Degrees of preferential attachment: half have the least, and P(k) = 2m(m+1) / (k(k+1)(k+2)) with m = 2.
+    for k in (2, 3, 4, 6):
+        assert np.mean(grown.degrees == k) == pytest.approx(12 / (k * (k + 1) * (k + 2)), abs=0.03)
+    assert grown.degrees.max() > 50
+    assert not grown.components.any()
+    assert not regular.components.any()
