@@ -101,9 +101,7 @@ def project(X: Any, V: Any, angles: Any) -> None:
                 q = 4 * four
                 x0, x1, x2, x3 = X[b, q], X[b, q + 1], X[b, q + 2], X[b, q + 3]
                 for m in range(width):
-                    angles[b, k, m] += (
-                        x0 * V[q, k, m] + x1 * V[q + 1, k, m] + x2 * V[q + 2, k, m] + x3 * V[q + 3, k, m]
-                    )
+                    angles[b, k, m] += x0 * V[q, k, m] + x1 * V[q + 1, k, m] + x2 * V[q + 2, k, m] + x3 * V[q + 3, k, m]
             for q in range(4 * fours, inputs):
                 x = X[b, q]
                 for m in range(width):
@@ -499,9 +497,9 @@ def _finish(nodes: Any, away: Any, sums: Any) -> None:
     """Turn sums over nodes into means, and the distances into the disagreement."""
     rows, n, seeds = away.shape
     share = np.float32(1 / nodes)
-    for m in range(len(sums)):
+    for row in range(len(sums)):
         for m in range(seeds):
-            sums[m, m] *= share
+            sums[row, m] *= share
     for r in range(rows):
         for i in range(n):
             for m in range(seeds):

@@ -69,9 +69,9 @@ def run(
     y: Floats,
     frequencies: Floats,
     seeds: list[int],
-    method: Gossip,
-    network: Dense | Lists | Edges,
     every: int,
+    method: Any,
+    network: Any,
     passed: Callable[[int, Floats], None],
     stop: threading.Event,
 ) -> tuple[State, Metrics] | None:
@@ -102,12 +102,15 @@ def run(
         part = recorded[first // every : last // every]
         fused.advance(np.arange(first, last), lanes, links, angles, y[first:last], settings, every, part)
         passed(last, part[:, fused.LOSS, :count])
-    shape = (nodes, kernels, outputs, n)
-    models = (np.moveaxis(a[..., :count], -1, 1).reshape(nodes, count, *shape[1:]) for a in (theta, hidden[rounds % 2]))
-    measured = np.moveaxis(recorded[..., :count], 1, -1)
-    weights = measured[..., fused.WEIGHTS :]
-    curves = (measured[..., row] for row in (fused.LOSS, fused.SCORE, fused.DISAGREEMENT))
-    return State(*models, np.moveaxis(log_weights[..., :count], -1, 1), ()), Metrics(*curves, weights)
+    models, shadows = (_seeds_second(part[..., :count]) for part in (theta, hidden[rounds % 2]))
+    shape = (nodes, count, kernels, outputs, n)
+    state = State(models.reshape(shape), shadows.reshape(shape), _seeds_second(log_weights[..., :count]), ())
+    loss, score, disagreement, *weights = recorded[..., :count].swapaxes(0, 1)
+    return state, Metrics(loss, score, disagreement, np.stack(weights, axis=-1))
+
+
+def _seeds_second(array: Floats) -> Floats:
+    return np.moveaxis(array, -1, 1)
 
 
 def _project(X: Floats, V: Floats, angles: Floats) -> None:
@@ -130,8 +133,9 @@ def _settings(method: Gossip, n: int) -> "fused.Settings":
             kind, levels, scale = fused.QSGD, channel.levels, channel.tau(n)
         case Nearest() as channel:
             kind, levels, scale = fused.NEAREST, channel.most(n), channel.step / math.sqrt(n)
-    numbers = (method.gamma, method.rule.eta, method.hedge_rate, method.regularization)  # type: ignore[attr-defined]
-    return fused.Settings(*map(np.float32, numbers), loss, kind, np.float32(levels), np.float32(scale))
+    eta, f = method.rule.eta, np.float32  # type: ignore[attr-defined]
+    rates = f(method.gamma), f(eta), f(method.hedge_rate), f(method.regularization)
+    return fused.Settings(*rates, loss, kind, f(levels), f(scale))
 
 
 def _links(network: Dense | Lists | Edges, nodes: int) -> "fused.Links":

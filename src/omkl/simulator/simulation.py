@@ -161,11 +161,11 @@ def compare(
     steady = [turns[0] for turns in graphs]
     where = place(devices, shard, steady, seeds)
     _warn_if_far(stream, bank)
-    require_room(size(stream.X.shape, targets.shape[-1], methods, steady, seeds, pooled), where.devices)
+    require_room(size(stream.X.shape, targets.shape[-1], methods, steady, seeds, record_every, pooled), where.devices)
     frequencies = np.stack([features.draw(bank, methods[0].features, dimension, run) for run in runs])
     networks = [_network(turns, faults, runs, where) for turns in graphs]
     measured = engine.run(
-        engine.Problem(stream.X, targets, frequencies, runs),
+        engine.Problem(stream.X, targets, frequencies, runs, record_every),
         [engine.Case(method, one) for method, one in zip(methods, networks, strict=True)],
         pooled_metrics if pooled else metrics,
         progress,
@@ -205,7 +205,7 @@ def _result(
 ) -> Result:
     state, measured = outcome
     theta, log_weights = (np.asarray(part) for part in method.models(state))
-    curves = {name: np.moveaxis(curve[recorded], 1, 0) for name, curve in measured._asdict().items()}
+    curves = {name: np.moveaxis(curve, 1, 0) for name, curve in measured._asdict().items()}
     message = method.message_bits(theta.shape[-2])
     return Result(
         config=settings | {"method": describe(method) | {"loss": describe(method.objective)}},
@@ -243,9 +243,7 @@ def _check(method: Method, turns: Sequence[Topology], faults: Faults | None, rou
         faults.check(rounds, len(topologies.union(turns).edges), turns[0].nodes)
 
 
-def _network(
-    turns: Sequence[Topology], faults: Faults | None, runs: list[int], where: Placement
-) -> Network | Changing:
+def _network(turns: Sequence[Topology], faults: Faults | None, runs: list[int], where: Placement) -> Network | Changing:
     if faults is None and len(turns) == 1:
         return where.network(turns[0])
     if where.spreads_nodes:

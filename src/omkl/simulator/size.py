@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from omkl.errors import InputError
 from omkl.methods import Method
 from omkl.simulator import engine
+from omkl.simulator import rounds as chunked
 from omkl.simulator.networks import LONGEST_LIST
 from omkl.topology import Topology
 
@@ -52,6 +53,7 @@ def size(
     methods: Sequence[Method],
     graphs: Sequence[Topology],
     seeds: int,
+    every: int = 1,
     pooled: bool = False,
 ) -> Size:
     """Return the size of a run on inputs of shape ``(T, J, d)`` with C outputs, each method on its graph.
@@ -66,14 +68,17 @@ def size(
     kernels, features = max(len(method.kernels) for method in methods), methods[0].features
     row = FLOAT * seeds * kernels * outputs * 2 * features  # all models of a node
     states = [jax.eval_shape(partial(method.init, jnp, (nodes, seeds), outputs)) for method in methods]
-    projections = FLOAT * nodes * seeds * kernels * features
+    given = chunked.bytes_per_round(nodes, dimension, seeds, kernels, features)
     copies = max(2 * len(graph.graph.edges) * row if graph.degrees.max() > LONGEST_LIST else 0 for graph in graphs)
     answers = FLOAT * nodes**2 * seeds * outputs if pooled else 0  # of every model to every sample
     return Size(
         state=sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(states)),
-        rounds=WORK * nodes * row + max(projections, min(rounds * projections, _chunk())) + copies + answers,
+        rounds=WORK * nodes * row + max(given, min(rounds * given, _chunk())) + copies + answers,
         inputs=FLOAT * rounds * nodes * (dimension + outputs),
-        records=len(methods) * rounds * seeds * (2 * FLOAT * (3 + kernels) + 16),  # as recorded and joined; bits
+        records=len(methods)
+        * (rounds // every)
+        * seeds
+        * (2 * FLOAT * (3 + kernels) + 16),  # as recorded and joined; bits
         frequencies=FLOAT * seeds * kernels * features * dimension,
         network=sum(24 * len(graph.graph.edges) for graph in graphs),
     )
@@ -85,8 +90,8 @@ def require_room(size: Size, devices: int = 1) -> None:
     needed, free = size.total - size.inputs, room(devices)
     if free is not None and needed > free:
         raise InputError(
-            f"this run holds {size}; besides the inputs it must fit the {_text(free)} that {devices} x {jax.devices()[0]} have; "
-            "use fewer seeds a run (seed= goes on where the last ended), fewer features, or more devices"
+            f"this run holds {size}; besides the inputs it must fit the {_text(free)} that {devices} x "
+            f"{jax.devices()[0]} have; use fewer seeds a run (seed= goes on where the last ended), fewer features, or more devices"
         )
 
 
@@ -106,7 +111,7 @@ def room(devices: int = 1) -> int | None:
 
 def _chunk() -> int:
     cpu = jax.default_backend() == "cpu"
-    return engine.CHUNK_BYTES * engine._threads() if cpu else engine.DEVICE_CHUNK_BYTES
+    return chunked.CHUNK_BYTES * engine._threads() if cpu else chunked.DEVICE_CHUNK_BYTES
 
 
 def _text(count: int) -> str:

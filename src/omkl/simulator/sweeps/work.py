@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omkl.errors import InputError
-from omkl.simulator import engine
+from omkl.simulator import engine, rounds
 from omkl.simulator.simulation import simulate, versions
 from omkl.simulator.sweeps.points import Point
 from omkl.simulator.sweeps.records import BLANK, Record
@@ -25,7 +25,7 @@ _kept: set[str] = set()
 def _run(program: str, arguments: Mapping[str, Any]) -> Record:
     """Return what came of a point, in the process that runs it."""
     if program not in _kept and len(_kept) >= PROGRAMS:
-        engine._compiled().clear_cache()  # type: ignore[attr-defined]
+        rounds.compiled().clear_cache()  # type: ignore[attr-defined]
         _kept.clear()
     _kept.add(program)
     start = time.perf_counter()

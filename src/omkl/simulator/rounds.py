@@ -1,0 +1,169 @@
+"""Rounds of all cases, compiled: a chunk of them is one scan.
+
+The projections of a chunk are one large matrix product ahead of the scan; those of short inputs are left to the round
+itself, so that a large network never holds them.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from omkl import noise
+from omkl.arrays import Array
+from omkl.methods import Info, Method, Network, Round
+from omkl.methods.protocol import MethodState
+from omkl.simulator.faults import Changing
+from omkl.simulator.placement import Placement
+from omkl.simulator.waves import waves
+
+CHUNK_BYTES = 8 * 2**20  # of inputs or projections held at a time by a CPU: they should stay in the cache
+DEVICE_CHUNK_BYTES = 2**30  # by an accelerator, where a chunk is a launch
+SHORT_INPUT = 4  # up to this length a projection is a few products of numbers
+UNROLL = 4  # rounds compiled as one on an accelerator, where launches cost; a CPU gains nothing
+
+LEADING = {"nodes": 0, "seeds": 1}  # axes of a state
+
+Measure: TypeAlias = Callable[[Method, Round, Info, MethodState], Any]
+"""What to record of a round: a NamedTuple of arrays ``(S, ...)``, the first of them the loss."""
+
+
+class Chunk(NamedTuple):
+    """Rounds ``first ... last - 1`` in groups, each of which is measured in its last round, or not at all."""
+
+    first: int
+    last: int
+    group: int
+    measured: bool
+
+
+class Program(NamedTuple):
+    """What a compiled chunk depends on besides the shapes of its arguments."""
+
+    place: Placement
+    methods: tuple[Method, ...]
+    measure: Measure
+    near: bool
+    """Whether all angles are small enough for ``waves``."""
+    group: int
+    measured: bool
+
+
+class Given(NamedTuple):
+    """What is the same in every chunk."""
+
+    frequencies: Array
+    key: noise.Key
+    networks: tuple[Network | Changing, ...]
+
+
+def chunks(rounds: int, every: int, bytes_per_round: int) -> Iterator[Chunk]:
+    """Yield chunks within the budget, of one length where a divisor is near, since every length is compiled."""
+    budget = CHUNK_BYTES if jax.default_backend() == "cpu" else DEVICE_CHUNK_BYTES
+    most = max(1, min(rounds, budget // bytes_per_round))
+    groups = most // every
+    if groups:
+        count = rounds // every
+        groups = next((n for n in range(groups, groups // 8, -1) if count % n == 0), groups)
+        for first in range(0, count, groups):
+            yield Chunk(first * every, min(first + groups, count) * every, every, True)
+        start = count * every
+    else:
+        start = 0
+    while start < rounds:
+        last = min(start + most, rounds, (start // every + 1) * every)
+        yield Chunk(start, last, last - start, last % every == 0)
+        start = last
+
+
+def bytes_per_round(nodes: int, inputs: int, seeds: int, kernels: int, features: int) -> int:
+    """Return the bytes of a round's projections, or of its inputs where those are short."""
+    return 4 * nodes * (inputs if inputs <= SHORT_INPUT else seeds * kernels * features)
+
+
+@cache
+def compiled() -> Callable[..., tuple[list[MethodState], list[Any]]]:
+    """Return the compiled form of a chunk: ``(program, states, times, X, y, given)`` to states and what was measured."""
+    jitted = partial(jax.jit, _placed, static_argnums=0, donate_argnums=1)
+    # The library that XLA hands reductions to on a CPU takes one and a half times what its own code does here.
+    options = {"xla_cpu_experimental_ynn_fusion_type": ""}
+    if jax.default_backend() == "cpu" and _known(options):
+        return jitted(compiler_options=options)
+    return jitted()
+
+
+def _known(options: dict[str, str]) -> bool:
+    try:
+        jax.jit(lambda: 0, compiler_options=options).lower().compile()
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
+
+
+def _placed(
+    program: Program, states: list[MethodState], times: Array, X: Array, y: Array, given: Given
+) -> tuple[list[MethodState], list[Any]]:
+    place = program.place
+    X, y, V = place.trim(X, nodes=1), place.trim(y, nodes=1), place.trim(given.frequencies, seeds=0)
+    states, key = jax.tree.map(partial(place.trim, **LEADING), (states, given.key))
+    states, measured = _chunk(program, states, times, X, y, Given(V, key, given.networks))
+    return jax.tree.map(partial(place.fill, **LEADING), states), jax.tree.map(place.fill, measured)
+
+
+def _chunk(
+    program: Program, states: list[MethodState], times: Array, X: Array, y: Array, given: Given
+) -> tuple[list[MethodState], list[Any]]:
+    short = X.shape[-1] <= SHORT_INPUT
+    projected = X if short else jnp.tensordot(X, given.frequencies, axes=((-1,), (-1,)), precision="highest")
+    unroll = 1 if jax.default_backend() == "cpu" else UNROLL
+    silent, heard = (partial(_round, program, given, measured=measured) for measured in (False, True))
+
+    def group(states: list[MethodState], inputs: Any) -> tuple[list[MethodState], list[Any]]:
+        before, last = (jax.tree.map(lambda leaf, part=part: leaf[part], inputs) for part in (slice(-1), -1))
+        states, _ = lax.scan(silent, states, before, unroll=min(unroll, program.group - 1))
+        return heard(states, last)
+
+    inputs = (times, projected, y)
+    if not program.measured:
+        return lax.scan(silent, states, inputs, unroll=min(unroll, len(times)))
+    if program.group == 1:
+        return lax.scan(heard, states, inputs, unroll=min(unroll, len(times)))
+    grouped = jax.tree.map(lambda leaf: leaf.reshape(-1, program.group, *leaf.shape[1:]), inputs)
+    return lax.scan(group, states, grouped)
+
+
+def _round(
+    program: Program, given: Given, states: list[MethodState], inputs: tuple[Array, Array, Array], measured: bool
+) -> tuple[list[MethodState], list[Any]]:
+    t, projected, targets = inputs
+    z = _alone(_features(program, given.frequencies, projected))
+    now = noise.fold(given.key, t)
+    after, records = [], []
+    for method, network, state in zip(program.methods, given.networks, states, strict=True):
+        shape = (len(method.kernels), targets.shape[-1], 2 * method.features)
+        uniforms = _alone(noise.dither(now, shape)) if method.dithered else None
+        sample = Round(z[..., : shape[0], :], targets[:, None, :], uniforms)
+        here = network.at(t) if isinstance(network, Changing) else network
+        state, info = method.step(state, sample, here)
+        after.append(state)
+        if measured:
+            records.append(program.measure(method, sample, info, state))
+    return after, records
+
+
+def _features(program: Program, V: Array, projected: Array) -> Array:
+    angles = projected
+    if projected.ndim == 2:  # inputs, not yet projected
+        angles = sum(projected[:, None, None, None, k] * V[..., k] for k in range(V.shape[-1]))
+    sines = waves(angles) if program.near else jnp.concat([jnp.sin(angles), jnp.cos(angles)], axis=-1)
+    return sines * V.shape[-2] ** -0.5
+
+
+def _alone(array: Array) -> Array:
+    """Return the array computed by itself on a CPU: in a reduction's loop XLA would compute it number by number."""
+    if jax.default_backend() != "cpu":
+        return array
+    return lax.optimization_barrier(array)  # type: ignore[no-untyped-call]
