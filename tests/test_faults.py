@@ -237,12 +237,11 @@ def test_matchings_that_take_turns_bring_nodes_together() -> None:
 
 def test_hubs_among_nodes_without_links_are_counted() -> None:
     # Fewer directed links than nodes, and the hub is the last of them.
-    hub = Graph(400, np.array([[399, k] for k in range(40)]))
-    built = turns(Schedule([hub, "path"]), 400)
-    network = changing(built, Faults(), [0])
+    hubs = [Graph(400, np.array([[399, k] for k in range(first, first + 133)])) for first in (0, 133, 266)]
+    network = changing(turns(Schedule(hubs)), Faults(), [0])
     assert isinstance(network.at(jnp.uint32(0)), Edges)
-    heard, links = count(network, 400, np.arange(2))
-    assert (heard.tolist(), links.tolist()) == ([[41, 400]], [[80, 798]])
+    heard, links = count(network, 400, np.arange(4))
+    assert (heard.tolist(), links.tolist()) == ([[134] * 4], [[266] * 4])
 
 
 def test_a_large_star_needs_no_square() -> None:
