@@ -12,7 +12,8 @@ import omkl
 from omkl import QSGD, Choco, Complete, Gossip, Local, topology
 from omkl.cli.app import app
 from omkl.methods import Neighbors
-from omkl.simulator import engine, halo
+from omkl.simulator import halo
+from omkl.simulator import rounds as chunked
 from omkl.simulator.sharding import place
 from omkl.topology import Graph, Topology
 
@@ -123,7 +124,7 @@ def state_blocks() -> list[list[int]]:
 
 def main() -> None:
     jax.config.update("jax_numpy_dtype_promotion", "strict")  # type: ignore[no-untyped-call]
-    engine.CHUNK_BYTES = 2**16  # several chunks, of other lengths on four devices than on one
+    chunked.CHUNK_BYTES = 2**16  # several chunks, of other lengths on four devices than on one
     told = CliRunner().invoke(app, ["simulate", "--data", "banana", "--nodes", "10", "--devices", "4"]).stderr
     found = {
         "passes": {name: compare(one_pass) for name, one_pass in PASSES.items()},

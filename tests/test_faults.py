@@ -11,7 +11,7 @@ import pytest
 import omkl
 from omkl import Faults, Gossip, Local, noise
 from omkl.errors import InputError
-from omkl.simulator import engine, sweeps
+from omkl.simulator import engine, rounds, sweeps
 from omkl.simulator.faults import Rows, changing, count
 from omkl.simulator.networks import Edges, Lists
 from omkl.topology import Graph, Schedule, Topology, build, metropolis, ring, turns, union
@@ -193,7 +193,7 @@ def test_a_run_depends_on_its_seed_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(engine, "_threads", lambda: 2)
     many = omkl.simulate((X, y), "ring", seeds=5, seed=10, **settings)
     one = omkl.simulate((X, y), "ring", seed=13, record_every=4, **settings)
-    monkeypatch.setattr(engine, "CHUNK_BYTES", 7 * 4 * 6 * 3 * 20)
+    monkeypatch.setattr(rounds, "CHUNK_BYTES", 7 * 4 * 6 * 3 * 20)
     parts = omkl.simulate((X, y), "ring", seed=13, **settings)
     np.testing.assert_allclose(many.theta[:, 3], one.theta[:, 0], atol=1e-5)
     np.testing.assert_allclose(many.theta[:, 3], parts.theta[:, 0], atol=1e-5)

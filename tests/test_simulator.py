@@ -17,7 +17,7 @@ from omkl import QSGD, Gossip, Local, Nearest, topology
 from omkl.data import as_stream, load
 from omkl.errors import InputError
 from omkl.methods import Method, Neighbors
-from omkl.simulator import engine
+from omkl.simulator import engine, rounds
 from omkl.simulator.networks import Dense, Edges, Lists, network
 from omkl.simulator.waves import LIMIT, waves
 from tests import numpy_run
@@ -86,7 +86,7 @@ def test_a_run_depends_on_its_seed_alone(method: Method) -> None:
 def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = blobs(50, 6)
     whole = omkl.simulate((X, y), "ring", method=Gossip(eta=0.5))
-    monkeypatch.setattr(engine, "CHUNK_BYTES", 7 * 4 * 6 * 3 * 20)
+    monkeypatch.setattr(rounds, "CHUNK_BYTES", 7 * 4 * 6 * 3 * 20)
     done: list[tuple[int, int]] = []
     parts = omkl.simulate((X, y), "ring", method=Gossip(eta=0.5), progress=lambda *p: done.append(p))
     np.testing.assert_allclose(whole.loss, parts.loss, atol=1e-6)
@@ -113,7 +113,7 @@ def test_an_interrupt_stops_all_threads(monkeypatch: pytest.MonkeyPatch) -> None
         raise KeyboardInterrupt
 
     monkeypatch.setattr(engine, "_threads", lambda: 2)
-    monkeypatch.setattr(engine, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(rounds, "CHUNK_BYTES", 1)
     with pytest.raises(KeyboardInterrupt):
         omkl.simulate(blobs(50, 5), "ring", seeds=2, progress=interrupt)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]

@@ -49,7 +49,7 @@ def test_a_state_is_as_large_as_said(rng: np.random.Generator) -> None:
 
 
 def test_a_run_too_large_is_refused_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizes, "room", lambda: 2**20)
+    monkeypatch.setattr(sizes, "room", lambda devices: 2**20)
     monkeypatch.setattr(engine, "run", lambda *_: pytest.fail("it ran"))
     data = np.ones((4, 10, 2)), np.ones((4, 10))
     with pytest.raises(InputError, match=r"holds 3\d\.\d MiB .*must fit the 1\.0 MiB that .*; use fewer seeds"):
@@ -57,7 +57,7 @@ def test_a_run_too_large_is_refused_before_it_starts(monkeypatch: pytest.MonkeyP
 
 
 def test_inputs_are_there_already(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizes, "room", lambda: 100)
+    monkeypatch.setattr(sizes, "room", lambda devices: 100)
     sizes.require_room(Size(50, 50, 10**9, 0, 0, 0))
     with pytest.raises(InputError):
         sizes.require_room(Size(50, 51, 0, 0, 0, 0))

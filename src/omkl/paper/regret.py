@@ -34,6 +34,7 @@ from omkl.quantizers import QSGD
 from omkl.simulator import engine
 from omkl.simulator.measures import pooled_loss
 from omkl.simulator.networks import network
+from omkl.simulator.rounds import Measure
 from omkl.topology import Topology, build
 
 NODES = 20
@@ -142,7 +143,7 @@ class Streams:
         rows: Integers,
         frequencies: npt.NDArray[np.float32],
         graphs: dict[str, Topology],
-        measure: engine.Measure,
+        measure: Measure,
         progress: engine.Progress | None,
     ) -> Iterator[list[Any]]:
         """Yield, length by length, what was measured of each case."""

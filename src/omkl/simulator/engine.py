@@ -133,7 +133,7 @@ def _run_share(
     place: Placement,
 ) -> list[tuple[MethodState, Any]]:
     """Return the outcomes for some seeds; nothing where stopped."""
-    if measure is metrics and place == HERE and all(lanes.suits(problem.X, problem.frequencies, *one) for one in cases):
+    if measure is metrics and place == HERE and lanes.suits(problem.X, problem.frequencies, cases):
         return _run_fused(problem, cases, progress, stop)
     X, y, frequencies, seeds, every = problem
     rounds, nodes, inputs = X.shape

@@ -6,9 +6,10 @@ Numba is optional. Without it, or for methods that the compiled loops do not kno
 import importlib.util
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 import numpy.typing as npt
 
@@ -16,7 +17,7 @@ from omkl import noise
 from omkl.algorithm import State
 from omkl.learners import SGD
 from omkl.losses import Logistic, Softmax, Squared
-from omkl.methods import Choco, Gossip, Method, Network
+from omkl.methods import Choco, Gossip, Method
 from omkl.quantizers import QSGD, Exact, Nearest
 from omkl.simulator.measures import Metrics
 from omkl.simulator.networks import Dense, Edges, Lists
@@ -34,19 +35,20 @@ LONG_INPUT = 64  # from here on the matrix product of a library beats a loop
 Floats = npt.NDArray[np.float32]
 
 
-def suits(X: Floats, frequencies: Floats, method: Method, network: Network) -> bool:
+def suits(X: Floats, frequencies: Floats, cases: Sequence[tuple[Method, Any]]) -> bool:
     """Return whether the compiled loops know this run, and are worth their loading."""
     seeds, bank, features, _ = frequencies.shape
     return (
         importlib.util.find_spec("numba") is not None
+        and jax.default_backend() == "cpu"
         and seeds >= FEWEST_SEEDS
         and X.shape[0] * X.shape[1] * seeds * bank * 2 * features >= LEAST_WORK
-        and knows(method, network)
+        and all(knows(*case) for case in cases)
         and reach(X, frequencies) < LIMIT
     )
 
 
-def knows(method: Method, network: Network) -> bool:
+def knows(method: Method, network: Any) -> bool:
     """Return whether the loops compute this method on this network."""
     return (
         (type(method) is Gossip or (type(method) is Choco and not method.fresh))

@@ -86,7 +86,7 @@ def bytes_per_round(nodes: int, inputs: int, seeds: int, kernels: int, features:
 
 @cache
 def compiled() -> Callable[..., tuple[list[MethodState], list[Any]]]:
-    """Return the compiled form of a chunk: ``(program, states, times, X, y, given)`` to states and what was measured."""
+    """Return the compiled form of a chunk: from ``(program, states, times, X, y, given)`` to states and records."""
     jitted = partial(jax.jit, _placed, static_argnums=0, donate_argnums=1)
     # The library that XLA hands reductions to on a CPU takes one and a half times what its own code does here.
     options = {"xla_cpu_experimental_ynn_fusion_type": ""}

@@ -161,7 +161,7 @@ def compare(
     steady = [turns[0] for turns in graphs]
     where = place(devices, shard, steady, seeds)
     _warn_if_far(stream, bank)
-    require_room(size(stream.X.shape, targets.shape[-1], methods, steady, seeds, record_every, pooled), where.devices)
+    require_room(size(stream.X.shape, targets.shape[-1], methods, steady, seeds, pooled, record_every), where.devices)
     frequencies = np.stack([features.draw(bank, methods[0].features, dimension, run) for run in runs])
     networks = [_network(turns, faults, runs, where) for turns in graphs]
     measured = engine.run(

@@ -53,8 +53,8 @@ def size(
     methods: Sequence[Method],
     graphs: Sequence[Topology],
     seeds: int,
-    every: int = 1,
     pooled: bool = False,
+    every: int = 1,
 ) -> Size:
     """Return the size of a run on inputs of shape ``(T, J, d)`` with C outputs, each method on its graph.
 
@@ -70,15 +70,13 @@ def size(
     states = [jax.eval_shape(partial(method.init, jnp, (nodes, seeds), outputs)) for method in methods]
     given = chunked.bytes_per_round(nodes, dimension, seeds, kernels, features)
     copies = max(2 * len(graph.graph.edges) * row if graph.degrees.max() > LONGEST_LIST else 0 for graph in graphs)
+    record = 2 * FLOAT * (3 + kernels) + 16  # as recorded and as joined; bits
     answers = FLOAT * nodes**2 * seeds * outputs if pooled else 0  # of every model to every sample
     return Size(
         state=sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(states)),
         rounds=WORK * nodes * row + max(given, min(rounds * given, _chunk())) + copies + answers,
         inputs=FLOAT * rounds * nodes * (dimension + outputs),
-        records=len(methods)
-        * (rounds // every)
-        * seeds
-        * (2 * FLOAT * (3 + kernels) + 16),  # as recorded and joined; bits
+        records=len(methods) * (rounds // every) * seeds * record,
         frequencies=FLOAT * seeds * kernels * features * dimension,
         network=sum(24 * len(graph.graph.edges) for graph in graphs),
     )
@@ -91,7 +89,8 @@ def require_room(size: Size, devices: int = 1) -> None:
     if free is not None and needed > free:
         raise InputError(
             f"this run holds {size}; besides the inputs it must fit the {_text(free)} that {devices} x "
-            f"{jax.devices()[0]} have; use fewer seeds a run (seed= goes on where the last ended), fewer features, or more devices"
+            f"{jax.devices()[0]} have; use fewer seeds a run (seed= goes on where the last ended), fewer features, or "
+            "more devices"
         )
 
 
