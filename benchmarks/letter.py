@@ -1,7 +1,9 @@
 """The letter's three settings: the simulator against NumPy vectorized over nodes and seeds, and against plain loops.
 
 All run in turns in one process, on synthetic samples of the right shape; the best of each counts. NumPy and the loops
-are timed on a part of the rounds and seeds and scaled up. Read the ratios: a busy machine changes the seconds.
+are timed on a part of the rounds and seeds and scaled up. NumPy counts with the better of one BLAS thread and all of
+them: on a busy machine threads that wait for each other make its small products ten times slower. Read the ratios: a
+busy machine changes the seconds.
 
 Run from the repository's root: python -m benchmarks.letter
 """
@@ -14,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from benchmarks import naive, report, vectorized
+from threadpoolctl import threadpool_limits
 
 import omkl
 from omkl import features
@@ -43,16 +46,20 @@ def measure(rounds: int, inputs: int, seeds: int, turns: int) -> report.Row:
     def simulate() -> float:
         return seconds(lambda: omkl.simulate((X, y), "path", method=method, seeds=seeds))
 
-    def plain() -> float:
-        setup, whole = (seconds(vectorized.run, X[:n], y[:n], V, laplacian) for n in (0, part))
+    def plain(threads: int | None) -> float:
+        with threadpool_limits(threads):
+            setup, whole = (seconds(vectorized.run, X[:n], y[:n], V, laplacian) for n in (0, part))
         return setup + (whole - setup) * rounds / part
 
     def loops() -> float:
-        taken = seconds(naive.run, X[:LOOP_ROUNDS], y[:LOOP_ROUNDS], V[:LOOP_SEEDS], laplacian)
+        with threadpool_limits(1):
+            taken = seconds(naive.run, X[:LOOP_ROUNDS], y[:LOOP_ROUNDS], V[:LOOP_SEEDS], laplacian)
         return taken * rounds * seeds / (LOOP_ROUNDS * LOOP_SEEDS)
 
     first = simulate()
-    ours, numpy, loop = np.min([(simulate(), plain(), loops()) for _ in range(turns)], axis=0).tolist()
+    ours, numpy, loop = np.min(
+        [(simulate(), min(plain(1), plain(None)), loops()) for _ in range(turns)], axis=0
+    ).tolist()
     return {
         "first call, s": first,
         "simulator, s": ours,
