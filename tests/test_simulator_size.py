@@ -16,7 +16,7 @@ SMALL = omkl.Gossip(kernels=omkl.gaussian(1, 2), features=4)
 
 
 def on(topology: str, nodes: int, method: Any = SMALL, seeds: int = 2, pooled: bool = False) -> Size:
-    return size((5, nodes, 2), 1, [method], [build(topology, nodes)], seeds, pooled)
+    return size((5, nodes, 6), 1, [method], [build(topology, nodes)], seeds, pooled)
 
 
 def test_size_by_hand() -> None:
@@ -24,9 +24,9 @@ def test_size_by_hand() -> None:
     assert on("path", 3) == Size(
         state=3 * (2 * model + 4 * 2 * 2),
         rounds=3 * 3 * model + 5 * 3 * model // 2,
-        inputs=4 * 5 * 3 * (2 + 1),
+        inputs=4 * 5 * 3 * (6 + 1),
         records=5 * 2 * (2 * 4 * (3 + 2) + 16),
-        frequencies=4 * 2 * 2 * 4 * 2,
+        frequencies=4 * 2 * 2 * 4 * 6,
         network=24 * 2,
     )
 
@@ -38,12 +38,12 @@ def test_what_a_size_grows_with() -> None:
     assert on("star", 50).rounds - on("ring", 50).rounds == 2 * 49 * 128  # a hub's neighbors are copied
     method = omkl.Complete(kernels=SMALL.kernels, features=4)
     assert on("complete", 10, method).state < on("complete", 10).state / 10  # one model in common
-    both = size((5, 10, 2), 1, [SMALL, SMALL], [build("ring", 10)] * 2, 2)
+    both = size((5, 10, 6), 1, [SMALL, SMALL], [build("ring", 10)] * 2, 2)
     assert both.state == 2 * on("ring", 10).state
 
 
 def test_a_state_is_as_large_as_said(rng: np.random.Generator) -> None:
-    X = rng.standard_normal((3, 6, 2), dtype=np.float32)
+    X = rng.standard_normal((3, 6, 6), dtype=np.float32)
     result = omkl.simulate((X, np.sign(X[..., 0])), "ring", method=SMALL, seeds=2)
     assert on("ring", 6).state == 2 * result.theta.nbytes + result.log_weights.nbytes
 
@@ -52,7 +52,7 @@ def test_a_run_too_large_is_refused_before_it_starts(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sizes, "room", lambda devices: 2**20)
     monkeypatch.setattr(engine, "run", lambda *_: pytest.fail("it ran"))
     data = np.ones((4, 10, 2)), np.ones((4, 10))
-    with pytest.raises(InputError, match=r"holds 3\d\.\d MiB .*must fit the 1\.0 MiB that .*; use fewer seeds"):
+    with pytest.raises(InputError, match=r"holds 2\d\.\d MiB .*must fit the 1\.0 MiB that .*; use fewer seeds"):
         omkl.simulate(data, "ring", seeds=1000)
 
 

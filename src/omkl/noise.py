@@ -39,13 +39,13 @@ def fold(key: Key, coordinate: Array | int) -> Key:
     if isinstance(coordinate, int):
         coordinate = xp.asarray([coordinate], dtype=xp.uint32)
     coordinate = xp.astype(coordinate, xp.uint32)
-    return Key(_scramble(xp, coordinate, key.low, key.high), _scramble(xp, coordinate, key.high, ~key.low))
+    return Key(scramble(xp, coordinate, key.low, key.high), scramble(xp, coordinate, key.high, ~key.low))
 
 
 def words(key: Key, count: int) -> Array:
     """Return ``count`` uint32 words for every key, shape ``(..., count)``."""
     xp = namespace(key.low)
-    return _scramble(xp, xp.arange(count, dtype=xp.uint32), key.low, key.high)
+    return scramble(xp, xp.arange(count, dtype=xp.uint32), key.low, key.high)
 
 
 def dither(key: Key, shape: tuple[int, ...]) -> Array:
@@ -58,7 +58,7 @@ def dither(key: Key, shape: tuple[int, ...]) -> Array:
     half = (count + 1) // 2
     index = xp.arange(count, dtype=xp.uint32)
     # Each word is computed twice rather than split and concatenated, which would keep XLA from fusing it.
-    word = _scramble(xp, index % _word(xp, half), key.low, key.high)
+    word = scramble(xp, index % _word(xp, half), key.low, key.high)
     sixteen = (word >> (index // _word(xp, half) * _word(xp, 16))) & _word(xp, 0xFFFF)
     return xp.reshape((xp.astype(sixteen, xp.float32) + 0.5) * 2.0**-16, (*word.shape[:-1], *shape))
 
@@ -68,8 +68,11 @@ def uniforms(key: Key, count: int) -> Array:
     return (words(key, count).astype(np.float64) + 0.5) * 2.0**-32
 
 
-def _scramble(xp: Any, counter: Array, low: Array, high: Array) -> Array:
-    # Wellons' three-round integer hash ("triple32"), the second half of the key entering between its rounds.
+def scramble(xp: Any, counter: Array, low: Array, high: Array) -> Array:
+    """Return the words of counters under a key, broadcast against each other.
+
+    Wellons' three-round integer hash ("triple32"), the second half of the key entering between its rounds.
+    """
     x = counter * _word(xp, 0x9E3779B9) + low
     x = (x ^ (x >> _word(xp, 17))) * _word(xp, 0xED5AD4BB)
     x = (x ^ (x >> _word(xp, 11)) ^ high) * _word(xp, 0xAC4C1B51)

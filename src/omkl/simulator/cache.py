@@ -5,6 +5,7 @@ import os
 import platform
 import tempfile
 import warnings
+from functools import cache
 from pathlib import Path
 
 import jax
@@ -42,6 +43,7 @@ def keep_programs() -> None:
         jax.config.update(name, value)  # type: ignore[no-untyped-call]
 
 
+@cache
 def _processor() -> str:
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []

@@ -20,12 +20,12 @@ from omkl import noise
 from omkl.errors import InputError
 from omkl.methods import Method, Network
 from omkl.methods.protocol import MethodState
-from omkl.simulator import lanes
+from omkl.simulator import lanes, tiles
 from omkl.simulator.cache import keep_programs
 from omkl.simulator.faults import Changing
 from omkl.simulator.measures import metrics
 from omkl.simulator.placement import Placement
-from omkl.simulator.rounds import LEADING, Given, Measure, Program, bytes_per_round, chunks, compiled
+from omkl.simulator.rounds import LEADING, Given, Measure, Program, bytes_per_round, chunks, compiled, reach
 from omkl.simulator.waves import LIMIT
 
 HERE = Placement()
@@ -121,7 +121,7 @@ def _seeded(network: Changing, seeds: list[int], place: Placement) -> Changing:
 
 def _join_seeds(*parts: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return arrays ``(J, S, ...)`` or ``(rounds, S, ...)`` joined along the seeds; what has no such axis is common."""
-    return np.concatenate(parts, axis=1) if parts[0].ndim > 1 else parts[0]
+    return np.concatenate(parts, axis=1) if len(parts) > 1 and parts[0].ndim > 1 else parts[0]
 
 
 def _run_share(
@@ -142,14 +142,15 @@ def _run_share(
     networks = tuple(_seeded(one, seeds, place) if isinstance(one, Changing) else one for _, one in cases)
     given = Given(place.put(frequencies, seeds=0), noise.Key(*(place.put(part, **LEADING) for part in base)), networks)
     states = place.start(lambda: [method.init(jnp, (nodes, len(seeds)), y.shape[-1]) for method in methods])
-    near = lanes.reach(X, frequencies) < LIMIT
+    near = reach(X, given.frequencies if isinstance(X, jax.Array) else frequencies) < LIMIT
+    tiled = near and place == HERE and tiles.ready()
     size = -(-bytes_per_round(nodes, inputs, *frequencies.shape[:3]) // place.devices)
     recorded = []
     for first, last, group, measured in chunks(rounds, every, size):
         if stop.is_set():
             return []
-        program = Program(place, methods, measure, near, group, measured)
-        samples = (place.put(part[first:last], nodes=1) for part in (X, y))
+        program = Program(place, methods, measure, near, group, measured, tiled)
+        samples = (place.put(part if last - first == rounds else part[first:last], nodes=1) for part in (X, y))
         states, records = compiled()(program, states, np.arange(first, last, dtype=np.uint32), *samples, given)
         if measured:
             recorded.append(jax.tree.map(np.asarray, records))

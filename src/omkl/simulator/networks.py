@@ -7,6 +7,7 @@ neighbors that live elsewhere (``halo``).
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -18,6 +19,7 @@ from omkl.topology.graphs import Floats, Integers
 
 DENSE_NODES = 64  # up to here a J x J product costs less than the gathers
 LARGEST_MATRIX = 4096  # nodes; up to here it does so for graphs whose nodes hear an eighth of all others
+SHORT_LIST = 8  # neighbors; on an accelerator a few gathers are part of a kernel, and a product is one by itself
 LONGEST_LIST = 32  # neighbors; each is compiled by itself
 MOST_PADDING = 4  # lists may be this much longer than the edges they hold
 
@@ -78,7 +80,8 @@ class Edges(NamedTuple):
 def network(topology: Topology) -> Network:
     """Return the way of mixing that suits the topology."""
     nodes, edges, most = topology.nodes, topology.graph.edges, int(topology.degrees.max())
-    if nodes <= DENSE_NODES or are_many(nodes, len(edges)):
+    few = most <= SHORT_LIST and jax.default_backend() != "cpu"
+    if (nodes <= DENSE_NODES and not few) or are_many(nodes, len(edges)):
         return Dense(jnp.asarray(topology.matrix() - np.eye(nodes), dtype=jnp.float32))
     if are_even(nodes, len(edges), most):
         index, weights = topology.neighbors()

@@ -4,26 +4,30 @@ The projections of a chunk are one large matrix product ahead of the scan; those
 itself, so that a large network never holds them.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from omkl import noise
 from omkl.arrays import Array
 from omkl.methods import Info, Method, Network, Round
 from omkl.methods.protocol import MethodState
+from omkl.simulator import tiles
 from omkl.simulator.faults import Changing
 from omkl.simulator.placement import Placement
 from omkl.simulator.waves import waves
 
 CHUNK_BYTES = 8 * 2**20  # of inputs or projections held at a time by a CPU: they should stay in the cache
-DEVICE_CHUNK_BYTES = 2**30  # by an accelerator, where a chunk is a launch
+DEVICE_CHUNK_BYTES = 2**31  # by an accelerator, where a chunk is a launch
 SHORT_INPUT = 4  # up to this length a projection is a few products of numbers
-UNROLL = 4  # rounds compiled as one on an accelerator, where launches cost; a CPU gains nothing
+UNROLL = 20  # rounds compiled as one on an accelerator, where launches cost; a CPU gains nothing
+TOGETHER_BYTES = 2**30  # of rounds that are measured at once
 
 LEADING = {"nodes": 0, "seeds": 1}  # axes of a state
 
@@ -50,6 +54,8 @@ class Program(NamedTuple):
     """Whether all angles are small enough for ``waves``."""
     group: int
     measured: bool
+    tiled: bool = False
+    """Whether ``tiles`` takes the rounds that it knows."""
 
 
 class Given(NamedTuple):
@@ -77,6 +83,22 @@ def chunks(rounds: int, every: int, bytes_per_round: int) -> Iterator[Chunk]:
         last = min(start + most, rounds, (start // every + 1) * every)
         yield Chunk(start, last, last - start, last % every == 0)
         start = last
+
+
+def reach(X: Array, frequencies: Array) -> float:
+    """Return a bound on the angles, found where the arrays are."""
+    return math.sqrt(float(_longest(X)) * float(_longest(frequencies)))
+
+
+def _longest(vectors: Array) -> Array:
+    if isinstance(vectors, np.ndarray):
+        return np.einsum("...d,...d->...", vectors, vectors).max()
+    return _longest_there(vectors)
+
+
+@jax.jit
+def _longest_there(vectors: Array) -> Array:
+    return jnp.max(jnp.sum(vectors * vectors, axis=-1))
 
 
 def bytes_per_round(nodes: int, inputs: int, seeds: int, kernels: int, features: int) -> int:
@@ -118,40 +140,71 @@ def _chunk(
 ) -> tuple[list[MethodState], list[Any]]:
     short = X.shape[-1] <= SHORT_INPUT
     projected = X if short else jnp.tensordot(X, given.frequencies, axes=((-1,), (-1,)), precision="highest")
-    unroll = 1 if jax.default_backend() == "cpu" else UNROLL
-    silent, heard = (partial(_round, program, given, measured=measured) for measured in (False, True))
+    inputs, together = (times, projected, y), _together(program, states, len(times))
 
-    def group(states: list[MethodState], inputs: Any) -> tuple[list[MethodState], list[Any]]:
-        before, last = (jax.tree.map(lambda leaf, part=part: leaf[part], inputs) for part in (slice(-1), -1))
-        states, _ = lax.scan(silent, states, before, unroll=min(unroll, program.group - 1))
-        return heard(states, last)
+    def advance(states: list[MethodState], inputs: Any) -> tuple[list[MethodState], None]:
+        return _round(program, given, states, inputs, False)[0], None
 
-    inputs = (times, projected, y)
+    def measure(states: list[MethodState], inputs: Any) -> tuple[list[MethodState], list[Any]]:
+        """Take rounds, each the end of a group, and measure them all at once."""
+        seen = []
+        for k in range(together):
+            if program.group > 1:
+                before = jax.tree.map(lambda leaf, k=k: leaf[k, :-1], inputs)
+                states, _ = lax.scan(advance, states, before, unroll=_unroll(program.group - 1))
+            states, last = _round(program, given, states, jax.tree.map(lambda leaf, k=k: leaf[k, -1], inputs), True)
+            seen.append(last)
+        return states, _measured(program, seen)
+
     if not program.measured:
-        return lax.scan(silent, states, inputs, unroll=min(unroll, len(times)))
-    if program.group == 1:
-        return lax.scan(heard, states, inputs, unroll=min(unroll, len(times)))
-    grouped = jax.tree.map(lambda leaf: leaf.reshape(-1, program.group, *leaf.shape[1:]), inputs)
-    return lax.scan(group, states, grouped)
+        return lax.scan(advance, states, inputs, unroll=_unroll(len(times)))[0], []
+    grouped = jax.tree.map(lambda leaf: leaf.reshape(-1, together, program.group, *leaf.shape[1:]), inputs)
+    states, records = lax.scan(measure, states, grouped)
+    return states, jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), records)
+
+
+def _unroll(rounds: int) -> int:
+    return 1 if jax.default_backend() == "cpu" else min(UNROLL, rounds)
+
+
+def _together(program: Program, states: list[MethodState], rounds: int) -> int:
+    """Return how many rounds to measure at once: on an accelerator, where launches cost, as many as memory allows."""
+    if jax.default_backend() == "cpu":
+        return 1
+    held = sum(leaf.nbytes for leaf in jax.tree.leaves(states))
+    most = max(1, min(UNROLL, TOGETHER_BYTES // held))
+    return max(n for n in range(1, most + 1) if (rounds // program.group) % n == 0)
+
+
+def _measured(program: Program, seen: list[list[Any]]) -> list[Any]:
+    """Return the records of several rounds, one after the other or, where they are several, all at once."""
+    records = []
+    for method, *rounds in zip(program.methods, *seen, strict=True):
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rounds)
+        records.append(jax.vmap(partial(program.measure, method))(*stacked))
+    return records
 
 
 def _round(
     program: Program, given: Given, states: list[MethodState], inputs: tuple[Array, Array, Array], measured: bool
-) -> tuple[list[MethodState], list[Any]]:
+) -> tuple[list[MethodState], list[tuple[Round, Info | None, MethodState]]]:
+    """Return the states after a round, and what there is to measure of each case."""
     t, projected, targets = inputs
     z = _alone(_features(program, given.frequencies, projected))
     now = noise.fold(given.key, t)
-    after, records = [], []
+    after, seen = [], []
     for method, network, state in zip(program.methods, given.networks, states, strict=True):
         shape = (len(method.kernels), targets.shape[-1], 2 * method.features)
         uniforms = _alone(noise.dither(now, shape)) if method.dithered else None
         sample = Round(z[..., : shape[0], :], targets[:, None, :], uniforms)
         here = network.at(t) if isinstance(network, Changing) else network
-        state, info = method.step(state, sample, here)
+        if program.tiled and tiles.knows(method, here, targets.shape[-1]):
+            state, info = tiles.step(method, state, projected, targets, *given[:2], t, here, measured)
+        else:
+            state, info = method.step(state, sample, here)
         after.append(state)
-        if measured:
-            records.append(program.measure(method, sample, info, state))
-    return after, records
+        seen.append((sample, info, state))
+    return after, seen
 
 
 def _features(program: Program, V: Array, projected: Array) -> Array:

@@ -1,0 +1,251 @@
+"""An accelerator's fast path: a round of ``Gossip`` as one kernel, a tile of nodes at a time.
+
+XLA runs a round as several kernels, and each reads and writes the models of all nodes. Here a row, the P models of a
+node under one seed, is read once, goes through all phases of ``omkl.algorithm`` in registers, and is written once. A
+test holds it to the engine's rounds.
+
+The kernel is written in Pallas for Triton. Where JAX has that no more, ``knows`` says no and the engine's rounds serve.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from omkl import noise
+from omkl.algorithm import State
+from omkl.learners import SGD
+from omkl.losses import Logistic
+from omkl.methods import Choco, Gossip, Info, Method
+from omkl.quantizers import LARGEST_STEP, QSGD, SMALLEST_STEP, Exact
+from omkl.simulator.networks import Lists
+from omkl.simulator.waves import half_wave
+
+try:
+    from jax.experimental import pallas as pl
+    from jax.experimental.pallas import triton
+except ImportError:
+    pl = triton = None  # type: ignore[assignment]
+
+ROWS = 4  # of a tile
+WARPS = 2
+WIDEST = 256  # numbers in a row: they are to stay in registers
+
+
+class Shape(NamedTuple):
+    """How rows are made up: nodes times seeds of them, each P kernels of n = 2D numbers."""
+
+    nodes: int
+    seeds: int
+    kernels: int
+    n: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return self.nodes * self.seeds
+
+    @property
+    def width(self) -> int:
+        """How many numbers a row has."""
+        return self.kernels * self.n
+
+
+def ready() -> bool:
+    """Return whether there is a device for the kernel, and silence JAX's warning that Triton is to go."""
+    if triton is None or "cuda" not in jax.devices()[0].client.platform_version.lower():
+        return False
+    warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated", DeprecationWarning)
+    return True
+
+
+def knows(method: Method, network: Any, outputs: int) -> bool:
+    """Return whether the kernel computes this method on this network."""
+    return (
+        triton is not None
+        and (type(method) is Gossip or (type(method) is Choco and not method.fresh))
+        and isinstance(network, Lists)
+        and outputs == 1
+        and not method.weigh_first
+        and type(method.rule) is SGD
+        and type(method.objective) is Logistic
+        and type(method.channel) in (QSGD, Exact)
+        and getattr(method.channel, "block", None) is None
+        and 2 * method.features * len(method.kernels) <= WIDEST
+    )
+
+
+def step(
+    method: Any,
+    state: State,
+    projected: Array,
+    y: Array,
+    V: Array,
+    key: noise.Key,
+    t: Array,
+    network: Any,
+    measured: bool,
+) -> tuple[State, Info | None]:
+    """Return what ``method.step`` does, for what it ``knows``; None for the Info where it is not needed.
+
+    ``projected`` are inputs ``(J, d)``, or angles ``(J, S, P, D)``.
+    """
+    nodes, seeds, kernels, _, n = state.theta.shape
+    shape = Shape(nodes, seeds, kernels, n)
+    inputs = projected.shape[1] if projected.ndim == 2 else 0
+    if inputs:
+        table = jnp.moveaxis(V[:, :kernels].reshape(seeds, shape.width // 2, -1), -1, 0)
+    else:
+        projected = projected[:, :, :kernels].reshape(shape.rows, shape.width // 2)
+        table = jnp.zeros((1, 1, 1), jnp.float32)  # not read
+    wide, narrow, single = (_floats(shape.rows, size) for size in (shape.width, kernels, 1))
+    extra = (wide, single, single) if measured else ()
+    run = pl.pallas_call(
+        _kernel(method, shape, network.ids.shape[1], inputs),
+        out_shape=(wide, wide, narrow, *extra),
+        grid=(pl.cdiv(shape.rows, ROWS),),
+        compiler_params=triton.CompilerParams(num_warps=WARPS),
+        interpret=jax.default_backend() == "cpu",
+    )
+    theta, hidden, log_weights, *more = run(
+        state.theta.reshape(shape.rows, shape.width),
+        state.hidden.reshape(shape.rows, shape.width),
+        state.log_weights.reshape(shape.rows, kernels),
+        projected,
+        table,
+        y.reshape(-1),
+        key.low.reshape(-1),
+        key.high.reshape(-1),
+        network.ids,
+        network.weights,
+        t.reshape(1),
+    )
+    before = state.log_weights
+    after = State(
+        theta.reshape(state.theta.shape),
+        hidden.reshape(state.theta.shape),
+        log_weights.reshape(state.log_weights.shape),
+        (),
+    )
+    if not measured:
+        return after, None
+    mixed, output, loss = more
+    info = Info(output.reshape(nodes, seeds, 1), loss.reshape(nodes, seeds), mixed.reshape(state.theta.shape), before)
+    return after, info
+
+
+def _floats(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.float32)  # type: ignore[no-untyped-call]
+
+
+def _kernel(method: Gossip, shape: Shape, neighbors: int, inputs: int) -> Callable[..., None]:
+    """Return the kernel of one tile."""
+    lam, eta, rate = method.regularization, method.eta, method.hedge_rate
+
+    def kernel(
+        theta_in: Any, hidden_in: Any, log_weights_in: Any, projected: Any, table: Any, targets: Any, low: Any,
+        high: Any, ids: Any, weights: Any, time: Any, theta_out: Any, hidden_out: Any, log_weights_out: Any, *more: Any,
+    ) -> None:  # fmt: skip
+        place = pl.program_id(0) * ROWS + jnp.arange(ROWS)
+        lanes = jnp.arange(pl.next_power_of_2(shape.width))
+        real, within = place < shape.rows, lanes < shape.width
+        rows = jnp.minimum(place, shape.rows - 1)
+        node, seed = rows // shape.seeds, rows % shape.seeds
+        mask = real[:, None] & within[None, :]
+        per = _PerKernel(lanes // shape.n, shape.kernels)
+
+        def wide(ref: Any, row: Array) -> Array:
+            return triton.load(ref.at[row[:, None], lanes[None, :]], mask=mask, other=0.0)
+
+        hidden = wide(hidden_in, rows)
+        pull = jnp.zeros_like(hidden)
+        for k in range(neighbors):
+            other, weight = (triton.load(ref.at[node, k]) for ref in (ids, weights))
+            pull += weight[:, None] * (wide(hidden_in, other * shape.seeds + seed) - hidden)
+        theta = wide(theta_in, rows) + method.gamma * pull
+
+        now = noise.fold(noise.Key(*(triton.load(ref.at[rows])[:, None] for ref in (low, high))), time[0])
+        sent = _send(method, theta - hidden, now, lanes, shape.width, per)
+        triton.store(hidden_out.at[place[:, None], lanes[None, :]], hidden + sent, mask=mask)
+
+        half = shape.n // 2
+        feature, quarter = lanes // shape.n * half + lanes % half, (lanes % shape.n) // half
+        if inputs:
+            angles = jnp.zeros_like(theta)
+            for k in range(inputs):
+                x = triton.load(projected.at[node, k])
+                angles += x[:, None] * triton.load(table.at[k, seed[:, None], feature[None, :]], mask=mask, other=0.0)
+        else:
+            angles = triton.load(projected.at[rows[:, None], feature[None, :]], mask=mask, other=0.0)
+        z = jnp.where(within[None, :], half_wave(angles, quarter[None, :]) * half**-0.5, 0.0)
+
+        y = triton.load(targets.at[node])
+        outputs, squares = per.sums(theta * z), per.sums(theta * theta)
+        before = [triton.load(log_weights_in.at[rows, p]) for p in range(shape.kernels)]
+        losses, slopes = zip(*(_logistic(output, y) for output in outputs), strict=True)
+        after = [w - rate * (loss + lam * square) for w, loss, square in zip(before, losses, squares, strict=True)]
+        top = reduce(jnp.maximum, after)
+        for p in range(shape.kernels):
+            triton.store(log_weights_out.at[place, p], after[p] - top, mask=real)
+        learned = theta - eta * (per.spread(slopes) * z + 2 * lam * theta)
+        triton.store(theta_out.at[place[:, None], lanes[None, :]], learned, mask=mask)
+        if more:
+            weights_now = [jnp.exp(w) for w in before]  # the largest is one
+            products = [w * output for w, output in zip(weights_now, outputs, strict=True)]
+            mean = reduce(jnp.add, products) / reduce(jnp.add, weights_now)
+            triton.store(more[0].at[place[:, None], lanes[None, :]], theta, mask=mask)
+            for ref, value in zip(more[1:], (mean, _logistic(mean, y)[0]), strict=True):
+                triton.store(ref.at[place, 0], value, mask=real)
+
+    return kernel
+
+
+def _logistic(output: Array, y: Array) -> tuple[Array, Array]:
+    """Return the loss and its derivative."""
+    margin = -y * output
+    e = jnp.exp(-jnp.abs(margin))
+    return jnp.maximum(margin, 0.0) + jnp.log1p(e), -y * jnp.where(margin >= 0, 1.0, e) / (1 + e)
+
+
+class _PerKernel(NamedTuple):
+    """Sums over the numbers of each kernel in a row, and back."""
+
+    kernel: Array
+    kernels: int
+
+    def sums(self, values: Array) -> list[Array]:
+        return [jnp.sum(jnp.where((self.kernel == p)[None, :], values, 0.0), axis=1) for p in range(self.kernels)]
+
+    def spread(self, values: Sequence[Array]) -> Array:
+        wide = jnp.broadcast_to(values[0][:, None], (values[0].shape[0], self.kernel.shape[0]))
+        for p in range(1, self.kernels):
+            wide = jnp.where((self.kernel == p)[None, :], values[p][:, None], wide)
+        return wide
+
+
+def _send(method: Gossip, v: Array, now: noise.Key, lanes: Array, width: int, per: _PerKernel) -> Array:
+    """Return what the messages for rows v = theta - h stand for."""
+    channel = method.channel
+    if not isinstance(channel, QSGD):
+        return jnp.where(jnp.abs(v) < SMALLEST_STEP, 0.0, v)
+    tau = channel.tau(width // per.kernels)
+    steps = [_round_up(jnp.sqrt(square) / (channel.levels * tau)) for square in per.sums(v * v)]
+    half = jnp.uint32(width // 2)
+    counter = lanes.astype(jnp.uint32)
+    word = noise.scramble(jnp, (counter % half)[None, :], now.low, now.high)
+    sixteen = (word >> ((counter // half)[None, :] * jnp.uint32(16))) & jnp.uint32(0xFFFF)
+    uniforms = (sixteen.astype(jnp.int32).astype(jnp.float32) + 0.5) * 2.0**-16
+    step = per.spread(steps)
+    levels = jnp.minimum(jnp.floor(jnp.abs(v) / (jnp.maximum(step, SMALLEST_STEP) * tau) + uniforms), channel.levels)
+    return jnp.where(v < 0, -levels, levels) * step
+
+
+def _round_up(step: Array) -> Array:
+    """Return ``quantizers.round_up``: nine significant bits of a float32 are its upper half."""
+    bits = lax.bitcast_convert_type(jnp.minimum(step, LARGEST_STEP), jnp.uint32)
+    rounded = lax.bitcast_convert_type((bits + jnp.uint32(0x7FFF)) & jnp.uint32(0xFFFF8000), jnp.float32)
+    return jnp.where(step < SMALLEST_STEP, 0.0, rounded)
