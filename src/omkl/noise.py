@@ -26,11 +26,10 @@ class Key(NamedTuple):
 def key(seed: int | Sequence[int], stream: str) -> Key:
     """Return the NumPy key of a named stream: shape ``(1,)``, or ``(len(seed), 1)`` for several seeds."""
     if isinstance(seed, int):
-        digest = hashlib.blake2b(f"{stream}:{seed}".encode(), digest_size=8).digest()
-        low, high = np.frombuffer(digest, dtype="<u4").astype(np.uint32)
-        return Key(np.array([low]), np.array([high]))
-    keys = [key(int(one), stream) for one in seed]
-    return Key(np.stack([k.low for k in keys]), np.stack([k.high for k in keys]))
+        return Key(*(half[0] for half in key([seed], stream)))
+    digests = b"".join(hashlib.blake2b(f"{stream}:{int(one)}".encode(), digest_size=8).digest() for one in seed)
+    halves = np.frombuffer(digests, dtype="<u4").astype(np.uint32).reshape(-1, 2, 1)
+    return Key(halves[:, 0], halves[:, 1])
 
 
 def fold(key: Key, coordinate: Array | int) -> Key:

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -141,7 +142,7 @@ def _run_share(
     methods = tuple(method for method, _ in cases)
     networks = tuple(_seeded(one, seeds, place) if isinstance(one, Changing) else one for _, one in cases)
     given = Given(place.put(frequencies, seeds=0), noise.Key(*(place.put(part, **LEADING) for part in base)), networks)
-    states = place.start(lambda: [method.init(jnp, (nodes, len(seeds)), y.shape[-1]) for method in methods])
+    states = place.start(partial(_start, methods, (nodes, len(seeds)), y.shape[-1]))
     near = reach(X, given.frequencies if isinstance(X, jax.Array) else frequencies) < LIMIT
     tiled = near and place == HERE and tiles.ready()
     size = -(-bytes_per_round(nodes, inputs, *frequencies.shape[:3]) // place.devices)
@@ -153,7 +154,7 @@ def _run_share(
         samples = (place.put(part if last - first == rounds else part[first:last], nodes=1) for part in (X, y))
         states, records = compiled()(program, states, np.arange(first, last, dtype=np.uint32), *samples, given)
         if measured:
-            recorded.append(jax.tree.map(np.asarray, records))
+            recorded.append(jax.device_get(records))
             for part in recorded[-1]:
                 _require_finite(part[0], last, every, seeds)
         progress(last, rounds)
@@ -162,6 +163,11 @@ def _run_share(
         raise DivergedError(f"a model is not finite after {rounds} rounds; a run must stay finite; {ADVICE}")
     joined = jax.tree.map(lambda *parts: np.concatenate(parts), *recorded)
     return list(zip(final, joined, strict=True))
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _start(methods: tuple[Method, ...], leading: tuple[int, int], outputs: int) -> list[MethodState]:
+    return [method.init(jnp, leading, outputs) for method in methods]
 
 
 def _run_fused(

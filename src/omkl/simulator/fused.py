@@ -1,12 +1,16 @@
 """A CPU's fast path: rounds of ``Gossip`` as loops compiled by Numba, with seeds as the lanes of vectors.
 
-XLA runs a round as a dozen passes over the models of all nodes. Here the models of one node, under some fifty seeds,
-go through all phases of ``omkl.algorithm`` while they are in the cache. Arrays end in the axis of seeds, and every
-inner loop runs along it. Tests hold each quantizer and loss to the engine's.
+XLA runs a round as a dozen passes over the models of all nodes. Here the models of one kernel at one node, under some
+fifty seeds, go through all phases of ``omkl.algorithm`` while they are in the cache. Arrays end in the axis of seeds,
+and every inner loop runs along it. Tests hold each quantizer and loss to the engine's.
+
+Numba keeps what it compiled on disk and compiles anew when the file of a function changes, but not when a file it calls
+into does: all loops belong in this one.
 """
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +20,14 @@ from omkl.quantizers import LARGEST_STEP, SMALLEST_STEP
 from omkl.simulator.waves import COSINE, HIGH, LOW, MIDDLE, SINE
 
 Floats = npt.NDArray[np.float32]
+Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-# Sums may be taken in any order and products fused into them; infinities and NaN keep their meaning.
-compiled = njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+# Products may be fused into sums, but sums keep their order: the reductions of _features and _exp live on it.
+_OPTIONS: Any = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz"}}
+compiled: Decorator = njit(cache=True, no_cfunc_wrapper=True, **_OPTIONS)
+inner: Decorator = njit(
+    no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS
+)  # compiled faster, callable by loops alone
 
 QSGD, NEAREST, EXACT = range(3)
 LOGISTIC, SQUARED, SOFTMAX = range(3)
@@ -30,6 +39,8 @@ _SMALLEST, _LARGEST = np.float32(SMALLEST_STEP), np.float32(LARGEST_STEP)
 _QUARTERS, _H, _M, _L = (np.float32(value) for value in (2 / math.pi, HIGH, MIDDLE, LOW))
 _S0, _S1, _S2 = (np.float32(value) for value in SINE)
 _C0, _C1, _C2 = (np.float32(value) for value in COSINE)
+# exp r = 1 + r + r^2 (1/2 + r E(r)) on |r| <= ln(2)/2, interpolated at Chebyshev nodes.
+_E0, _E1, _E2, _E3 = (np.float32(value) for value in (0.16666576, 0.041666556, 0.008363179, 0.0013926184))
 _LOG2E, _LN2_HIGH, _LN2_LOW = (np.float32(value) for value in (1 / math.log(2), 0.693359375, -2.12194440e-4))
 
 
@@ -46,10 +57,12 @@ class Settings(NamedTuple):
     """The largest level."""
     scale: np.float32
     """QSGD: tau. Nearest: the width of a level in norms."""
+    amplitude: np.float32
+    """Of the waves."""
 
 
 class Links(NamedTuple):
-    """The neighbors of node j are ``ids[start[j] : start[j + 1]]``, with their gossip weights."""
+    """Neighbors in pairs, and their gossip weights: those of node j are ``ids[start[j] : start[j + 1]]``."""
 
     start: npt.NDArray[np.int64]
     ids: npt.NDArray[np.int64]
@@ -68,126 +81,152 @@ class Lanes(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """What a node needs within its round."""
+    """Room for the round of a node: the model of one row, the waves of one kernel, the outputs of all."""
 
     v: Floats
-    uniforms: Floats
     levels: Floats
-    steps: Floats
-    low: npt.NDArray[np.uint32]
-    high: npt.NDArray[np.uint32]
+    uniforms: Floats
+    halves: Floats
+    """The uniforms again: the first half of them, then the second."""
     waves: Floats
+    sides: Floats
+    """The waves again: the sines, then the cosines."""
+    steps: Floats
+    norms: Floats
+    keys: npt.NDArray[np.uint32]
     outputs: Floats
-    squares: Floats
-    values: Floats
     slopes: Floats
-    weights: Floats
-    total: Floats
     ensemble: Floats
-    reference: Floats
+    values: Floats
+    squares: Floats
+    weights: Floats
     away: Floats
+    reference: Floats
+
+
+def scratch(rows: int, n: int, seeds: int, kernels: int) -> Scratch:
+    """Return room for models ``(rows, n, seeds)``."""
+
+    def room(*shape: int) -> Floats:
+        return np.empty((*shape, seeds), np.float32)
+
+    uniforms, waves, outputs = room(rows, n), room(n), rows // kernels
+    return Scratch(
+        v=room(n),
+        levels=room(n),
+        uniforms=uniforms,
+        halves=uniforms.reshape(2, -1, seeds),
+        waves=waves,
+        sides=waves.reshape(2, -1),
+        steps=room(),
+        norms=room(),
+        keys=np.empty((2, seeds), np.uint32),
+        outputs=room(kernels, outputs),
+        slopes=room(outputs),
+        ensemble=room(outputs),
+        values=room(kernels),
+        squares=room(kernels),
+        weights=room(kernels),
+        away=room(rows, n),
+        reference=room(rows, n),
+    )
 
 
 @compiled
 def project(X: Any, V: Any, angles: Any) -> None:
-    """Write X V for V ``(d, B, M)``, block by block and four inputs at a time, so that little is read twice."""
+    """Write X V for two rows of X or more and V ``(d, B, M)``, d a multiple of four.
+
+    Block by block, two rows and four inputs at a time, so that little is read twice; an odd last row is done again.
+    """
     inputs, blocks, width = V.shape
-    fours = inputs // 4
     for k in range(blocks):
-        for b in range(len(X)):
+        for pair in range((len(X) + 1) // 2):
+            b = min(2 * pair, len(X) - 2)
+            one, two, x, y = angles[b, k], angles[b + 1, k], X[b], X[b + 1]
             for m in range(width):
-                angles[b, k, m] = _ZERO
-            for four in range(fours):
-                q = 4 * four
-                x0, x1, x2, x3 = X[b, q], X[b, q + 1], X[b, q + 2], X[b, q + 3]
+                one[m] = two[m] = _ZERO
+            for q in range(0, inputs, 4):
+                v0, v1, v2, v3 = V[q, k], V[q + 1, k], V[q + 2, k], V[q + 3, k]
+                x0, x1, x2, x3, y0, y1, y2, y3 = x[q], x[q + 1], x[q + 2], x[q + 3], y[q], y[q + 1], y[q + 2], y[q + 3]
                 for m in range(width):
-                    angles[b, k, m] += x0 * V[q, k, m] + x1 * V[q + 1, k, m] + x2 * V[q + 2, k, m] + x3 * V[q + 3, k, m]
-            for q in range(4 * fours, inputs):
-                x = X[b, q]
-                for m in range(width):
-                    angles[b, k, m] += x * V[q, k, m]
+                    one[m] += x0 * v0[m] + x1 * v1[m] + x2 * v2[m] + x3 * v3[m]
+                    two[m] += y0 * v0[m] + y1 * v1[m] + y2 * v2[m] + y3 * v3[m]
 
 
 @compiled
-def advance(times: Any, lanes: Any, links: Any, angles: Any, y: Any, s: Any, every: Any, recorded: Any) -> None:
-    """Take the network through rounds ``times``: angles ``(T, J, P, D, S)``, targets ``(T, J, C)``.
+def advance(times: Any, lanes: Any, links: Any, angles: Any, y: Any, s: Any, every: Any, k: Any, recorded: Any) -> None:
+    """Take the network through rounds ``times``: angles ``(T, J, P, D * S)``, targets ``(T, J, C)``.
 
     Every round whose number plus one is a multiple of ``every`` is measured into ``recorded``, ``(..., 3 + P, S)``.
     """
-    nodes, kernels = lanes.theta.shape[0], lanes.log_weights.shape[1]
-    k = _scratch(lanes.theta, kernels, y.shape[2])
-    z = k.waves.reshape(kernels, lanes.theta.shape[2], lanes.theta.shape[3])
+    nodes, kernels = lanes.log_weights.shape[:2]
     row = 0
     for r in range(len(times)):
         t = times[r]
         hidden, fresh = lanes.hidden[t % 2], lanes.hidden[(t + 1) % 2]
         measured = (t + 1) % every == 0
+        if measured:
+            _clear(k.away, recorded[row])
         for j in range(nodes):
-            _mix(j, lanes.theta, hidden, links, s.gamma, k.v)
+            theta = lanes.theta[j]
             if s.quantizer == QSGD:
-                _dither(j, lanes.low, lanes.high, t, k.low, k.high, k.uniforms)
-                _qsgd(k.v, k.uniforms.reshape(k.v.shape), k.steps, s)
-            elif s.quantizer == NEAREST:
-                _nearest(k.v, k.levels, k.steps, k.total, s)
-            else:
-                _exact(k.v)
-            _absorb(j, hidden, fresh, k.v)
-            _features(j, angles[r], k.waves)
-            _predict(j, lanes.theta, z, k.outputs, k.squares)
+                _dither(lanes.low[j], lanes.high[j], t, k.keys, k.halves)
+            for p in range(kernels):
+                _exchange(j, p, theta, hidden, fresh, links, k, s)
+                _features(angles[r, j, p], k.sides, s.amplitude)
+                _predict(p, theta, k.waves, k.outputs[p], k.squares[p])
+                if measured:
+                    _spread(j, p, theta, k.reference, k.away, k.slopes, recorded[row, DISAGREEMENT])
+                _loss(k.outputs[p], y[r, j], k.values[p], k.slopes, s.loss)
+                _learn(p, theta, k.waves, k.slopes, s)
             if measured:
-                _normalize(j, lanes.log_weights, k.weights, k.total)
-                _measure(j, lanes.theta, y[r], k, s.loss, recorded[row])
-            _loss(k.outputs, y[r, j], k.values, k.slopes, s.loss)
-            _weigh(j, lanes.log_weights, k.values, k.squares, k.total, s)
-            _learn(j, lanes.theta, z, k.slopes, s)
+                _normalize(lanes.log_weights[j], k.weights, k.norms)
+                _measure(k.outputs, k.weights, y[r, j], k.ensemble, k.slopes, k.norms, s.loss, recorded[row])
+            _weigh(lanes.log_weights[j], k.values, k.squares, k.norms, s)
         if measured:
             _finish(nodes, k.away, recorded[row])
             row += 1
 
 
-@compiled
-def _scratch(theta: Any, kernels: Any, outputs: Any) -> Any:
-    _, rows, n, seeds = theta.shape
-    f = np.float32
-    return Scratch(
-        np.empty((rows, n, seeds), f),
-        np.empty((2, rows * n // 2, seeds), f),
-        np.empty((rows, n, seeds), f),
-        np.empty((rows, seeds), f),
-        np.empty(seeds, np.uint32),
-        np.empty(seeds, np.uint32),
-        np.empty((kernels, 2, n // 2, seeds), f),
-        np.empty((kernels, outputs, seeds), f),
-        np.empty((kernels, seeds), f),
-        np.empty((kernels, seeds), f),
-        np.empty((kernels, outputs, seeds), f),
-        np.empty((kernels, seeds), f),
-        np.empty(seeds, f),
-        np.empty((1, outputs, seeds), f),
-        np.empty((rows, n, seeds), f),
-        np.empty((rows, n, seeds), f),
-    )
+@inner
+def _exchange(j: Any, p: Any, theta: Any, hidden: Any, fresh: Any, links: Any, k: Any, s: Any) -> None:
+    """Mix the models of kernel p at node j, emit and absorb."""
+    count = k.outputs.shape[1]
+    for c in range(count):
+        row = p * count + c
+        own, after = hidden[j, row], fresh[j, row]
+        _mix(j, row, theta[row], hidden, links, s.gamma, k.v)
+        if s.quantizer == QSGD:
+            _qsgd(k.v, k.uniforms[row], own, after, k.steps, k.norms, s)
+        elif s.quantizer == NEAREST:
+            _nearest(k.v, k.levels, own, after, k.steps, k.norms, s)
+        else:
+            _exact(k.v, own, after)
 
 
-@compiled
-def _mix(j: Any, theta: Any, hidden: Any, links: Any, gamma: Any, v: Any) -> None:
-    """Mix the models of node j, and write how far they then lie from its hidden state."""
-    rows, n, seeds = v.shape
-    first, last = links.start[j], links.start[j + 1]
-    for r in range(rows):
-        for i in range(n):
-            for m in range(seeds):
-                v[r, i, m] = _ZERO
-            for k in range(first, last):
-                weight, other = gamma * links.weights[k], links.ids[k]
+@inner
+def _mix(j: Any, row: Any, theta: Any, hidden: Any, links: Any, gamma: Any, v: Any) -> None:
+    """Mix a model of node j, and write how far it then lies from its hidden state."""
+    n, seeds = v.shape
+    first, last = links.start[j], links.start[j + 1] - 1
+    own = hidden[j, row]
+    for pair in range(first, last + 1):
+        one, two = hidden[links.ids[pair, 0], row], hidden[links.ids[pair, 1], row]
+        a, b = gamma * links.weights[pair, 0], gamma * links.weights[pair, 1]
+        if pair < last:
+            for i in range(n):
                 for m in range(seeds):
-                    v[r, i, m] += weight * (hidden[other, r, i, m] - hidden[j, r, i, m])
-            for m in range(seeds):
-                theta[j, r, i, m] += v[r, i, m]
-                v[r, i, m] = theta[j, r, i, m] - hidden[j, r, i, m]
+                    pull = a * (one[i, m] - own[i, m]) + b * (two[i, m] - own[i, m])
+                    v[i, m] = pull if pair == first else v[i, m] + pull
+        else:
+            for i in range(n):
+                for m in range(seeds):
+                    pull = a * (one[i, m] - own[i, m]) + b * (two[i, m] - own[i, m])
+                    theta[i, m] += pull if pair == first else v[i, m] + pull
+                    v[i, m] = theta[i, m] - own[i, m]
 
 
-@compiled
+@inner
 def _scramble(counter: Any, low: Any, high: Any) -> Any:
     x = np.uint32(counter * np.uint32(0x9E3779B9) + low)
     x = np.uint32((x ^ (x >> np.uint32(17))) * np.uint32(0xED5AD4BB))
@@ -196,162 +235,154 @@ def _scramble(counter: Any, low: Any, high: Any) -> Any:
     return np.uint32(x ^ (x >> np.uint32(14)))
 
 
-@compiled
-def _dither(j: Any, low: Any, high: Any, t: Any, now_low: Any, now_high: Any, uniforms: Any) -> None:
+@inner
+def _dither(low: Any, high: Any, t: Any, keys: Any, halves: Any) -> None:
     """Write ``noise.dither(noise.fold(key, t), ...)``, whose two halves come from the halves of the same words."""
-    _, half, seeds = uniforms.shape
+    _, half, seeds = halves.shape
+    first, second, now_low, now_high = halves[0], halves[1], keys[0], keys[1]
     for m in range(seeds):
-        now_low[m] = _scramble(np.uint32(t), low[j, m], high[j, m])
-        now_high[m] = _scramble(np.uint32(t), high[j, m], np.uint32(~low[j, m]))
+        now_low[m] = _scramble(np.uint32(t), low[m], high[m])
+        now_high[m] = _scramble(np.uint32(t), high[m], np.uint32(~low[m]))
     for i in range(half):
         for m in range(seeds):
             word = _scramble(np.uint32(i), now_low[m], now_high[m])
-            uniforms[0, i, m] = (np.float32(np.int32(word & np.uint32(0xFFFF))) + _HALF) * _UNIT
-            uniforms[1, i, m] = (np.float32(np.int32(word >> np.uint32(16))) + _HALF) * _UNIT
+            first[i, m] = (np.float32(np.int32(word & np.uint32(0xFFFF))) + _HALF) * _UNIT
+            second[i, m] = (np.float32(np.int32(word >> np.uint32(16))) + _HALF) * _UNIT
 
 
-@compiled
-def _round_up(steps: Any) -> None:
-    """Replace steps by ``quantizers.round_up``: nine significant bits of a float32 are its upper half."""
-    bits = steps.view(np.uint32)
-    rows, seeds = steps.shape
-    for r in range(rows):
+@inner
+def _round_up(step: Any) -> Any:
+    """Return ``quantizers.round_up(step)``: nine significant bits of a float32 are its upper half."""
+    kept = min(step, _LARGEST) if step >= _SMALLEST else _ZERO
+    return np.uint32((np.float32(kept).view(np.uint32) + np.uint32(0x7FFF)) & np.uint32(0xFFFF8000)).view(np.float32)
+
+
+@inner
+def _qsgd(v: Any, uniforms: Any, own: Any, after: Any, steps: Any, inverses: Any, s: Any) -> None:
+    """Add to the hidden state what the message of v = theta - h stands for."""
+    n, seeds = v.shape
+    _squares(v, steps)
+    for m in range(seeds):
+        steps[m] = _round_up(np.sqrt(steps[m]) / (s.levels * s.scale))
+        inverses[m] = _ONE / (max(steps[m], _SMALLEST) * s.scale)
+    for i in range(n):
         for m in range(seeds):
-            steps[r, m] = min(steps[r, m], _LARGEST) if steps[r, m] >= _SMALLEST else _ZERO
+            level = np.floor(abs(v[i, m]) * inverses[m] + uniforms[i, m])
+            size = (level if level < s.levels else s.levels) * steps[m]
+            after[i, m] = own[i, m] + (-size if v[i, m] < _ZERO else size)
+
+
+@inner
+def _squares(v: Any, sums: Any) -> None:
+    n, seeds = v.shape
+    half = n // 2
+    one, two = v[:half], v[half:]
+    for m in range(seeds):
+        sums[m] = _ZERO
+    for i in range(half):
         for m in range(seeds):
-            bits[r, m] = (bits[r, m] + np.uint32(0x7FFF)) & np.uint32(0xFFFF8000)
+            sums[m] += one[i, m] * one[i, m] + two[i, m] * two[i, m]
 
 
-@compiled
-def _qsgd(v: Any, uniforms: Any, steps: Any, s: Any) -> None:
-    """Replace the rows of v = theta - h by what their messages stand for."""
-    rows, n, seeds = v.shape
-    parts = s.levels * s.scale
-    for r in range(rows):
+@inner
+def _nearest(v: Any, levels: Any, own: Any, after: Any, steps: Any, norms: Any, s: Any) -> None:
+    """Add to the hidden state the nearest levels of v times the fitted step."""
+    n, seeds = v.shape
+    _squares(v, norms)
+    _widths(v, norms, steps, s)
+    for i in range(n):
         for m in range(seeds):
-            steps[r, m] = _ZERO
-        for i in range(n):
-            for m in range(seeds):
-                steps[r, m] += v[r, i, m] * v[r, i, m]
+            level = np.floor(abs(v[i, m]) / steps[m] + _HALF)
+            levels[i, m] = level if level < s.levels else s.levels
+    _fit(v, levels, steps, norms)
+    for i in range(n):
         for m in range(seeds):
-            steps[r, m] = np.sqrt(steps[r, m]) / parts
-    _round_up(steps)
-    for r in range(rows):
-        for i in range(n):
-            for m in range(seeds):
-                divisor = max(steps[r, m], _SMALLEST) * s.scale
-                level = np.floor(abs(v[r, i, m]) / divisor + uniforms[r, i, m])
-                size = (level if level < s.levels else s.levels) * steps[r, m]
-                v[r, i, m] = -size if v[r, i, m] < _ZERO else size
+            size = steps[m] * levels[i, m]
+            after[i, m] = own[i, m] + (-size if v[i, m] < _ZERO else size)
 
 
-@compiled
-def _nearest(v: Any, levels: Any, steps: Any, norms: Any, s: Any) -> None:
-    """Replace the rows of v by their nearest levels times the fitted step."""
-    rows, n, seeds = v.shape
-    for r in range(rows):
+@inner
+def _widths(v: Any, norms: Any, widths: Any, s: Any) -> None:
+    """Write the width of a level, at most twice the largest entry; one for a vector of zeros."""
+    n, seeds = v.shape
+    for m in range(seeds):
+        widths[m] = _ZERO
+    for i in range(n):
         for m in range(seeds):
-            steps[r, m] = norms[m] = _ZERO
-        for i in range(n):
-            for m in range(seeds):
-                norms[m] += v[r, i, m] * v[r, i, m]
-                steps[r, m] = max(steps[r, m], abs(v[r, i, m]))
+            widths[m] = max(widths[m], abs(v[i, m]))
+    for m in range(seeds):
+        width = min(np.sqrt(norms[m]) * s.scale, _TWO * widths[m])
+        widths[m] = width if width > _ZERO else _ONE
+
+
+@inner
+def _fit(v: Any, levels: Any, steps: Any, norms: Any) -> None:
+    """Write the steps that fit the levels best."""
+    n, seeds = v.shape
+    for m in range(seeds):
+        steps[m] = norms[m] = _ZERO
+    for i in range(n):
         for m in range(seeds):
-            width = min(np.sqrt(norms[m]) * s.scale, _TWO * steps[r, m])
-            steps[r, m] = width if width > _ZERO else _ONE
-        for i in range(n):
-            for m in range(seeds):
-                level = np.floor(abs(v[r, i, m]) / steps[r, m] + _HALF)
-                levels[r, i, m] = level if level < s.levels else s.levels
+            steps[m] += abs(v[i, m]) * levels[i, m]
+            norms[m] += levels[i, m] * levels[i, m]
+    for m in range(seeds):
+        steps[m] = _round_up(steps[m] / max(norms[m], _ONE))
+
+
+@inner
+def _exact(v: Any, own: Any, after: Any) -> None:
+    n, seeds = v.shape
+    for i in range(n):
         for m in range(seeds):
-            steps[r, m] = norms[m] = _ZERO
-        for i in range(n):
-            for m in range(seeds):
-                steps[r, m] += abs(v[r, i, m]) * levels[r, i, m]
-                norms[m] += levels[r, i, m] * levels[r, i, m]
-        for m in range(seeds):
-            steps[r, m] /= max(norms[m], _ONE)
-    _round_up(steps)
-    for r in range(rows):
-        for i in range(n):
-            for m in range(seeds):
-                size = steps[r, m] * levels[r, i, m]
-                v[r, i, m] = -size if v[r, i, m] < _ZERO else size
+            after[i, m] = own[i, m] + (v[i, m] if abs(v[i, m]) >= _SMALLEST else _ZERO)
 
 
-@compiled
-def _exact(v: Any) -> None:
-    rows, n, seeds = v.shape
-    for r in range(rows):
-        for i in range(n):
-            for m in range(seeds):
-                v[r, i, m] = v[r, i, m] if abs(v[r, i, m]) >= _SMALLEST else _ZERO
+@inner
+def _features(angles: Any, sides: Any, scale: Any) -> None:
+    """Write the D sines and D cosines of a kernel, times ``scale``, as ``waves`` computes them."""
+    sines, cosines = sides[0], sides[1]
+    for m in range(len(angles)):
+        turns = np.floor(angles[m] * _QUARTERS + _HALF)
+        r = ((angles[m] - turns * _H) - turns * _M) - turns * _L
+        u = r * r
+        sine = r + r * u * (_S0 + u * (_S1 + u * _S2))
+        cosine = _ONE - _HALF * u + u * u * (_C0 + u * (_C1 + u * _C2))
+        quarter = np.int32(turns)
+        odd = (quarter & 1) == 1
+        s, c = (cosine if odd else sine), (sine if odd else cosine)
+        sines[m] = (-s if (quarter & 2) == 2 else s) * scale
+        cosines[m] = (-c if ((quarter + 1) & 2) == 2 else c) * scale
 
 
-@compiled
-def _absorb(j: Any, hidden: Any, fresh: Any, v: Any) -> None:
-    rows, n, seeds = v.shape
-    for r in range(rows):
-        for i in range(n):
-            for m in range(seeds):
-                fresh[j, r, i, m] = hidden[j, r, i, m] + v[r, i, m]
-
-
-@compiled
-def _features(j: Any, angles: Any, waves: Any) -> None:
-    """Write the D sines and D cosines of every kernel, over sqrt(D), as ``waves`` computes them."""
-    kernels, _, features, seeds = waves.shape
-    scale = np.float32(1 / math.sqrt(features))
-    for p in range(kernels):
-        for i in range(features):
-            for m in range(seeds):
-                angle = angles[j, p, i, m]
-                turns = np.floor(angle * _QUARTERS + _HALF)
-                r = ((angle - turns * _H) - turns * _M) - turns * _L
-                u = r * r
-                sine = r + r * u * (_S0 + u * (_S1 + u * _S2))
-                cosine = _ONE - _HALF * u + u * u * (_C0 + u * (_C1 + u * _C2))
-                quarter = np.int32(turns)
-                odd = (quarter & 1) == 1
-                s, c = (cosine if odd else sine), (sine if odd else cosine)
-                waves[p, 0, i, m] = (-s if (quarter & 2) == 2 else s) * scale
-                waves[p, 1, i, m] = (-c if ((quarter + 1) & 2) == 2 else c) * scale
-
-
-@compiled
-def _predict(j: Any, theta: Any, z: Any, outputs: Any, squares: Any) -> None:
+@inner
+def _predict(p: Any, theta: Any, z: Any, outputs: Any, squares: Any) -> None:
     """Write theta_p . z_p and |theta_p|^2."""
-    kernels, count, seeds = outputs.shape
-    for p in range(kernels):
+    count, seeds = outputs.shape
+    half = len(z) // 2
+    sines, cosines = z[:half], z[half:]
+    for m in range(seeds):
+        squares[m] = _ZERO
+    for c in range(count):
+        sums, one, two = outputs[c], theta[p * count + c, :half], theta[p * count + c, half:]
         for m in range(seeds):
-            squares[p, m] = _ZERO
-        for c in range(count):
+            sums[m] = _ZERO
+        for i in range(half):
             for m in range(seeds):
-                outputs[p, c, m] = _ZERO
-            for i in range(z.shape[1]):
-                for m in range(seeds):
-                    model = theta[j, p * count + c, i, m]
-                    outputs[p, c, m] += model * z[p, i, m]
-                    squares[p, m] += model * model
+                sums[m] += one[i, m] * sines[i, m] + two[i, m] * cosines[i, m]
+                squares[m] += one[i, m] * one[i, m] + two[i, m] * two[i, m]
 
 
-@compiled
-def _exp(x: Any) -> None:
-    """Replace x <= 0 by exp(x), within two units of the last place: 2^k e^r, the power put together from bits."""
-    bits = np.empty(len(x), np.int32)
-    powers = bits.view(np.float32)
-    for m in range(len(x)):
-        clipped = max(x[m], np.float32(-87))
-        k = np.floor(clipped * _LOG2E + _HALF)
-        r = (clipped - k * _LN2_HIGH) - k * _LN2_LOW
-        bits[m] = (np.int32(k) + np.int32(127)) << np.int32(23)
-        tail = np.float32(0.04166796) + r * (np.float32(0.0083345) + r * np.float32(0.00138888))
-        x[m] = _ONE + r + r * r * (_HALF + r * (np.float32(0.16666667) + r * tail))
-    for m in range(len(x)):
-        x[m] *= powers[m]
+@inner
+def _exp(x: Any) -> Any:
+    """Return exp(x) of x <= 0, within two units of the last place: 2^k e^r, the power put together from bits."""
+    clipped = max(x, np.float32(-87))
+    k = np.floor(clipped * _LOG2E + _HALF)
+    r = (clipped - k * _LN2_HIGH) - k * _LN2_LOW
+    power = np.int32((np.int32(k) + np.int32(127)) << np.int32(23)).view(np.float32)
+    return (_ONE + r + r * r * (_HALF + r * (_E0 + r * (_E1 + r * (_E2 + r * _E3))))) * power
 
 
-@compiled
+@inner
 def _log1p(e: Any) -> Any:
     """Return ln(1 + e) for 0 <= e <= 1: twice the inverse hyperbolic tangent of e / (2 + e), by its series."""
     s = e / (_TWO + e)
@@ -360,128 +391,133 @@ def _log1p(e: Any) -> Any:
     return _TWO * s * (_ONE + u * (np.float32(1 / 3) + u * (np.float32(1 / 5) + u * (np.float32(1 / 7) + u * high))))
 
 
-@compiled
+@inner
 def _loss(f: Any, y: Any, values: Any, slopes: Any, kind: Any) -> None:
-    """Write C(f_p, y) and its derivative for every kernel; ``slopes`` may be ``f``."""
-    kernels, count, seeds = f.shape
-    for p in range(kernels):
-        if kind == SOFTMAX:
-            _softmax(f[p], y, values[p], slopes[p])
-            continue
-        for m in range(seeds):
-            values[p, m] = _ZERO
-        for c in range(count):
-            target = y[c]
-            if kind == SQUARED:
-                for m in range(seeds):
-                    apart = f[p, c, m] - target
-                    values[p, m] += apart * apart
-                    slopes[p, c, m] = _TWO * apart
-            else:
-                _logistic(f[p, c], target, values[p], slopes[p, c])
+    """Write C(f, y) and its derivative."""
+    count, seeds = f.shape
+    for m in range(seeds):
+        values[m] = _ZERO
+    if kind == SOFTMAX:
+        _softmax(f, y, values, slopes)
+        return
+    for c in range(count):
+        output, slope, target = f[c], slopes[c], y[c]
+        if kind == SQUARED:
+            for m in range(seeds):
+                apart = output[m] - target
+                values[m] += apart * apart
+                slope[m] = _TWO * apart
+        else:
+            for m in range(seeds):
+                margin = -target * output[m]
+                e = _exp(-abs(margin))
+                values[m] += max(margin, _ZERO) + _log1p(e)
+                slope[m] = -target * (_ONE if margin >= _ZERO else e) / (_ONE + e)
 
 
-@compiled
-def _logistic(f: Any, y: Any, values: Any, slopes: Any) -> None:
-    e = np.empty(len(f), np.float32)
-    for m in range(len(f)):
-        e[m] = -abs(y * f[m])
-    _exp(e)
-    for m in range(len(f)):
-        margin = -y * f[m]
-        values[m] += max(margin, _ZERO) + _log1p(e[m])
-        slopes[m] = -y * (_ONE if margin >= _ZERO else e[m]) / (_ONE + e[m])
-
-
-@compiled
+@inner
 def _softmax(f: Any, y: Any, values: Any, slopes: Any) -> None:
     for m in range(len(values)):
         top, total, chosen = f[0, m], _ZERO, _ZERO
         for c in range(len(y)):
             top = max(top, f[c, m])
-        for c in range(len(y)):
             chosen += f[c, m] * y[c]
         for c in range(len(y)):
-            slopes[c, m] = np.exp(f[c, m] - top)
+            slopes[c, m] = _exp(f[c, m] - top)
             total += slopes[c, m]
         values[m] = np.log(total) + top - chosen
         for c in range(len(y)):
             slopes[c, m] = slopes[c, m] / total - y[c]
 
 
-@compiled
-def _weigh(j: Any, log_weights: Any, values: Any, squares: Any, top: Any, s: Any) -> None:
+@inner
+def _learn(p: Any, theta: Any, z: Any, slopes: Any, s: Any) -> None:
+    count, seeds = slopes.shape
+    shrink = _TWO * s.regularization
+    for c in range(count):
+        model, slope = theta[p * count + c], slopes[c]
+        for i in range(len(z)):
+            for m in range(seeds):
+                model[i, m] -= s.eta * (slope[m] * z[i, m] + shrink * model[i, m])
+
+
+@inner
+def _weigh(log_weights: Any, values: Any, squares: Any, top: Any, s: Any) -> None:
     kernels, seeds = values.shape
     for m in range(seeds):
         top[m] = -np.float32(math.inf)
     for p in range(kernels):
         for m in range(seeds):
-            log_weights[j, p, m] -= s.hedge_rate * (values[p, m] + s.regularization * squares[p, m])
-            top[m] = max(top[m], log_weights[j, p, m])
+            log_weights[p, m] -= s.hedge_rate * (values[p, m] + s.regularization * squares[p, m])
+            top[m] = max(top[m], log_weights[p, m])
     for p in range(kernels):
         for m in range(seeds):
-            log_weights[j, p, m] -= top[m]
+            log_weights[p, m] -= top[m]
 
 
-@compiled
-def _learn(j: Any, theta: Any, z: Any, slopes: Any, s: Any) -> None:
-    kernels, count, seeds = slopes.shape
-    shrink = _TWO * s.regularization
-    for p in range(kernels):
-        for c in range(count):
-            for i in range(z.shape[1]):
-                for m in range(seeds):
-                    gradient = slopes[p, c, m] * z[p, i, m] + shrink * theta[j, p * count + c, i, m]
-                    theta[j, p * count + c, i, m] -= s.eta * gradient
-
-
-@compiled
-def _normalize(j: Any, log_weights: Any, weights: Any, total: Any) -> None:
+@inner
+def _normalize(log_weights: Any, weights: Any, total: Any) -> None:
     kernels, seeds = weights.shape
     for m in range(seeds):
         total[m] = _ZERO
     for p in range(kernels):
         for m in range(seeds):
-            weights[p, m] = log_weights[j, p, m]
-        _exp(weights[p])
-        for m in range(seeds):
+            weights[p, m] = _exp(log_weights[p, m])
             total[m] += weights[p, m]
     for p in range(kernels):
         for m in range(seeds):
             weights[p, m] /= total[m]
 
 
-@compiled
-def _measure(j: Any, theta: Any, y: Any, k: Any, kind: Any, sums: Any) -> None:
-    """Add up over nodes: loss, score, weights, and the models' distance from node 0's, which is where they are near."""
-    kernels, count, seeds = k.outputs.shape
-    rows, n, _ = k.away.shape
-    if j == 0:
-        sums[:] = _ZERO
-        k.away[:] = _ZERO
-        k.reference[:] = theta[0]
-    for c in range(count):
+@inner
+def _clear(away: Any, sums: Any) -> None:
+    rows, n, seeds = away.shape
+    for row in range(len(sums)):
         for m in range(seeds):
-            k.ensemble[0, c, m] = _ZERO
-        for p in range(kernels):
-            for m in range(seeds):
-                k.ensemble[0, c, m] += k.weights[p, m] * k.outputs[p, c, m]
-    _score(k.ensemble[0], y[j], sums[SCORE], kind)
-    _loss(k.ensemble, y[j], k.values, k.ensemble, kind)
-    for m in range(seeds):
-        sums[LOSS, m] += k.values[0, m]
-    for p in range(kernels):
-        for m in range(seeds):
-            sums[WEIGHTS + p, m] += k.weights[p, m]
-    for r in range(rows):
+            sums[row, m] = _ZERO
+    for row in range(rows):
         for i in range(n):
             for m in range(seeds):
-                apart = theta[j, r, i, m] - k.reference[r, i, m]
-                k.away[r, i, m] += apart
-                sums[DISAGREEMENT, m] += apart * apart
+                away[row, i, m] = _ZERO
 
 
-@compiled
+@inner
+def _spread(j: Any, p: Any, theta: Any, reference: Any, away: Any, slopes: Any, squares: Any) -> None:
+    """Add up over nodes how far the models of kernel p lie from node 0's, which is where they are near."""
+    count, seeds = slopes.shape
+    for row in range(p * count, p * count + count):
+        model, first, sums = theta[row], reference[row], away[row]
+        if j == 0:
+            for i in range(len(model)):
+                for m in range(seeds):
+                    first[i, m] = model[i, m]
+        for i in range(len(model)):
+            for m in range(seeds):
+                apart = model[i, m] - first[i, m]
+                sums[i, m] += apart
+                squares[m] += apart * apart
+
+
+@inner
+def _measure(outputs: Any, weights: Any, y: Any, ensemble: Any, slopes: Any, losses: Any, kind: Any, sums: Any) -> None:
+    """Add up over nodes the loss, the score and the weights."""
+    kernels, count, seeds = outputs.shape
+    for c in range(count):
+        for m in range(seeds):
+            ensemble[c, m] = _ZERO
+        for p in range(kernels):
+            for m in range(seeds):
+                ensemble[c, m] += weights[p, m] * outputs[p, c, m]
+    _loss(ensemble, y, losses, slopes, kind)
+    _score(ensemble, y, sums[SCORE], kind)
+    for m in range(seeds):
+        sums[LOSS, m] += losses[m]
+    for p in range(kernels):
+        for m in range(seeds):
+            sums[WEIGHTS + p, m] += weights[p, m]
+
+
+@inner
 def _score(f: Any, y: Any, sums: Any, kind: Any) -> None:
     for m in range(len(sums)):
         if kind == SQUARED:
@@ -489,10 +525,14 @@ def _score(f: Any, y: Any, sums: Any, kind: Any) -> None:
         elif kind == LOGISTIC:
             sums[m] += (_ONE + np.sign(y[0] * f[0, m])) / _TWO
         else:
-            sums[m] += _ONE if np.argmax(f[:, m]) == np.argmax(y) else _ZERO
+            best, target = 0, 0
+            for c in range(1, len(y)):
+                best = c if f[c, m] > f[best, m] else best
+                target = c if y[c] > y[target] else target
+            sums[m] += _ONE if best == target else _ZERO
 
 
-@compiled
+@inner
 def _finish(nodes: Any, away: Any, sums: Any) -> None:
     """Turn sums over nodes into means, and the distances into the disagreement."""
     rows, n, seeds = away.shape

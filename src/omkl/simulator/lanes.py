@@ -30,6 +30,7 @@ FEWEST_SEEDS = 8  # below, vectors are mostly empty
 LEAST_WORK = 10**8  # numbers of models times rounds; below, loading the compiled loops takes longer than the run
 ANGLE_BYTES = 2 * 2**20  # of projections at a time: they should stay in the cache
 LANES = 8  # seeds are filled up to a multiple of this
+INPUTS = 4  # inputs are filled up with zeros to a multiple of this
 LONG_INPUT = 64  # from here on the matrix product of a library beats a loop
 
 Floats = npt.NDArray[np.float32]
@@ -87,7 +88,8 @@ def run(
     kernels, outputs, n, count = len(method.kernels), y.shape[2], 2 * method.features, len(seeds)
     filled = [*seeds, *seeds[:1] * (-count % LANES)]
     V = np.concatenate([frequencies, frequencies[:1].repeat(len(filled) - count, axis=0)])[:, :kernels]
-    V = np.ascontiguousarray(V.transpose(3, 1, 2, 0)).reshape(inputs, -1)
+    V = np.pad(V.transpose(3, 1, 2, 0), ((0, -inputs % INPUTS), (0, 0), (0, 0), (0, 0)))
+    V = V.reshape(len(V), -1)
     key = noise.fold(noise.key(filled, "quantizer"), np.arange(nodes)[:, None, None])
     theta = np.zeros((nodes, kernels * outputs, n, len(filled)), np.float32)
     hidden, log_weights = np.zeros((2, *theta.shape), np.float32), np.zeros((nodes, kernels, len(filled)), np.float32)
@@ -95,14 +97,15 @@ def run(
     links, settings = _links(network, nodes), _settings(method, n)
     recorded = np.empty((rounds // every, fused.WEIGHTS + kernels, len(filled)), np.float32)
     length = max(1, ANGLE_BYTES // (4 * nodes * V.shape[1]))
-    angles = np.empty((length, nodes, kernels, n // 2, len(filled)), np.float32)
+    angles = np.empty((length, nodes, kernels, n // 2 * len(filled)), np.float32)
+    scratch = fused.scratch(kernels * outputs, n, len(filled), kernels)
     for first in range(0, rounds, length):
         if stop.is_set():
             return None
         last = min(first + length, rounds)
-        _project(X[first:last].reshape(-1, inputs), V, angles[: last - first])
+        _project(X[first:last].reshape(-1, inputs), V, len(filled), angles[: last - first])
         part = recorded[first // every : last // every]
-        fused.advance(np.arange(first, last), lanes, links, angles, y[first:last], settings, every, part)
+        fused.advance(np.arange(first, last), lanes, links, angles, y[first:last], settings, every, scratch, part)
         passed(last, part[:, fused.LOSS, :count])
     models, shadows = (_seeds_second(part[..., :count]) for part in (theta, hidden[rounds % 2]))
     shape = (nodes, count, kernels, outputs, n)
@@ -115,11 +118,12 @@ def _seeds_second(array: Floats) -> Floats:
     return np.moveaxis(array, -1, 1)
 
 
-def _project(X: Floats, V: Floats, angles: Floats) -> None:
+def _project(X: Floats, V: Floats, seeds: int, angles: Floats) -> None:
     from omkl.simulator import fused
 
-    if X.shape[1] < LONG_INPUT:
-        blocks = angles.shape[-1] // LANES
+    X = np.pad(X, ((0, 0), (0, len(V) - X.shape[1])))
+    if X.shape[1] < LONG_INPUT and len(X) > 1:
+        blocks = seeds // LANES
         fused.project(X, V.reshape(len(V), blocks, -1), angles.reshape(len(X), blocks, -1))
     else:
         np.matmul(X, V, out=angles.reshape(len(X), -1))
@@ -137,7 +141,7 @@ def _settings(method: Gossip, n: int) -> "fused.Settings":
             kind, levels, scale = fused.NEAREST, channel.most(n), channel.step / math.sqrt(n)
     eta, f = method.rule.eta, np.float32  # type: ignore[attr-defined]
     rates = f(method.gamma), f(eta), f(method.hedge_rate), f(method.regularization)
-    return fused.Settings(*rates, loss, kind, f(levels), f(scale))
+    return fused.Settings(*rates, loss, kind, f(levels), f(scale), f(method.features**-0.5))
 
 
 def _links(network: Dense | Lists | Edges, nodes: int) -> "fused.Links":
@@ -145,5 +149,12 @@ def _links(network: Dense | Lists | Edges, nodes: int) -> "fused.Links":
 
     receiver, sender, weights = (np.asarray(part) for part in network.edges())
     there = weights != 0
-    start = np.concatenate([[0], np.cumsum(np.bincount(receiver[there], minlength=nodes))])
-    return fused.Links(start, sender[there].astype(np.int64), weights[there])
+    receiver, sender, weights = receiver[there], sender[there], weights[there]
+    degrees = np.bincount(receiver, minlength=nodes)
+    pairs = np.maximum((degrees + 1) // 2, 1)
+    start = np.concatenate([[0], np.cumsum(pairs)])
+    # Pairs are filled up with the node itself, which pulls nowhere.
+    ids, pulls = np.repeat(np.arange(nodes), 2 * pairs), np.zeros(2 * start[-1], np.float32)
+    place = 2 * start[receiver] + np.arange(len(receiver)) - (np.cumsum(degrees) - degrees)[receiver]
+    ids[place], pulls[place] = sender, weights
+    return fused.Links(start, ids.reshape(-1, 2), pulls.reshape(-1, 2))

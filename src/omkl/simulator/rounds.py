@@ -4,7 +4,6 @@ The projections of a chunk are one large matrix product ahead of the scan; those
 itself, so that a large network never holds them.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias
@@ -15,7 +14,7 @@ import numpy as np
 from jax import lax
 
 from omkl import noise
-from omkl.arrays import Array
+from omkl.arrays import Array, namespace
 from omkl.methods import Info, Method, Network, Round
 from omkl.methods.protocol import MethodState
 from omkl.simulator import tiles
@@ -86,19 +85,13 @@ def chunks(rounds: int, every: int, bytes_per_round: int) -> Iterator[Chunk]:
 
 
 def reach(X: Array, frequencies: Array) -> float:
-    """Return a bound on the angles, found where the arrays are."""
-    return math.sqrt(float(_longest(X)) * float(_longest(frequencies)))
+    """Return a bound on the angles, found where the inputs are."""
+    return float((_reach if isinstance(X, np.ndarray) else jax.jit(_reach))(X, frequencies))
 
 
-def _longest(vectors: Array) -> Array:
-    if isinstance(vectors, np.ndarray):
-        return np.einsum("...d,...d->...", vectors, vectors).max()
-    return _longest_there(vectors)
-
-
-@jax.jit
-def _longest_there(vectors: Array) -> Array:
-    return jnp.max(jnp.sum(vectors * vectors, axis=-1))
+def _reach(X: Array, frequencies: Array) -> Array:
+    xp = namespace(X)
+    return xp.sqrt(xp.einsum("tjd,tjd->tj", X, X).max() * xp.einsum("spfd,spfd->spf", frequencies, frequencies).max())
 
 
 def bytes_per_round(nodes: int, inputs: int, seeds: int, kernels: int, features: int) -> int:

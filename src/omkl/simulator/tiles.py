@@ -9,7 +9,7 @@ The kernel is written in Pallas for Triton. Where JAX has that no more, ``knows`
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import cache, reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -55,6 +55,7 @@ class Shape(NamedTuple):
         return self.kernels * self.n
 
 
+@cache
 def ready() -> bool:
     """Return whether there is a device for the kernel, and silence JAX's warning that Triton is to go."""
     if triton is None or "cuda" not in jax.devices()[0].client.platform_version.lower():
