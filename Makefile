@@ -6,7 +6,7 @@ ifneq ($(wildcard ../shared/data),)
 export OMKL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test check bench bench-scale fmt clean
+.PHONY: demo test check bench bench-device bench-scale fmt clean
 
 demo: .venv/.installed
 	$(BIN)/python examples/demo.py out/demo
@@ -24,6 +24,9 @@ check: .venv/.installed
 bench: .venv/.installed
 	$(BIN)/python -m benchmarks.letter
 	$(BIN)/python -m benchmarks.compile
+
+bench-device: .venv/.installed
+	$(BIN)/python -m benchmarks.device
 
 bench-scale: .venv/.installed
 	$(BIN)/python -m benchmarks.scale

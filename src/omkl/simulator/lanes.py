@@ -3,10 +3,10 @@
 Numba is optional. Without it, or for methods that the compiled loops do not know, the engine's own rounds serve.
 """
 
-import importlib.util
 import math
 import threading
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -20,7 +20,8 @@ from omkl.losses import Logistic, Softmax, Squared
 from omkl.methods import Choco, Gossip, Method
 from omkl.quantizers import QSGD, Exact, Nearest
 from omkl.simulator.measures import Metrics
-from omkl.simulator.networks import Dense, Edges, Lists
+from omkl.simulator.networks import Dense, Edges, Hubs, Lists
+from omkl.simulator.rounds import reach
 from omkl.simulator.waves import LIMIT
 
 if TYPE_CHECKING:
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 FEWEST_SEEDS = 8  # below, vectors are mostly empty
 LEAST_WORK = 10**8  # numbers of models times rounds; below, loading the compiled loops takes longer than the run
 ANGLE_BYTES = 2 * 2**20  # of projections at a time: they should stay in the cache
+LONG_ANGLE_BYTES = 16 * 2**20  # of long inputs: a matrix product reads all frequencies anew for every chunk
 LANES = 8  # seeds are filled up to a multiple of this
-INPUTS = 4  # inputs are filled up with zeros to a multiple of this
-LONG_INPUT = 64  # from here on the matrix product of a library beats a loop
+LONG_INPUT = 64  # numbers
 
 Floats = npt.NDArray[np.float32]
 
@@ -40,31 +41,36 @@ def suits(X: Floats, frequencies: Floats, cases: Sequence[tuple[Method, Any]]) -
     """Return whether the compiled loops know this run, and are worth their loading."""
     seeds, bank, features, _ = frequencies.shape
     return (
-        importlib.util.find_spec("numba") is not None
-        and jax.default_backend() == "cpu"
+        jax.default_backend() == "cpu"
         and seeds >= FEWEST_SEEDS
         and X.shape[0] * X.shape[1] * seeds * bank * 2 * features >= LEAST_WORK
         and all(knows(*case) for case in cases)
         and reach(X, frequencies) < LIMIT
+        and loads()
     )
+
+
+@cache
+def loads() -> bool:
+    """Return whether Numba is there, and has a folder to keep what it compiles."""
+    try:
+        from omkl.simulator import fused  # noqa: F401
+    except (ImportError, RuntimeError):
+        return False
+    return True
 
 
 def knows(method: Method, network: Any) -> bool:
     """Return whether the loops compute this method on this network."""
     return (
         (type(method) is Gossip or (type(method) is Choco and not method.fresh))
-        and isinstance(network, Dense | Lists | Edges)
+        and isinstance(network, Dense | Lists | Edges | Hubs)
         and not method.weigh_first
         and type(method.rule) is SGD
         and type(method.objective) in (Logistic, Squared, Softmax)
         and type(method.channel) in (QSGD, Nearest, Exact)
         and getattr(method.channel, "block", None) is None
     )
-
-
-def reach(X: Floats, frequencies: Floats) -> float:
-    """Return a bound on the angles."""
-    return math.sqrt(np.einsum("tjd,tjd->tj", X, X).max() * np.einsum("spfd,spfd->spf", frequencies, frequencies).max())
 
 
 def run(
@@ -88,22 +94,22 @@ def run(
     kernels, outputs, n, count = len(method.kernels), y.shape[2], 2 * method.features, len(seeds)
     filled = [*seeds, *seeds[:1] * (-count % LANES)]
     V = np.concatenate([frequencies, frequencies[:1].repeat(len(filled) - count, axis=0)])[:, :kernels]
-    V = np.pad(V.transpose(3, 1, 2, 0), ((0, -inputs % INPUTS), (0, 0), (0, 0), (0, 0)))
-    V = V.reshape(len(V), -1)
+    V = np.ascontiguousarray(V.transpose(3, 1, 2, 0)).reshape(inputs, -1)
     key = noise.fold(noise.key(filled, "quantizer"), np.arange(nodes)[:, None, None])
     theta = np.zeros((nodes, kernels * outputs, n, len(filled)), np.float32)
     hidden, log_weights = np.zeros((2, *theta.shape), np.float32), np.zeros((nodes, kernels, len(filled)), np.float32)
     lanes = fused.Lanes(theta, hidden, log_weights, key.low[..., 0], key.high[..., 0])
     links, settings = _links(network, nodes), _settings(method, n)
     recorded = np.empty((rounds // every, fused.WEIGHTS + kernels, len(filled)), np.float32)
-    length = max(1, ANGLE_BYTES // (4 * nodes * V.shape[1]))
+    budget = ANGLE_BYTES if inputs < LONG_INPUT else LONG_ANGLE_BYTES
+    length = max(1, budget // (4 * nodes * V.shape[1]))
     angles = np.empty((length, nodes, kernels, n // 2 * len(filled)), np.float32)
     scratch = fused.scratch(kernels * outputs, n, len(filled), kernels)
     for first in range(0, rounds, length):
         if stop.is_set():
             return None
         last = min(first + length, rounds)
-        _project(X[first:last].reshape(-1, inputs), V, len(filled), angles[: last - first])
+        np.matmul(X[first:last].reshape(-1, inputs), V, out=angles[: last - first].reshape(-1, V.shape[1]))
         part = recorded[first // every : last // every]
         fused.advance(np.arange(first, last), lanes, links, angles, y[first:last], settings, every, scratch, part)
         passed(last, part[:, fused.LOSS, :count])
@@ -116,17 +122,6 @@ def run(
 
 def _seeds_second(array: Floats) -> Floats:
     return np.moveaxis(array, -1, 1)
-
-
-def _project(X: Floats, V: Floats, seeds: int, angles: Floats) -> None:
-    from omkl.simulator import fused
-
-    X = np.pad(X, ((0, 0), (0, len(V) - X.shape[1])))
-    if X.shape[1] < LONG_INPUT and len(X) > 1:
-        blocks = seeds // LANES
-        fused.project(X, V.reshape(len(V), blocks, -1), angles.reshape(len(X), blocks, -1))
-    else:
-        np.matmul(X, V, out=angles.reshape(len(X), -1))
 
 
 def _settings(method: Gossip, n: int) -> "fused.Settings":
@@ -144,7 +139,7 @@ def _settings(method: Gossip, n: int) -> "fused.Settings":
     return fused.Settings(*rates, loss, kind, f(levels), f(scale), f(method.features**-0.5))
 
 
-def _links(network: Dense | Lists | Edges, nodes: int) -> "fused.Links":
+def _links(network: Dense | Lists | Edges | Hubs, nodes: int) -> "fused.Links":
     from omkl.simulator import fused
 
     receiver, sender, weights = (np.asarray(part) for part in network.edges())

@@ -1,15 +1,17 @@
-"""Three ways to mix a whole network at once, each equal to ``algorithm.mix`` at every node.
+"""Ways to mix a whole network at once, each equal to ``algorithm.mix`` at every node.
 
-A small network is one matrix product, a sparse one a gather over lists of neighbors, and one with hubs, whose lists
-would be mostly padding, a sum over edges. For lists and edges ``hidden`` may go on after the nodes that are mixed, with
-neighbors that live elsewhere (``halo``).
+A small network is one matrix product, a sparse one a gather over lists of neighbors. One with hubs, whose lists would
+be mostly padding, is short lists and a sum over the edges that do not fit them. For lists and edges ``hidden`` may go
+on after the nodes that are mixed, with neighbors that live elsewhere (``halo``).
 """
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jax import Array
 from jax.ops import segment_sum
 
@@ -77,6 +79,31 @@ class Edges(NamedTuple):
         return self.receiver, self.sender, self.weights
 
 
+class Hubs(NamedTuple):
+    """Short lists for all nodes, and more lists for those who hear more: ``owners`` says whose each is, ascending."""
+
+    lists: Lists
+    owners: Array
+    more: Lists
+
+    def mix(self, theta: Array, hidden: Array, gamma: float) -> Array:
+        """Return theta with what all lists add to it."""
+        own = hidden[self.owners]
+        pulls = jnp.zeros_like(own)
+        for k in range(self.more.ids.shape[1]):
+            pulls = pulls + _lift(self.more.weights[:, k], theta.ndim) * (hidden[self.more.ids[:, k]] - own)
+        pull = segment_sum(pulls, self.owners, theta.shape[0], indices_are_sorted=True)
+        return self.lists.mix(theta, hidden, gamma) + gamma * pull
+
+    def edges(self) -> tuple[Array, Array, Array]:
+        """Return receivers, senders and weights of the links, in order of receivers; padding has weight zero."""
+        rows, senders, weights = self.more.edges()
+        parts = zip(self.lists.edges(), (self.owners[rows], senders, weights), strict=True)
+        receiver, sender, weight = (jnp.concat(part) for part in parts)
+        order = jnp.argsort(receiver, stable=True)
+        return receiver[order], sender[order], weight[order]
+
+
 def network(topology: Topology) -> Network:
     """Return the way of mixing that suits the topology."""
     nodes, edges, most = topology.nodes, topology.graph.edges, int(topology.degrees.max())
@@ -85,13 +112,31 @@ def network(topology: Topology) -> Network:
         return Dense(jnp.asarray(topology.matrix() - np.eye(nodes), dtype=jnp.float32))
     if are_even(nodes, len(edges), most):
         index, weights = topology.neighbors()
-        return Lists(jnp.asarray(index), jnp.asarray(weights, dtype=jnp.float32))
+        return Lists(*_narrow(index, weights))
+    return hubs(topology)
+
+
+def hubs(topology: Topology) -> Hubs:
+    """Return lists twice as long as nodes have neighbors on average, as many for a node as it needs."""
     receiver, sender, weights = directed(topology)
-    return Edges(
-        jnp.asarray(receiver, dtype=jnp.int32),
-        jnp.asarray(sender, dtype=jnp.int32),
-        jnp.asarray(weights, dtype=jnp.float32),
+    degrees, length = topology.degrees, -(-2 * len(receiver) // topology.nodes)
+    rank = np.arange(len(receiver)) - (np.cumsum(degrees) - degrees)[receiver]
+    further = np.maximum(-(-degrees // length) - 1, 0)  # lists, beyond the first
+    row = np.where(
+        rank < length, receiver, topology.nodes + (np.cumsum(further) - further)[receiver] + rank // length - 1
     )
+    owners = np.concatenate([np.arange(topology.nodes), np.repeat(np.arange(topology.nodes), further)])
+    ids = owners[:, None].repeat(length, axis=1)
+    listed = np.zeros(ids.shape)
+    ids[row, rank % length], listed[row, rank % length] = sender, weights
+    first, rest = slice(topology.nodes), slice(topology.nodes, None)
+    more = Lists(*_narrow(ids[rest], listed[rest]))
+    return Hubs(Lists(*_narrow(ids[first], listed[first])), next(_narrow(owners[rest])), more)
+
+
+def _narrow(*arrays: npt.NDArray[Any]) -> Iterator[Array]:
+    """Yield whole numbers and weights, 32 bits each."""
+    return (jnp.asarray(array, dtype=jnp.float32 if array.dtype.kind == "f" else jnp.int32) for array in arrays)
 
 
 def are_many(nodes: int, links: int) -> bool:

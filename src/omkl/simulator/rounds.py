@@ -22,8 +22,9 @@ from omkl.simulator.faults import Changing
 from omkl.simulator.placement import Placement
 from omkl.simulator.waves import waves
 
-CHUNK_BYTES = 8 * 2**20  # of inputs or projections held at a time by a CPU: they should stay in the cache
+CHUNK_BYTES = 8 * 2**20  # of projections held at a time by a CPU: they should stay in the cache
 DEVICE_CHUNK_BYTES = 2**31  # by an accelerator, where a chunk is a launch
+INPUT_BYTES = 2**28  # of short inputs, which are not projected ahead
 SHORT_INPUT = 4  # up to this length a projection is a few products of numbers
 UNROLL = 20  # rounds compiled as one on an accelerator, where launches cost; a CPU gains nothing
 TOGETHER_BYTES = 2**30  # of rounds that are measured at once
@@ -65,11 +66,9 @@ class Given(NamedTuple):
     networks: tuple[Network | Changing, ...]
 
 
-def chunks(rounds: int, every: int, bytes_per_round: int) -> Iterator[Chunk]:
-    """Yield chunks within the budget, of one length where a divisor is near, since every length is compiled."""
-    budget = CHUNK_BYTES if jax.default_backend() == "cpu" else DEVICE_CHUNK_BYTES
-    most = max(1, min(rounds, budget // bytes_per_round))
-    groups = most // every
+def chunks(rounds: int, every: int, most: int) -> Iterator[Chunk]:
+    """Yield chunks of at most so many rounds, of one length where a divisor is near: every length is compiled."""
+    groups = min(rounds, most) // every
     if groups:
         count = rounds // every
         groups = next((n for n in range(groups, groups // 8, -1) if count % n == 0), groups)
@@ -94,9 +93,12 @@ def _reach(X: Array, frequencies: Array) -> Array:
     return xp.sqrt(xp.einsum("tjd,tjd->tj", X, X).max() * xp.einsum("spfd,spfd->spf", frequencies, frequencies).max())
 
 
-def bytes_per_round(nodes: int, inputs: int, seeds: int, kernels: int, features: int) -> int:
-    """Return the bytes of a round's projections, or of its inputs where those are short."""
-    return 4 * nodes * (inputs if inputs <= SHORT_INPUT else seeds * kernels * features)
+def most_rounds(nodes: int, inputs: int, seeds: int, kernels: int, features: int) -> int:
+    """Return how many rounds' projections, or inputs where those are short, fit a chunk."""
+    if inputs <= SHORT_INPUT:
+        return max(1, INPUT_BYTES // (4 * nodes * inputs))
+    budget = CHUNK_BYTES if jax.default_backend() == "cpu" else DEVICE_CHUNK_BYTES
+    return max(1, budget // (4 * nodes * seeds * kernels * features))
 
 
 @cache

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 
 from omkl.errors import InputError
 from omkl.methods import Method
-from omkl.simulator import engine
 from omkl.simulator import rounds as chunked
 from omkl.simulator.networks import LONGEST_LIST
 from omkl.topology import Topology
@@ -62,19 +61,20 @@ def size(
     --------
     >>> import omkl
     >>> print(size((1000, 10**6, 2), 1, [omkl.Gossip()], [omkl.topology.build("ring", 10**6)], 1))
-    13.5 GiB (state 927.0 MiB, rounds 1.4 GiB, inputs 11.2 GiB, records 62.5 KiB, frequencies 480 B, network 22.9 MiB)
+    13.7 GiB (state 927.0 MiB, rounds 1.6 GiB, inputs 11.2 GiB, records 62.5 KiB, frequencies 480 B, network 22.9 MiB)
     """
     rounds, nodes, dimension = shape
     kernels, features = max(len(method.kernels) for method in methods), methods[0].features
     row = FLOAT * seeds * kernels * outputs * 2 * features  # all models of a node
     states = [jax.eval_shape(partial(method.init, jnp, (nodes, seeds), outputs)) for method in methods]
-    given = chunked.bytes_per_round(nodes, dimension, seeds, kernels, features)
+    ahead = min(rounds, chunked.most_rounds(nodes, dimension, seeds, kernels, features))
+    given = FLOAT * nodes * (dimension if dimension <= chunked.SHORT_INPUT else seeds * kernels * features)
     copies = max(2 * len(graph.graph.edges) * row if graph.degrees.max() > LONGEST_LIST else 0 for graph in graphs)
     record = 2 * FLOAT * (3 + kernels) + 16  # as recorded and as joined; bits
     answers = FLOAT * nodes**2 * seeds * outputs if pooled else 0  # of every model to every sample
     return Size(
         state=sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(states)),
-        rounds=WORK * nodes * row + max(given, min(rounds * given, _chunk())) + copies + answers,
+        rounds=WORK * nodes * row + ahead * given + copies + answers,
         inputs=FLOAT * rounds * nodes * (dimension + outputs),
         records=len(methods) * (rounds // every) * seeds * record,
         frequencies=FLOAT * seeds * kernels * features * dimension,
@@ -106,11 +106,6 @@ def room(devices: int = 1) -> int | None:
     if available is None and {"SC_AVPHYS_PAGES", "SC_PAGE_SIZE"} <= getattr(os, "sysconf_names", {}).keys():
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return available
-
-
-def _chunk() -> int:
-    cpu = jax.default_backend() == "cpu"
-    return chunked.CHUNK_BYTES * engine._threads() if cpu else chunked.DEVICE_CHUNK_BYTES
 
 
 def _text(count: int) -> str:

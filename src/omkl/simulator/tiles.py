@@ -70,6 +70,8 @@ def knows(method: Method, network: Any, outputs: int) -> bool:
         triton is not None
         and (type(method) is Gossip or (type(method) is Choco and not method.fresh))
         and isinstance(network, Lists)
+        and network.weights.ndim == 2  # not those of every seed
+        and network.weights.size > 0
         and outputs == 1
         and not method.weigh_first
         and type(method.rule) is SGD
@@ -143,9 +145,9 @@ def _floats(*shape: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, jnp.float32)  # type: ignore[no-untyped-call]
 
 
-def _kernel(method: Gossip, shape: Shape, neighbors: int, inputs: int) -> Callable[..., None]:
+def _kernel(method: Any, shape: Shape, neighbors: int, inputs: int) -> Callable[..., None]:
     """Return the kernel of one tile."""
-    lam, eta, rate = method.regularization, method.eta, method.hedge_rate
+    lam, eta, rate = method.regularization, method.rule.eta, method.hedge_rate
 
     def kernel(
         theta_in: Any, hidden_in: Any, log_weights_in: Any, projected: Any, table: Any, targets: Any, low: Any,
