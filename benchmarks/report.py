@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from omkl.simulator.simulation import versions
+from omkl.simulator.description import versions
 
 Row = dict[str, Any]
 

@@ -13,7 +13,7 @@ from omkl.paper.letter import FIGURE1, FIGURE2, TITLES, Progress, Runs, dealt, r
 from omkl.paper.regret_section import regret_body
 from omkl.paper.store import Arrays, Store, write_whole
 from omkl.paper.studies import PooledStudy, TheoremStudy
-from omkl.simulator.simulation import versions
+from omkl.simulator.description import versions
 
 PARTS = ("claims", "figure1", "figure2", "regret", "quantizers")
 FULL = ("banana", "credit_card", "mnist")

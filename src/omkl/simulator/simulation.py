@@ -1,14 +1,9 @@
 """The first door: simulate a network, many seeds at once."""
 
-import dataclasses
-import hashlib
-import platform
 import warnings
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-import jax
 import numpy as np
 import numpy.typing as npt
 
@@ -21,6 +16,7 @@ from omkl.losses import Loss
 from omkl.methods import METHODS, Gossip, Method, Network
 from omkl.methods.protocol import MethodState
 from omkl.simulator import engine
+from omkl.simulator.description import describe, describe_data, describe_topology, versions
 from omkl.simulator.faults import Changing, changing, count
 from omkl.simulator.measures import metrics, pooled_metrics
 from omkl.simulator.placement import Placement
@@ -30,7 +26,6 @@ from omkl.simulator.size import require_room, size
 from omkl.topology import Faults, Schedule, Topology
 from omkl.topology.graphs import Integers
 
-MOST_EDGES = 5000  # of a graph of the user's own that go into the record
 FAR = 30  # inputs this many bandwidths long are all strangers to each other
 
 
@@ -172,7 +167,7 @@ def compare(
         where,
     )
     settings = {
-        "data": _describe_data(data, stream),
+        "data": describe_data(data, stream),
         "nodes": count,
         "weights": weights,
         "faults": describe(faults),
@@ -187,7 +182,7 @@ def compare(
     for k, (name, (_, topology)) in enumerate(cases.items()):
         sent = _sent(graphs[k], networks[k], len(runs), recorded)
         own = settings | {
-            "topology": _describe_topology(topology, graphs[k]),
+            "topology": describe_topology(topology, graphs[k]),
             "devices": where.describe(graphs[k][0]),
         }
         results[name] = _result(methods[k], measured[k], sent, frequencies, runs, recorded, own)
@@ -276,18 +271,6 @@ def _shared_bank(methods: Sequence[Method]) -> tuple[Kernel, ...]:
     return bank
 
 
-def describe(thing: Any) -> Any:
-    """Return a setting as JSON: a dataclass as its name and fields, an array by its digest, the rest as it prints."""
-    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        values = {field.name: describe(getattr(thing, field.name)) for field in dataclasses.fields(thing)}
-        return {"name": getattr(thing, "name", type(thing).__name__)} | values
-    if isinstance(thing, list | tuple):
-        return [describe(item) for item in thing]
-    if isinstance(thing, np.ndarray):
-        return {"shape": list(thing.shape), "sha256": hashlib.sha256(thing.tobytes()).hexdigest()}
-    return thing if isinstance(thing, str | int | float | bool | None) else repr(thing)
-
-
 def _method(method: Method | str | None) -> Method:
     if isinstance(method, str):
         return pick("method", method, METHODS)()
@@ -315,25 +298,6 @@ def _runs(seeds: int, seed: int) -> list[int]:
     return list(range(first, first + seeds))
 
 
-def _describe_topology(topology: Any, turns: Sequence[Topology]) -> Any:
-    if isinstance(topology, str):
-        return topology
-    if isinstance(topology, Schedule):
-        both = zip(topology.graphs, turns, strict=True)
-        return {"name": "schedule", "graphs": [_describe_topology(one, [turn]) for one, turn in both]}
-    graph, edges = turns[0], turns[0].graph.edges
-    digest = hashlib.sha256(edges.tobytes() + graph.weights.tobytes()).hexdigest()
-    record = {"name": graph.graph.name, "weights": graph.rule, "links": len(edges), "sha256": digest}
-    return record | ({"edges": edges.tolist()} if len(edges) <= MOST_EDGES else {})
-
-
-def _describe_data(data: Any, stream: Stream) -> Any:
-    if isinstance(data, str):
-        return data
-    digest = hashlib.sha256(stream.X.tobytes() + stream.y.tobytes()).hexdigest()
-    return {"shape": list(stream.X.shape), "sha256": digest}
-
-
 def _warn_if_far(stream: Stream, bank: Sequence[Kernel]) -> None:
     length = float(np.median(np.linalg.norm(stream.X.reshape(-1, stream.X.shape[-1])[:1000], axis=-1)))
     widest = max(kernel.sigma for kernel in bank)
@@ -343,19 +307,3 @@ def _warn_if_far(stream: Stream, bank: Sequence[Kernel]) -> None:
             "samples are strangers; standardize the inputs or use larger sigmas",
             stacklevel=4,
         )
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of what ran, and the device."""
-    try:
-        ours = version("omkl")
-    except PackageNotFoundError:
-        ours = "not installed"
-    return {
-        "omkl": ours,
-        "numpy": np.__version__,
-        "jax": jax.__version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "device": jax.devices()[0].device_kind,
-    }

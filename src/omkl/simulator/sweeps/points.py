@@ -13,7 +13,8 @@ import numpy as np
 from omkl import topology as topologies
 from omkl.errors import InputError, pick
 from omkl.methods import METHODS, Gossip
-from omkl.simulator.simulation import describe, simulate
+from omkl.simulator.description import describe
+from omkl.simulator.simulation import simulate
 
 
 @dataclass(frozen=True, eq=False)

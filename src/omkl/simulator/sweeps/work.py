@@ -12,7 +12,8 @@ from typing import Any
 
 from omkl.errors import InputError
 from omkl.simulator import engine, rounds
-from omkl.simulator.simulation import simulate, versions
+from omkl.simulator.description import versions
+from omkl.simulator.simulation import simulate
 from omkl.simulator.sweeps.points import Point
 from omkl.simulator.sweeps.records import BLANK, Record
 

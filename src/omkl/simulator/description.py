@@ -1,0 +1,65 @@
+"""What a run was, as JSON: its settings, its graph and its samples by digest, and the versions that ran it."""
+
+import dataclasses
+import hashlib
+import platform
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import jax
+import numpy as np
+
+from omkl.data import Stream
+from omkl.topology import Schedule, Topology
+
+MOST_EDGES = 5000  # of a graph of the user's own that go into the record
+
+
+def describe(thing: Any) -> Any:
+    """Return a setting as JSON: a dataclass as its name and fields, an array by its digest, the rest as it prints."""
+    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+        values = {field.name: describe(getattr(thing, field.name)) for field in dataclasses.fields(thing)}
+        return {"name": getattr(thing, "name", type(thing).__name__)} | values
+    if isinstance(thing, list | tuple):
+        return [describe(item) for item in thing]
+    if isinstance(thing, np.ndarray):
+        return {"shape": list(thing.shape), "sha256": hashlib.sha256(thing.tobytes()).hexdigest()}
+    return thing if isinstance(thing, str | int | float | bool | None) else repr(thing)
+
+
+def describe_topology(topology: Any, turns: Sequence[Topology]) -> Any:
+    """Return a topology by its name, or its graphs by what they are made of."""
+    if isinstance(topology, str):
+        return topology
+    if isinstance(topology, Schedule):
+        both = zip(topology.graphs, turns, strict=True)
+        return {"name": "schedule", "graphs": [describe_topology(one, [turn]) for one, turn in both]}
+    graph, edges = turns[0], turns[0].graph.edges
+    digest = hashlib.sha256(edges.tobytes() + graph.weights.tobytes()).hexdigest()
+    record = {"name": graph.graph.name, "weights": graph.rule, "links": len(edges), "sha256": digest}
+    return record | ({"edges": edges.tolist()} if len(edges) <= MOST_EDGES else {})
+
+
+def describe_data(data: Any, stream: Stream) -> Any:
+    """Return a data set by its name, or a stream by its shape and digest."""
+    if isinstance(data, str):
+        return data
+    digest = hashlib.sha256(stream.X.tobytes() + stream.y.tobytes()).hexdigest()
+    return {"shape": list(stream.X.shape), "sha256": digest}
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what ran, and the device."""
+    try:
+        ours = version("omkl")
+    except PackageNotFoundError:
+        ours = "not installed"
+    return {
+        "omkl": ours,
+        "numpy": np.__version__,
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "device": jax.devices()[0].device_kind,
+    }
