@@ -207,7 +207,7 @@ def test_other_networks_and_outputs_are_left_to_the_engine() -> None:
     nobody = lists(nx.empty_graph(1), 1)  # not even padding
     assert tiles.knows(gossip(), network, 1)
     assert not tiles.knows(gossip(), network, 3)
-    for other in (Dense(jnp.zeros((NODES, NODES))), Edges(*network.edges()), own_weights, nobody):
+    for other in (Dense(jnp.zeros((NODES, NODES))), Edges(*map(jnp.asarray, network.edges())), own_weights, nobody):
         assert not tiles.knows(gossip(), other, 1)
 
 

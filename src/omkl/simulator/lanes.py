@@ -31,7 +31,7 @@ FEWEST_SEEDS = 8  # below, vectors are mostly empty
 LEAST_WORK = 10**8  # numbers of models times rounds; below, loading the compiled loops takes longer than the run
 ANGLE_BYTES = 2 * 2**20  # of projections at a time: they should stay in the cache
 LONG_ANGLE_BYTES = 16 * 2**20  # of long inputs: a matrix product reads all frequencies anew for every chunk
-LANES = 8  # seeds are filled up to a multiple of this
+LANES = 4  # seeds are filled up to a multiple of this
 LONG_INPUT = 64  # numbers
 
 Floats = npt.NDArray[np.float32]
@@ -142,7 +142,7 @@ def _settings(method: Gossip, n: int) -> "fused.Settings":
 def _links(network: Dense | Lists | Edges | Hubs, nodes: int) -> "fused.Links":
     from omkl.simulator import fused
 
-    receiver, sender, weights = (np.asarray(part) for part in network.edges())
+    receiver, sender, weights = network.edges()
     there = weights != 0
     receiver, sender, weights = receiver[there], sender[there], weights[there]
     degrees = np.bincount(receiver, minlength=nodes)

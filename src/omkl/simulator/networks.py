@@ -6,7 +6,7 @@ on after the nodes that are mixed, with neighbors that live elsewhere (``halo``)
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,9 @@ from jax.ops import segment_sum
 from omkl.methods import Network
 from omkl.topology import Topology
 from omkl.topology.graphs import Floats, Integers
+
+Links: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
+"""Receivers, senders and weights, both directions of every link."""
 
 DENSE_NODES = 64  # up to here a J x J product costs less than the gathers
 LARGEST_MATRIX = 4096  # nodes; up to here it does so for graphs whose nodes hear an eighth of all others
@@ -35,10 +38,10 @@ class Dense(NamedTuple):
         """Return theta + gamma (W - I) h, in full float32 on every device."""
         return theta + gamma * jnp.tensordot(self.laplacian, hidden, axes=1, precision="highest")
 
-    def edges(self) -> tuple[Array, Array, Array]:
+    def edges(self) -> Links:
         """Return receivers, senders and weights of the links, in order of receivers."""
-        off = self.laplacian * (1 - jnp.eye(len(self.laplacian)))
-        receiver, sender = jnp.nonzero(off)
+        off = np.asarray(self.laplacian) * (1 - np.eye(len(self.laplacian), dtype=np.float32))
+        receiver, sender = np.nonzero(off)
         return receiver, sender, off[receiver, sender]
 
 
@@ -56,10 +59,10 @@ class Lists(NamedTuple):
             pull = pull + weight * (hidden[self.ids[:, k]] - own)
         return theta + gamma * pull
 
-    def edges(self) -> tuple[Array, Array, Array]:
+    def edges(self) -> Links:
         """Return receivers, senders and weights of the links, in order of receivers; padding has weight zero."""
         nodes, most = self.ids.shape
-        return jnp.repeat(jnp.arange(nodes), most), self.ids.ravel(), self.weights.ravel()
+        return np.repeat(np.arange(nodes), most), np.asarray(self.ids).ravel(), np.asarray(self.weights).ravel()
 
 
 class Edges(NamedTuple):
@@ -74,9 +77,9 @@ class Edges(NamedTuple):
         pulls = _lift(self.weights, theta.ndim) * (hidden[self.sender] - hidden[self.receiver])
         return theta + gamma * segment_sum(pulls, self.receiver, theta.shape[0], indices_are_sorted=True)
 
-    def edges(self) -> tuple[Array, Array, Array]:
+    def edges(self) -> Links:
         """Return receivers, senders and weights of the links, in order of receivers."""
-        return self.receiver, self.sender, self.weights
+        return np.asarray(self.receiver), np.asarray(self.sender), np.asarray(self.weights)
 
 
 class Hubs(NamedTuple):
@@ -95,12 +98,12 @@ class Hubs(NamedTuple):
         pull = segment_sum(pulls, self.owners, theta.shape[0], indices_are_sorted=True)
         return self.lists.mix(theta, hidden, gamma) + gamma * pull
 
-    def edges(self) -> tuple[Array, Array, Array]:
+    def edges(self) -> Links:
         """Return receivers, senders and weights of the links, in order of receivers; padding has weight zero."""
         rows, senders, weights = self.more.edges()
-        parts = zip(self.lists.edges(), (self.owners[rows], senders, weights), strict=True)
-        receiver, sender, weight = (jnp.concat(part) for part in parts)
-        order = jnp.argsort(receiver, stable=True)
+        parts = zip(self.lists.edges(), (np.asarray(self.owners)[rows], senders, weights), strict=True)
+        receiver, sender, weight = (np.concatenate(part) for part in parts)
+        order = np.argsort(receiver, kind="stable")
         return receiver[order], sender[order], weight[order]
 
 
