@@ -155,10 +155,10 @@ def test_how_many_rounds_are_measured_at_once(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(rounds, "TOGETHER_BYTES", 50_000)
     assert most(40, 1) == 1  # on a CPU
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert most(40, 1) == 20
-    assert most(60, 3) == 20
-    assert most(42, 1) == 14
-    assert most(14, 1) == 14
+    assert most(40, 1) == 10
+    assert most(60, 3) == 10
+    assert most(42, 1) == 7
+    assert most(14, 1) == 7
     assert most(41, 1) == 1
     assert most(40, 1, 10_000) == 5
     assert most(42, 1, 10_000) == 3

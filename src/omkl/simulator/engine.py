@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -81,7 +82,7 @@ def run(
     stop, pool = threading.Event(), ThreadPoolExecutor(len(shares))
     tell = progress or _tell_nobody
     rest = [problem.share(share) for share in shares[1:]]
-    with one_thread():
+    with one_thread() if len(shares) > 1 else nullcontext():
         others = [pool.submit(_run_share, share, cases, measure, _tell_nobody, stop, place) for share in rest]
         try:
             # The first share runs here, where Ctrl-C arrives and the caller's progress is called.

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from jax import Array
-from jax.ops import segment_sum
 
 from omkl.methods import Network
 from omkl.topology import Topology
@@ -75,7 +74,7 @@ class Edges(NamedTuple):
     def mix(self, theta: Array, hidden: Array, gamma: float) -> Array:
         """Return theta + gamma times the sum over each node's incoming edges."""
         pulls = _lift(self.weights, theta.ndim) * (hidden[self.sender] - hidden[self.receiver])
-        return theta + gamma * segment_sum(pulls, self.receiver, theta.shape[0], indices_are_sorted=True)
+        return theta.at[self.receiver].add(gamma * pulls, indices_are_sorted=True)
 
     def edges(self) -> Links:
         """Return receivers, senders and weights of the links, in order of receivers."""
@@ -95,8 +94,8 @@ class Hubs(NamedTuple):
         pulls = jnp.zeros_like(own)
         for k in range(self.more.ids.shape[1]):
             pulls = pulls + _lift(self.more.weights[:, k], theta.ndim) * (hidden[self.more.ids[:, k]] - own)
-        pull = segment_sum(pulls, self.owners, theta.shape[0], indices_are_sorted=True)
-        return self.lists.mix(theta, hidden, gamma) + gamma * pull
+        mixed = self.lists.mix(theta, hidden, gamma)
+        return mixed.at[self.owners].add(gamma * pulls, indices_are_sorted=True)
 
     def edges(self) -> Links:
         """Return receivers, senders and weights of the links, in order of receivers; padding has weight zero."""

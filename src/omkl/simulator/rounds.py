@@ -26,7 +26,7 @@ CHUNK_BYTES = 8 * 2**20  # of projections held at a time by a CPU: they should s
 DEVICE_CHUNK_BYTES = 2**31  # by an accelerator, where a chunk is a launch
 INPUT_BYTES = 2**28  # of short inputs, which are not projected ahead
 SHORT_INPUT = 4  # up to this length a projection is a few products of numbers
-UNROLL = 20  # rounds compiled as one on an accelerator, where launches cost; a CPU gains nothing
+UNROLL = 10  # rounds compiled as one on an accelerator, where launches cost; a CPU gains nothing
 TOGETHER_BYTES = 2**30  # of rounds that are measured at once
 
 LEADING = {"nodes": 0, "seeds": 1}  # axes of a state

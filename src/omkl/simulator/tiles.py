@@ -22,7 +22,7 @@ from omkl.learners import SGD
 from omkl.losses import Logistic
 from omkl.methods import Choco, Gossip, Info, Method
 from omkl.quantizers import LARGEST_STEP, QSGD, SMALLEST_STEP, Exact
-from omkl.simulator.networks import Lists
+from omkl.simulator.networks import LONGEST_LIST, Lists
 from omkl.simulator.waves import half_wave
 
 try:
@@ -31,8 +31,8 @@ try:
 except ImportError:
     pl = triton = None  # type: ignore[assignment]
 
-ROWS = 4  # of a tile
-WARPS = 2
+ROWS = 2  # of a tile
+WARPS = 1
 WIDEST = 256  # numbers in a row: they are to stay in registers
 
 
@@ -71,7 +71,7 @@ def knows(method: Method, network: Any, outputs: int) -> bool:
         and (type(method) is Gossip or (type(method) is Choco and not method.fresh))
         and isinstance(network, Lists)
         and network.weights.ndim == 2  # not those of every seed
-        and network.weights.size > 0
+        and 0 < network.weights.shape[1] <= LONGEST_LIST  # each is compiled by itself
         and outputs == 1
         and not method.weigh_first
         and type(method.rule) is SGD
