@@ -90,7 +90,7 @@ def test_table_of_one_seed_and_what_is_saved(spec: Path, tmp_path: Path) -> None
     assert result.stdout.startswith("local on a table: ring of 3 nodes, 4 rounds, 1 seed\n")
     assert "±" not in result.stdout
     assert f"{omkl.load(tmp_path / 'new' / 'run').summary()['loss']:.4f}" in result.stdout
-    assert result.stderr.startswith("omkl: this run holds 1.6 KiB (state 216 B, ")
+    assert result.stderr.startswith("omkl: this run holds 1.4 KiB (state 216 B, ")
     assert result.stderr.count("\n") == 1
     assert run("simulate", spec, "--quiet").stderr == ""
 

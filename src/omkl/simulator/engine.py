@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
-from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -145,7 +144,7 @@ def _run_share(
     methods = tuple(method for method, _ in cases)
     networks = tuple(_seeded(one, seeds, place) if isinstance(one, Changing) else one for _, one in cases)
     given = Given(place.put(frequencies, seeds=0), noise.Key(*(place.put(part, **LEADING) for part in base)), networks)
-    states = place.start(partial(_start, methods, (nodes, len(seeds)), y.shape[-1]))
+    states = place.start(lambda: [method.init(jnp, (nodes, len(seeds)), y.shape[-1]) for method in methods])
     near = reach(X, given.frequencies if isinstance(X, jax.Array) else frequencies) < LIMIT
     tiled = near and place == HERE and tiles.ready()
     most = most_rounds(nodes, inputs, *frequencies.shape[:3]) * place.devices
@@ -165,11 +164,6 @@ def _run_share(
     _require_finite_models(final, rounds)
     joined = jax.tree.map(lambda *parts: np.concatenate(parts), *recorded)
     return list(zip(final, joined, strict=True))
-
-
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _start(methods: tuple[Method, ...], leading: tuple[int, int], outputs: int) -> list[MethodState]:
-    return [method.init(jnp, leading, outputs) for method in methods]
 
 
 def _run_fused(
