@@ -15,12 +15,12 @@ import numpy.typing as npt
 
 from omkl import noise
 from omkl.algorithm import State
-from omkl.learners import SGD
 from omkl.losses import Logistic, Softmax, Squared
-from omkl.methods import Choco, Gossip, Method
+from omkl.methods import Gossip, Method
 from omkl.quantizers import QSGD, Exact, Nearest
 from omkl.simulator.measures import Metrics
 from omkl.simulator.networks import Dense, Edges, Hubs, Lists
+from omkl.simulator.plain import is_plain
 from omkl.simulator.rounds import reach
 from omkl.simulator.waves import LIMIT
 
@@ -62,15 +62,8 @@ def loads() -> bool:
 
 def knows(method: Method, network: Any) -> bool:
     """Return whether the loops compute this method on this network."""
-    return (
-        (type(method) is Gossip or (type(method) is Choco and not method.fresh))
-        and isinstance(network, Dense | Lists | Edges | Hubs)
-        and not method.weigh_first
-        and type(method.rule) is SGD
-        and type(method.objective) in (Logistic, Squared, Softmax)
-        and type(method.channel) in (QSGD, Nearest, Exact)
-        and getattr(method.channel, "block", None) is None
-    )
+    plain = is_plain(method, (Logistic, Squared, Softmax), (QSGD, Nearest, Exact))
+    return plain and isinstance(network, Dense | Lists | Edges | Hubs)
 
 
 def run(

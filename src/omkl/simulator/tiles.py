@@ -18,11 +18,11 @@ from jax import Array, lax
 
 from omkl import noise
 from omkl.algorithm import State
-from omkl.learners import SGD
 from omkl.losses import Logistic
-from omkl.methods import Choco, Gossip, Info, Method
+from omkl.methods import Gossip, Info, Method
 from omkl.quantizers import LARGEST_STEP, QSGD, SMALLEST_STEP, Exact
 from omkl.simulator.networks import LONGEST_LIST, Lists
+from omkl.simulator.plain import is_plain
 from omkl.simulator.waves import half_wave
 
 try:
@@ -68,17 +68,12 @@ def knows(method: Method, network: Any, outputs: int) -> bool:
     """Return whether the kernel computes this method on this network."""
     return (
         triton is not None
-        and (type(method) is Gossip or (type(method) is Choco and not method.fresh))
+        and is_plain(method, (Logistic,), (QSGD, Exact))
+        and outputs == 1
+        and 2 * method.features * len(method.kernels) <= WIDEST
         and isinstance(network, Lists)
         and network.weights.ndim == 2  # not those of every seed
         and 0 < network.weights.shape[1] <= LONGEST_LIST  # each is compiled by itself
-        and outputs == 1
-        and not method.weigh_first
-        and type(method.rule) is SGD
-        and type(method.objective) is Logistic
-        and type(method.channel) in (QSGD, Exact)
-        and getattr(method.channel, "block", None) is None
-        and 2 * method.features * len(method.kernels) <= WIDEST
     )
 
 

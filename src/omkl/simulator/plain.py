@@ -1,0 +1,16 @@
+"""Which methods the fast paths know: Algorithm 1 as it stands, with the losses and quantizers that each has."""
+
+from omkl.learners import SGD
+from omkl.methods import Choco, Gossip, Method
+
+
+def is_plain(method: Method, losses: tuple[type, ...], quantizers: tuple[type, ...]) -> bool:
+    """Return whether a method is gossip with gradient steps, one of these losses, and one of these quantizers."""
+    return (
+        (type(method) is Gossip or (type(method) is Choco and not method.fresh))
+        and not method.weigh_first
+        and type(method.rule) is SGD
+        and type(method.objective) in losses
+        and type(method.channel) in quantizers
+        and getattr(method.channel, "block", None) is None
+    )
