@@ -1,3 +1,4 @@
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -184,6 +185,14 @@ def test_cases_of_several_banks(both: Callable[..., Both]) -> None:
         "choco": (Choco(quantizer=None, gamma=0.5), "path"),
     }
     assert_same(both(blobs(60, 5), cases))
+
+
+def test_sums_over_many_nodes_keep_their_digits(calls: list[Any]) -> None:
+    X, y = blobs(2, 30_000, 1)
+    result = omkl.simulate((X, y), "ring", method=Gossip(kernels=omkl.gaussian(1, 2), features=1), seeds=8)
+    assert len(calls) == 1
+    np.testing.assert_allclose(result.loss[:, 0], math.log(2), rtol=2e-7)
+    np.testing.assert_allclose(result.weights.sum(axis=-1), 1, rtol=2e-7)
 
 
 def test_progress_and_threads(monkeypatch: pytest.MonkeyPatch, calls: list[Any]) -> None:

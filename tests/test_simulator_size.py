@@ -15,8 +15,8 @@ from omkl.topology import build
 SMALL = omkl.Gossip(kernels=omkl.gaussian(1, 2), features=4)
 
 
-def on(topology: str, nodes: int, method: Any = SMALL, seeds: int = 2, pooled: bool = False) -> Size:
-    return size((5, nodes, 6), 1, [method], [build(topology, nodes)], seeds, pooled)
+def on(topology: str, nodes: int, method: Any = SMALL, seeds: int = 2, **more: bool) -> Size:
+    return size((5, nodes, 6), 1, [method], [build(topology, nodes)], seeds, **more)
 
 
 def test_size_by_hand() -> None:
@@ -34,8 +34,10 @@ def test_size_by_hand() -> None:
 def test_what_a_size_grows_with() -> None:
     assert on("ring", 100).state == 10 * on("ring", 10).state
     assert on("ring", 10, seeds=6).state == 3 * on("ring", 10).state
-    assert on("ring", 10, pooled=True).rounds - on("ring", 10).rounds == 4 * 10 * 10 * 2
-    assert on("star", 50).rounds - on("ring", 50).rounds == 2 * 49 * 128  # a hub's neighbors are copied
+    assert on("ring", 10, pooled=True).rounds - on("ring", 10).rounds == 2 * 4 * 10 * 10 * 2
+    assert on("complete", 200).rounds == on("ring", 200).rounds  # a product copies nobody
+    assert on("star", 201).rounds - on("ring", 201).rounds == 2 * 49 * 128  # 200 neighbors: 50 lists of 4, one its own
+    assert on("star", 201, changing=True).rounds - on("ring", 201).rounds == 2 * 200 * 128  # every link's
     method = omkl.Complete(kernels=SMALL.kernels, features=4)
     assert on("complete", 10, method).state < on("complete", 10).state / 10  # one model in common
     both = size((5, 10, 6), 1, [SMALL, SMALL], [build("ring", 10)] * 2, 2)

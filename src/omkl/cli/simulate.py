@@ -108,9 +108,7 @@ def _join(coordinator: str | None, processes: int | None, process: int | None) -
 
     from omkl.simulator import sharding
 
-    if None not in (coordinator, processes, process):  # JAX waits for the others in silence
-        print(f"omkl: process {process} of {processes} meets the others at {coordinator}", file=sys.stderr)
-    sharding.join(coordinator, processes, process)
+    sharding.join(coordinator, processes, process, lambda text: print(f"omkl: {text}", file=sys.stderr))
     return jax.device_count()
 
 
@@ -135,7 +133,7 @@ def _print(result: "Result") -> None:
         page.add_row("  final accuracy", f"{summary['final_accuracy']:.2%}", "over the last tenth")
     page.add_row("  bits", f"{summary['bits_per_node_round']:,.0f}", "sent by a node in a round")
     console = show.console()
-    rounds, nodes = int(result.rounds[-1]) + 1, config["nodes"]
+    rounds, nodes = config["rounds"], config["nodes"]
     console.print(
         f"[bold]{config['method']['name']}[/bold] on {stream}: {network} of {_count(nodes, 'node')}, "
         f"{_count(rounds, 'round')}, {_count(seeds, 'seed')}"

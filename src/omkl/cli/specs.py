@@ -185,7 +185,7 @@ def _checked(hint: Any, value: Any, path: str) -> Any:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join([path, *map(str, first["loc"])])
-        rule = first["msg"].replace("Input should", "it must")
+        rule = first["msg"].replace("Input should", "it must").replace("a valid dictionary", "a table, as {setting=1}")
         raise InputError(f"{place}: {first['input']!r} given; {rule}") from None
 
 

@@ -99,7 +99,8 @@ class Scratch(NamedTuple):
     values: Floats
     squares: Floats
     weights: Floats
-    away: Floats
+    away: npt.NDArray[np.float64]
+    """Sums over nodes are float64: in float32 a million nodes would cost four digits."""
     reference: Floats
 
 
@@ -126,7 +127,7 @@ def scratch(rows: int, n: int, seeds: int, kernels: int) -> Scratch:
         values=room(kernels),
         squares=room(kernels),
         weights=room(kernels),
-        away=room(rows, n),
+        away=np.empty((rows, n, seeds)),
         reference=room(rows, n),
     )
 
@@ -135,7 +136,8 @@ def scratch(rows: int, n: int, seeds: int, kernels: int) -> Scratch:
 def advance(times: Any, lanes: Any, links: Any, angles: Any, y: Any, s: Any, every: Any, k: Any, recorded: Any) -> None:
     """Take the network through rounds ``times``: angles ``(T, J, P, D * S)``, targets ``(T, J, C)``.
 
-    Every round whose number plus one is a multiple of ``every`` is measured into ``recorded``, ``(..., 3 + P, S)``.
+    Every round whose number plus one is a multiple of ``every`` is measured into ``recorded``, ``(..., 3 + P, S)`` in
+    float64.
     """
     nodes, kernels = lanes.log_weights.shape[:2]
     row = 0
@@ -515,7 +517,7 @@ def _score(f: Any, y: Any, sums: Any, kind: Any) -> None:
 def _finish(nodes: Any, away: Any, sums: Any) -> None:
     """Turn sums over nodes into means, and the distances into the disagreement."""
     rows, n, seeds = away.shape
-    share = np.float32(1 / nodes)
+    share = 1 / nodes
     for row in range(len(sums)):
         for m in range(seeds):
             sums[row, m] *= share
@@ -525,4 +527,4 @@ def _finish(nodes: Any, away: Any, sums: Any) -> None:
                 mean = away[r, i, m] * share
                 sums[DISAGREEMENT, m] -= mean * mean
     for m in range(seeds):
-        sums[DISAGREEMENT, m] = np.sqrt(max(sums[DISAGREEMENT, m], _ZERO))
+        sums[DISAGREEMENT, m] = np.sqrt(max(sums[DISAGREEMENT, m], 0.0))

@@ -93,7 +93,7 @@ def run(
     hidden, log_weights = np.zeros((2, *theta.shape), np.float32), np.zeros((nodes, kernels, len(filled)), np.float32)
     lanes = fused.Lanes(theta, hidden, log_weights, key.low[..., 0], key.high[..., 0])
     links, settings = _links(network, nodes), _settings(method, n)
-    recorded = np.empty((rounds // every, fused.WEIGHTS + kernels, len(filled)), np.float32)
+    recorded = np.empty((rounds // every, fused.WEIGHTS + kernels, len(filled)))
     budget = ANGLE_BYTES if inputs < LONG_INPUT else LONG_ANGLE_BYTES
     length = max(1, budget // (4 * nodes * V.shape[1]))
     angles = np.empty((length, nodes, kernels, n // 2 * len(filled)), np.float32)
@@ -109,7 +109,7 @@ def run(
     models, shadows = (_seeds_second(part[..., :count]) for part in (theta, hidden[rounds % 2]))
     shape = (nodes, count, kernels, outputs, n)
     state = State(models.reshape(shape), shadows.reshape(shape), _seeds_second(log_weights[..., :count]), ())
-    loss, score, disagreement, *weights = recorded[..., :count].swapaxes(0, 1)
+    loss, score, disagreement, *weights = recorded[..., :count].swapaxes(0, 1).astype(np.float32)
     return state, Metrics(loss, score, disagreement, np.stack(weights, axis=-1))
 
 

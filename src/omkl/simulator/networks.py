@@ -121,9 +121,9 @@ def network(topology: Topology) -> Network:
 def hubs(topology: Topology) -> Hubs:
     """Return lists twice as long as nodes have neighbors on average, as many for a node as it needs."""
     receiver, sender, weights = directed(topology)
-    degrees, length = topology.degrees, -(-2 * len(receiver) // topology.nodes)
+    degrees, length = topology.degrees, list_length(topology)
     rank = np.arange(len(receiver)) - (np.cumsum(degrees) - degrees)[receiver]
-    further = np.maximum(-(-degrees // length) - 1, 0)  # lists, beyond the first
+    further = further_lists(topology)
     row = np.where(
         rank < length, receiver, topology.nodes + (np.cumsum(further) - further)[receiver] + rank // length - 1
     )
@@ -134,6 +134,16 @@ def hubs(topology: Topology) -> Hubs:
     first, rest = slice(topology.nodes), slice(topology.nodes, None)
     more = Lists(*_narrow(ids[rest], listed[rest]))
     return Hubs(Lists(*_narrow(ids[first], listed[first])), next(_narrow(owners[rest])), more)
+
+
+def list_length(topology: Topology) -> int:
+    """Return twice the mean degree, or a little more: the length of lists where there are hubs."""
+    return -(-4 * len(topology.graph.edges) // topology.nodes)
+
+
+def further_lists(topology: Topology) -> Integers:
+    """Return how many lists each node needs beyond its first."""
+    return np.maximum(-(-topology.degrees // list_length(topology)) - 1, 0)
 
 
 def _narrow(*arrays: npt.NDArray[Any]) -> Iterator[Array]:

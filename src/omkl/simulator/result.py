@@ -76,13 +76,13 @@ class Result:
     def summary(self, last: float = 0.1) -> dict[str, float]:
         """Return the mean loss over all recorded rounds and over the last of them, its standard error, and the bits."""
         count = max(1, round(last * self.loss.shape[1]))
-        tail = self.loss[:, -count:].mean(axis=1)
+        tail = self.loss[:, -count:].mean(axis=1, dtype=np.float64)
         spread = tail.std(ddof=1) / len(tail) ** 0.5 if len(tail) > 1 else np.nan
         return {
-            "loss": float(self.loss.mean()),
+            "loss": float(self.loss.mean(dtype=np.float64)),
             "final_loss": float(tail.mean()),
             "final_loss_stderr": float(spread),
-            "final_accuracy": float(self.accuracy[:, -count:].mean()),
+            "final_accuracy": float(self.accuracy[:, -count:].mean(dtype=np.float64)),
             "bits_per_node_round": float(self.bits.mean() / self.theta.shape[0]),
         }
 

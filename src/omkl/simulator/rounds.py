@@ -25,6 +25,8 @@ from omkl.simulator.waves import waves
 CHUNK_BYTES = 8 * 2**20  # of projections held at a time by a CPU: they should stay in the cache
 DEVICE_CHUNK_BYTES = 2**31  # by an accelerator, where a chunk is a launch
 INPUT_BYTES = 2**28  # of short inputs, which are not projected ahead
+CHUNK_WORK, DEVICE_CHUNK_WORK = 10**8, 10**10  # projections times rounds, a second or so: between chunks a run can stop
+FEWEST_ROUNDS = 8  # of short inputs in a chunk: what is allocated for a large network should serve several rounds
 SHORT_INPUT = 4  # up to this length a projection is a few products of numbers
 UNROLL = 10  # rounds compiled as one on an accelerator, where launches cost; a CPU gains nothing
 TOGETHER_BYTES = 2**30  # of rounds that are measured at once
@@ -95,10 +97,12 @@ def _reach(X: Array, frequencies: Array) -> Array:
 
 def most_rounds(nodes: int, inputs: int, seeds: int, kernels: int, features: int) -> int:
     """Return how many rounds' projections, or inputs where those are short, fit a chunk."""
+    cpu = jax.default_backend() == "cpu"
+    numbers = nodes * seeds * kernels * features
     if inputs <= SHORT_INPUT:
-        return max(1, INPUT_BYTES // (4 * nodes * inputs))
-    budget = CHUNK_BYTES if jax.default_backend() == "cpu" else DEVICE_CHUNK_BYTES
-    return max(1, budget // (4 * nodes * seeds * kernels * features))
+        work = (CHUNK_WORK if cpu else DEVICE_CHUNK_WORK) // numbers
+        return max(1, min(INPUT_BYTES // (4 * nodes * inputs), max(work, FEWEST_ROUNDS)))
+    return max(1, (CHUNK_BYTES if cpu else DEVICE_CHUNK_BYTES) // (4 * numbers))
 
 
 @cache

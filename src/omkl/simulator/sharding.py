@@ -155,7 +155,9 @@ def _devices(count: int) -> list[jax.Device]:
     return [device for one in own for device in one[: count // processes]]
 
 
-def join(coordinator: str | None, processes: int | None, process: int | None) -> None:
+def join(
+    coordinator: str | None, processes: int | None, process: int | None, tell: Callable[[str], None] = lambda _: None
+) -> None:
     """Join this process to others, so that ``devices`` are those of all; before anything else uses JAX.
 
     ``coordinator`` is the address HOST:PORT at which process 0 listens, the same for all. All processes then make the
@@ -171,4 +173,5 @@ def join(coordinator: str | None, processes: int | None, process: int | None) ->
         raise InputError(f"coordinator is {coordinator}; it must be an address; pass HOST:PORT, as in 10.0.0.1:4567")
     if not 0 <= process < whole("processes", processes):
         raise InputError(f"process is {process} of {processes}; they are numbered from 0; pass 0 ... {processes - 1}")
+    tell(f"process {process} of {processes} meets the others at {coordinator}")  # JAX waits for them in silence
     jax.distributed.initialize(coordinator, processes, process)

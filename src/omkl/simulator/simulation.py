@@ -156,7 +156,9 @@ def compare(
     steady = [turns[0] for turns in graphs]
     where = place(devices, shard, steady, seeds)
     _warn_if_far(stream, bank)
-    require_room(size(stream.X.shape, targets.shape[-1], methods, steady, seeds, pooled, record_every), where.devices)
+    moving = faults is not None or any(len(turns) > 1 for turns in graphs)
+    held = size(stream.X.shape, targets.shape[-1], methods, steady, seeds, pooled, record_every, moving)
+    require_room(held, where.devices)
     frequencies = np.stack([features.draw(bank, methods[0].features, dimension, run) for run in runs])
     networks = [_network(turns, faults, runs, where) for turns in graphs]
     measured = engine.run(
@@ -169,6 +171,7 @@ def compare(
     settings = {
         "data": describe_data(data, stream),
         "nodes": count,
+        "rounds": rounds,
         "weights": weights,
         "faults": describe(faults),
         "seeds": seeds,
@@ -244,7 +247,7 @@ def _network(turns: Sequence[Topology], faults: Faults | None, runs: list[int], 
     if where.spreads_nodes:
         raise InputError(
             "faults or a schedule on nodes spread over devices; the exchange between devices is for one graph; "
-            'pass shard="seeds", or one device'
+            'pass shard="seeds" (--shard seeds), or one device'
         )
     return changing(turns, faults or Faults(), runs)
 
@@ -299,7 +302,8 @@ def _runs(seeds: int, seed: int) -> list[int]:
 
 
 def _warn_if_far(stream: Stream, bank: Sequence[Kernel]) -> None:
-    length = float(np.median(np.linalg.norm(stream.X.reshape(-1, stream.X.shape[-1])[:1000], axis=-1)))
+    some = stream.X.reshape(-1, stream.X.shape[-1])[:1000].astype(np.float64)
+    length = float(np.median(np.linalg.norm(some, axis=-1)))
     widest = max(kernel.sigma for kernel in bank)
     if length > FAR * widest:
         warnings.warn(

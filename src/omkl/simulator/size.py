@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from omkl.errors import InputError
 from omkl.methods import Method
 from omkl.simulator import rounds as chunked
-from omkl.simulator.networks import LONGEST_LIST
+from omkl.simulator.networks import DENSE_NODES, are_even, are_many, further_lists
 from omkl.topology import Topology
 
 WORK = 3  # arrays as large as all nodes' models that a round holds besides the state: features, dither, mixed models
@@ -54,6 +54,7 @@ def size(
     seeds: int,
     pooled: bool = False,
     every: int = 1,
+    changing: bool = False,
 ) -> Size:
     """Return the size of a run on inputs of shape ``(T, J, d)`` with C outputs, each method on its graph.
 
@@ -61,7 +62,7 @@ def size(
     --------
     >>> import omkl
     >>> print(size((1000, 10**6, 2), 1, [omkl.Gossip()], [omkl.topology.build("ring", 10**6)], 1))
-    13.7 GiB (state 927.0 MiB, rounds 1.6 GiB, inputs 11.2 GiB, records 62.5 KiB, frequencies 480 B, network 22.9 MiB)
+    13.5 GiB (state 927.0 MiB, rounds 1.4 GiB, inputs 11.2 GiB, records 62.5 KiB, frequencies 480 B, network 22.9 MiB)
     """
     rounds, nodes, dimension = shape
     kernels, features = max(len(method.kernels) for method in methods), methods[0].features
@@ -69,9 +70,9 @@ def size(
     states = [jax.eval_shape(partial(method.init, jnp, (nodes, seeds), outputs)) for method in methods]
     ahead = min(rounds, chunked.most_rounds(nodes, dimension, seeds, kernels, features))
     given = FLOAT * nodes * (dimension if dimension <= chunked.SHORT_INPUT else seeds * kernels * features)
-    copies = max(2 * len(graph.graph.edges) * row if graph.degrees.max() > LONGEST_LIST else 0 for graph in graphs)
+    copies = max(_copied(graph, changing) for graph in graphs) * row
     record = 2 * FLOAT * (3 + kernels) + 16  # as recorded and as joined; bits
-    answers = FLOAT * nodes**2 * seeds * outputs if pooled else 0  # of every model to every sample
+    answers = 2 * FLOAT * nodes**2 * seeds * outputs if pooled else 0  # of every model to every sample; losses
     return Size(
         state=sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(states)),
         rounds=WORK * nodes * row + ahead * given + copies + answers,
@@ -80,6 +81,16 @@ def size(
         frequencies=FLOAT * seeds * kernels * features * dimension,
         network=sum(24 * len(graph.graph.edges) for graph in graphs),
     )
+
+
+def _copied(graph: Topology, changing: bool) -> int:
+    """Return how many nodes' models are copied to mix a graph: those that a hub hears, where it has its own links."""
+    links = len(graph.graph.edges)
+    if graph.nodes <= DENSE_NODES or are_many(graph.nodes, links):
+        return 0
+    if are_even(graph.nodes, links, int(graph.degrees.max())):
+        return 0
+    return 2 * links if changing else 2 * int(further_lists(graph).sum())
 
 
 def require_room(size: Size, devices: int = 1) -> None:
