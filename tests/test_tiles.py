@@ -232,3 +232,25 @@ def test_a_chunk_is_the_engines(group: int, d: int) -> None:
     states, records = outcome(True)
     assert records[0].loss.shape == (6 // group, 2)
     jax.tree.map(partial(np.testing.assert_allclose, atol=1e-5), (states, records), outcome(False))
+
+
+def test_models_too_many_to_count_keep_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = gossip()
+    taken: list[Any] = []
+    one = next(iter(samples(method, 1, d=2, seeds=1)))
+    given = rounds.Given(one.V, one.key, (lists(),))
+    program = rounds.Program(HERE, (method,), metrics, True, 1, True, True)
+    step = tiles.step
+
+    def noted(*args: Any) -> Any:
+        taken.append(args)
+        return step(*args)
+
+    monkeypatch.setattr(tiles, "step", noted)
+    start = [method.init(jnp, (NODES, 1), 1)]
+    inputs = jnp.uint32(0), jnp.zeros((NODES, 2)), one.y
+    rounds._round(program, given, start, inputs, True)
+    assert len(taken) == 1
+    monkeypatch.setattr(tiles, "MOST_NUMBERS", start[0].theta.size)
+    rounds._round(program, given, start, inputs, True)
+    assert len(taken) == 1

@@ -73,7 +73,8 @@ def run(
     """Return, for every case, the state after the last round and what was measured, as NumPy arrays.
 
     The kernels of a case are the first of those the frequencies were drawn for. On a CPU the seeds are dealt to as many
-    threads as there are cores: XLA itself keeps to one. Networks are those of the ``place`` that the run has.
+    threads as there are cores: XLA by itself shares out large networks only. Networks are those of the ``place`` that
+    the run has.
     """
     keep_programs()
     threads = _threads() if place == HERE else 1

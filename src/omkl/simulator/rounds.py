@@ -197,7 +197,7 @@ def _round(
         uniforms = _alone(noise.dither(now, shape)) if method.dithered else None
         sample = Round(z[..., : shape[0], :], targets[:, None, :], uniforms)
         here = network.at(t) if isinstance(network, Changing) else network
-        if program.tiled and tiles.knows(method, here, targets.shape[-1]):
+        if program.tiled and tiles.knows(method, here, targets.shape[-1]) and state.theta.size < tiles.MOST_NUMBERS:
             state, info = tiles.step(method, state, projected, targets, *given[:2], t, here, measured)
         else:
             state, info = method.step(state, sample, here)

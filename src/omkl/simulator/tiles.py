@@ -33,6 +33,7 @@ except ImportError:
 
 ROWS = 2  # of a tile
 WARPS = 1
+MOST_NUMBERS = 2**31  # of all models: the kernel counts them in 32 bits
 WIDEST = 256  # numbers in a row: they are to stay in registers
 
 
