@@ -34,7 +34,7 @@ def explain(
 
     Example: omkl explain --topology ring --nodes 20 --quantizer nearest --rounds 5000
     """
-    from omkl.cli import specs  # pydantic takes a while to import
+    from omkl import specs  # pydantic takes a while to import
 
     table = options.tables(ctx.params)
     settings = table.get("method", {})

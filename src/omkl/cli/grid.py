@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from omkl.cli import specs
-from omkl.cli.specs import Spec, Table
+from omkl import specs
 from omkl.data import DATA_SETS
 from omkl.errors import InputError
 from omkl.simulator import sweeps
 from omkl.simulator.sweeps import Point
+from omkl.specs import Spec, Table
 
 
 def expand(path: Path) -> Iterator[Point]:

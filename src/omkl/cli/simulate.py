@@ -77,7 +77,7 @@ def simulate(
 
     Example: omkl simulate --data banana --topology ring --nodes 20 --eta 1 --gamma 0.5 --seeds 10
     """
-    from omkl.cli import specs  # pydantic takes a while to import
+    from omkl import specs  # pydantic takes a while to import
 
     table = specs.merge(specs.load(spec) if spec else {}, options.tables(ctx.params))
     settings = specs.resolve(table)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import omkl
-from omkl.cli import options, specs
+from omkl import specs
+from omkl.cli import options
 from omkl.errors import InputError
 
 
