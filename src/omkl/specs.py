@@ -8,9 +8,9 @@ import inspect
 import tomllib
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_args, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_type_hints
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -24,6 +24,7 @@ from omkl.methods import METHODS, Gossip, Method
 from omkl.quantizers import Quantizer
 from omkl.topology import GRAPHS, WEIGHTS, Faults, Schedule
 
+T = TypeVar("T")
 Table: TypeAlias = dict[str, Any]
 Registry: TypeAlias = Mapping[str, Callable[..., Any]]
 Count: TypeAlias = Annotated[int, Field(ge=1)]
@@ -91,21 +92,35 @@ def resolve(table: Table) -> Spec:
     if nodes is None and not isinstance(data, str) and data[0].ndim == 3:
         nodes = data[0].shape[1]
     values["topology"] = topology(values.get("topology", "path"), nodes)
-    with _at("weights"):
+    with at("weights"):
         pick("weights", values.get("weights", "metropolis"), WEIGHTS)
     return Spec(**values)
+
+
+def deployed(table: Table, nodes: int) -> Spec:
+    """Return what the table specifies for that many real nodes: data may be missing, and no file of them is read."""
+    data = table.get("data")
+    if isinstance(data, dict):
+        _require(_read_file, _arguments(_read_file, data, "data"), "data")
+    unread = {} if "data" in table and not isinstance(data, dict) else {"data": next(iter(DATA_SETS))}
+    return resolve({"nodes": nodes} | table | unread)
+
+
+def fill(make: Callable[..., T], value: Any, path: str) -> T:
+    """Return what ``make`` makes of a table, with every key and type checked against its signature."""
+    return _make(make, _arguments(make, checked(Table, value, path), path), path)
 
 
 def topology(value: Any, nodes: int | None) -> Any:
     """Return the graph of a name with settings, or a schedule; a name alone or a matrix is for the library to read."""
     if isinstance(value, list):
-        return _checked(list[list[float]], value, "topology")
+        return checked(list[list[float]], value, "topology")
     table = as_table(value, "topology")
     if "graphs" in table:
         graphs = _arguments(Schedule, table, "topology")["graphs"]
         return _make(Schedule, {"graphs": [topology(one, nodes) for one in graphs]}, "topology")
     if set(table) == {"name"}:
-        with _at("topology"):
+        with at("topology"):
             pick("topology", str(table["name"]), GRAPHS)
         return table["name"]
     if nodes is None:
@@ -117,7 +132,7 @@ def choose(kind: str, known: Registry, value: Any, path: str, default: Any, **fi
     """Return the thing that a name, or a table of a name and settings, stands for; ``default`` where it has no name."""
     table = as_table(value, path)
     name = table.get("name", default)
-    with _at(path):
+    with at(path):
         make = pick(kind, str(name), known)
     values = _arguments(make, {key: table[key] for key in table if key != "name"}, path, fixed)
     return _make(make, values | fixed, path)
@@ -171,15 +186,18 @@ def _unknown_key(key: str, known: list[str]) -> str:
 def _convert(hint: Any, value: Any, path: str, default: Any) -> Any:
     if hint == tuple[Kernel, ...]:
         return _kernels(value, path)
-    if Faults in get_args(hint):
-        return _make(Faults, _arguments(Faults, _checked(Table, value, path), path), path)
+    if hint is Path:
+        return Path(checked(str, value, path))
     for kind in get_args(hint) or (hint,):
         if kind in CHOICES:
             return choose(*CHOICES[kind], value, path, getattr(default, "name", default))
-    return _checked(hint, value, path)
+        if isinstance(kind, type) and is_dataclass(kind):
+            return fill(kind, value, path)
+    return checked(hint, value, path)
 
 
-def _checked(hint: Any, value: Any, path: str) -> Any:
+def checked(hint: Any, value: Any, path: str) -> Any:
+    """Return a value of that type; refuse any other."""
     try:
         return TypeAdapter(hint).validate_python(value, strict=True)
     except ValidationError as error:
@@ -190,8 +208,8 @@ def _checked(hint: Any, value: Any, path: str) -> Any:
 
 
 def _kernels(value: Any, path: str) -> tuple[Kernel, ...]:
-    families = _checked(dict[str, list[float]], value, path)
-    with _at(path):
+    families = checked(dict[str, list[float]], value, path)
+    with at(path):
         for family in families:
             pick("kernel", family, SPECTRA)
         return tuple(Kernel(family, sigma) for family, sigmas in families.items() for sigma in sigmas)
@@ -199,9 +217,9 @@ def _kernels(value: Any, path: str) -> tuple[Kernel, ...]:
 
 def _data(value: Any) -> Any:
     if isinstance(value, dict):
-        return _make(_read_file, _arguments(_read_file, value, "data"), "data")
-    name = _checked(str, value, "data")
-    with _at("data"):
+        return fill(_read_file, value, "data")
+    name = checked(str, value, "data")
+    with at("data"):
         if Path(name).suffix:
             raise InputError(
                 f'{name} seems to be a file; a file needs its label column; give {{file="{name}", target="..."}}'
@@ -215,16 +233,20 @@ def _read_file(file: str, target: str, node: str | None = None, drop: list[str] 
     return (table.X, table.y) if table.node is None else by_node(table.X, table.y, table.node)
 
 
-def _make(make: Callable[..., Any], values: Table, path: str) -> Any:
-    missing = [key for key, one in _settings(make).items() if one.default is one.empty and key not in values]
-    if missing:
-        raise InputError(f"{path}.{missing[0]}: missing; it has no default; set it")
-    with _at(path, values):
+def _make(make: Callable[..., T], values: Table, path: str) -> T:
+    _require(make, values, path)
+    with at(path, values):
         return make(**values)
 
 
+def _require(make: Callable[..., Any], values: Table, path: str) -> None:
+    missing = [key for key, one in _settings(make).items() if one.default is one.empty and key not in values]
+    if missing:
+        raise InputError(f"{path}.{missing[0]}: missing; it has no default; set it".lstrip("."))
+
+
 @contextmanager
-def _at(path: str, keys: Container[str] = ()) -> Iterator[None]:
+def at(path: str, keys: Container[str] = ()) -> Iterator[None]:
     """Put the path before the message of an InputError, down to the key it begins with ("eta is -1; ...")."""
     try:
         yield

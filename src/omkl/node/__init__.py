@@ -1,0 +1,1 @@
+"""One node of a real network: it learns from its own stream and gossips with its neighbors."""

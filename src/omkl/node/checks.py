@@ -1,0 +1,101 @@
+"""What a network must be for nodes to run it; a refusal names the key of the network's file."""
+
+from collections.abc import Sequence
+
+from omkl.compressors import Sign
+from omkl.data import DATA_SETS
+from omkl.errors import InputError
+from omkl.losses import Softmax
+from omkl.methods import Choco, Gossip, Method
+from omkl.node.settings import Member
+from omkl.quantizers import QSGD, Exact, Nearest
+from omkl.specs import Spec, Table
+from omkl.topology import Graph, Topology
+from omkl.topology.graphs import TOLERANCE
+
+ON_THE_WIRE = (Exact, QSGD, Nearest, Sign)
+
+
+def distinct(members: Sequence[Member], protocol: str) -> None:
+    """Refuse nodes that share an id or an endpoint, or that listen by another protocol."""
+    if not members:
+        raise InputError("nodes: [] given; a network has one node or more; list each under [[nodes]]")
+    ids: dict[str, int] = {}
+    addresses: dict[str, str] = {}
+    for k, member in enumerate(members):
+        if (first := ids.setdefault(member.id, k)) != k:
+            raise InputError(f"nodes.{k}.id: {member.id!r} is nodes.{first} already; ids must differ; rename one")
+        own, _, address = member.listen.partition("/")
+        if own != protocol:
+            rule = "with [tls] nodes listen on tls/" if protocol == "tls" else "tls/ needs [tls] and its files"
+            raise InputError(f"nodes.{k}.listen: {member.listen} given; {rule}; change one of them")
+        if (other := addresses.setdefault(address.lower(), member.id)) != member.id:
+            raise InputError(
+                f"nodes.{k}.listen: {address} is where {other} listens; endpoints must differ; take another port"
+            )
+
+
+def agrees(spec: Spec, learning: Table, nodes: int, inputs: int) -> None:
+    """Refuse a simulation of more or fewer nodes, or of a data set of known and other width."""
+    if spec.nodes != nodes:
+        raise InputError(
+            f"learning.nodes: {spec.nodes} given, {nodes} listed; they must agree; list all or leave it out"
+        )
+    data = learning.get("data")
+    if isinstance(data, str) and inputs != (d := DATA_SETS[data.lower().replace("-", "_")].d):
+        raise InputError(
+            f"inputs is {inputs}; learning.data is {data}, which has {d}; write inputs = {d}, or leave data out"
+        )
+
+
+def runnable(method: Method) -> Gossip:
+    """Return the method; refuse one that only the simulator runs."""
+    fresh = isinstance(method, Choco) and method.fresh
+    if not isinstance(method, Gossip) or fresh:
+        raise InputError(
+            f"learning.method: {method.name}{' with fresh copies' if fresh else ''} is for the simulator alone; nodes "
+            "run gossip, or choco without fresh; choose one"
+        )
+    if not isinstance(method.channel, ON_THE_WIRE):
+        raise InputError(
+            f"learning.method.quantizer: {method.channel.name} is for the simulator alone; nodes send "
+            f"{', '.join(one.name for one in ON_THE_WIRE)}; try nearest"
+        )
+    for kernel in method.kernels:
+        if kernel.spectrum is not None:
+            raise InputError(
+                f"learning.method.kernels: {kernel.name!r} has a spectrum of its own; nodes compare kernels by name "
+                "and bandwidth; use omkl.gaussian(1, 3, 5)"
+            )
+    if isinstance(loss := method.objective, Softmax) and loss.classes is None:
+        raise InputError(
+            "learning.method.loss: softmax without classes; nodes agree on their number before they see a label; write "
+            '{name = "softmax", classes = 3}'
+        )
+    return method
+
+
+def connected(graph: Graph, ids: Sequence[str]) -> None:
+    """Refuse a graph of other size, or one in parts; name them by ids."""
+    if graph.nodes != len(ids):
+        raise InputError(f"a graph of {graph.nodes} nodes for {len(ids)} listed; they must agree; list them all")
+    parts: dict[int, list[str]] = {}
+    for id, root in zip(ids, graph.components.tolist(), strict=True):
+        parts.setdefault(root, []).append(id)
+    if len(parts) > 1:
+        apart = " | ".join(", ".join(part) for part in parts.values())
+        raise InputError(f"the network falls into parts: {apart}; all nodes must be connected; add links between them")
+
+
+def nonnegative(topology: Topology, ids: Sequence[str]) -> None:
+    """Refuse negative gossip weights: quantized gossip is known to converge without them only."""
+    given = zip(topology.graph.edges.tolist(), topology.weights.tolist(), strict=True)
+    kept = zip(ids, topology.self_weights.tolist(), strict=True)
+    entries = [(f"the link {ids[i]} - {ids[j]}", weight) for (i, j), weight in given]
+    entries += [(f"{id} itself", weight) for id, weight in kept]
+    for where, weight in entries:
+        if weight < -TOLERANCE:
+            raise InputError(
+                f"learning.weights: {topology.rule} gives {where} the weight {weight:.3g}; quantized gossip needs "
+                "weights that are not negative; use metropolis or fmmc"
+            )

@@ -1,0 +1,183 @@
+"""The configuration of a network: its nodes, their links, what they learn, and how they wait for each other.
+
+One file, ``network.toml``, is the same on every device. Its ``learning`` has the schema of a simulation's spec, so that
+what was simulated is what is deployed. Everything is checked when the file is read, on every node alike.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from omkl import specs
+from omkl import topology as topologies
+from omkl.errors import InputError, unknown, whole
+from omkl.losses import Softmax, Squared
+from omkl.methods import Gossip
+from omkl.node import checks
+from omkl.node.settings import Checkpoint, Member, Timing, Tls, check_word
+from omkl.specs import Spec, Table
+from omkl.topology import Graph, Schedule, Topology
+
+__all__ = ["Checkpoint", "Member", "NetworkConfig", "Timing", "Tls", "load", "parse"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkConfig:
+    """A network, the same for each of its nodes.
+
+    Attributes
+    ----------
+    name
+        Keeps networks apart that share a wire.
+    inputs
+        d, the length of x.
+    method, seed
+        What all nodes learn with: ``Gossip``, or ``Choco`` without ``fresh``.
+    topology
+        The graph over the members, in their order, and its gossip weights.
+    """
+
+    name: str
+    inputs: int
+    method: Gossip
+    seed: int
+    topology: Topology
+    members: tuple[Member, ...]
+    timing: Timing = Timing()  # noqa: RUF009 - it is frozen
+    tls: Tls | None = None
+    checkpoint: Checkpoint | None = None
+
+    def __post_init__(self) -> None:
+        check_word("name", self.name)
+        whole("inputs", self.inputs)
+        checks.distinct(self.members, _protocol(self.tls))
+        checks.runnable(self.method)
+        checks.connected(self.topology.graph, self.ids)
+        checks.nonnegative(self.topology, self.ids)
+
+    @property
+    def ids(self) -> list[str]:
+        """The members' ids, in order."""
+        return [member.id for member in self.members]
+
+    @property
+    def outputs(self) -> int:
+        """C, the outputs of a model."""
+        match self.method.objective:
+            case Softmax(classes=int(outputs)) | Squared(outputs=outputs):
+                return outputs
+        return 1
+
+    def index(self, id: str) -> int:
+        """Return a node's place among the members, which is its number in the simulator."""
+        if id not in self.ids:
+            raise InputError(unknown("node", id, self.ids))
+        return self.ids.index(id)
+
+    def neighbors(self, id: str) -> dict[str, float]:
+        """Return the gossip weight w_ij of each neighbor, in the order of the members."""
+        own, ids = self.index(id), self.ids
+        links = zip(self.topology.graph.edges.tolist(), self.topology.weights.tolist(), strict=True)
+        weights = {i + j - own: weight for (i, j), weight in links if own in (i, j)}
+        return {ids[k]: weights[k] for k in sorted(weights)}
+
+    def endpoints(self, id: str) -> list[str]:
+        """Return where a node connects to: the endpoints of its neighbors that are listed before it.
+
+        So a link is one connection. The node that is listed later opens it, and opens it again when either end has been
+        away.
+        """
+        own = self.index(id)
+        return [self.members[k].listen for k in map(self.index, self.neighbors(id)) if k < own]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    """The keys of a network's file."""
+
+    name: str
+    inputs: int
+    nodes: list[Table]
+    learning: Any
+    links: list[list[str]] | None = None
+    timing: Timing = Timing()  # noqa: RUF009 - it is frozen
+    tls: Tls | None = None
+    checkpoint: Checkpoint | None = None
+
+
+def load(path: Path | str) -> NetworkConfig:
+    """Return the network that a TOML file describes."""
+    path = Path(path)
+    return parse(_read(path, f"{path} is no file; nodes need their network's; write one: omkl node init"), path.parent)
+
+
+def parse(table: Table, folder: Path) -> NetworkConfig:
+    """Return the network that a table describes; the files it names are looked for in the folder."""
+    file = specs.fill(_File, table, "")
+    members = tuple(specs.fill(Member, one, f"nodes.{k}") for k, one in enumerate(file.nodes))
+    checks.distinct(members, _protocol(file.tls))  # links go by ids
+    learning, place = _learning(file.learning, folder)
+    try:
+        spec = specs.deployed(learning, len(members))
+    except InputError as error:
+        raise InputError(f"{place}{error}") from None
+    checks.agrees(spec, learning, len(members), file.inputs)
+    return NetworkConfig(
+        name=file.name,
+        inputs=file.inputs,
+        method=checks.runnable(spec.method),
+        seed=spec.seed,
+        topology=_topology(spec, learning, file.links, [member.id for member in members]),
+        members=members,
+        timing=file.timing,
+        tls=file.tls and replace(file.tls, **{name: folder / path for name, path in vars(file.tls).items()}),
+        checkpoint=file.checkpoint and replace(file.checkpoint, folder=folder / file.checkpoint.folder),
+    )
+
+
+def _protocol(tls: Tls | None) -> str:
+    return "tls" if tls else "tcp"
+
+
+def _read(path: Path, missing: str) -> Table:
+    if not path.is_file():
+        raise InputError(missing)
+    return specs.load(path)
+
+
+def _learning(value: Any, folder: Path) -> tuple[Table, str]:
+    """Return the table of a spec, given in place or as a file, and what an error puts before its keys."""
+    if isinstance(value, str):
+        missing = (
+            f"learning: {folder / value} is no file; it must be a simulation's spec; copy it there, or mend the path"
+        )
+        return _read(folder / value, missing), f"learning: {value}: "
+    if isinstance(value, dict):
+        return value, "learning."
+    raise InputError(f"learning: {value!r} given; it must be a table or the path of a spec; write [learning]")
+
+
+def _topology(spec: Spec, learning: Table, links: list[list[str]] | None, ids: list[str]) -> Topology:
+    if isinstance(spec.topology, Schedule):
+        raise InputError("learning.topology: graphs in turn; nodes keep the links they have; name one graph")
+    if links is not None and "topology" in learning:
+        raise InputError("links: given beside learning.topology; a network has one graph; leave one of them out")
+    given = spec.topology if links is None else Graph(len(ids), _edges(links, ids))
+    with specs.at("learning.topology" if links is None else "links"):
+        nodes = len(ids) if isinstance(given, str) else None
+        # First without the rule of weights: some refuse a graph in parts too, by numbers.
+        checks.connected(topologies.build(given, nodes, connected=False).graph, ids)
+        return topologies.build(given, nodes, spec.weights)
+
+
+def _edges(links: list[list[str]], ids: list[str]) -> Any:
+    first: dict[frozenset[str], int] = {}
+    for k, link in enumerate(links):
+        if len(link) != 2 or link[0] == link[1]:
+            raise InputError(f'links.{k}: {link} given; a link joins two different nodes; write ["a", "b"]')
+        for end in link:
+            if end not in ids:
+                raise InputError(f"links.{k}: {unknown('node', end, ids)}")
+        if (same := first.setdefault(frozenset(link), k)) != k:
+            raise InputError(f"links.{k}: {link} is links.{same} again; a link goes both ways; leave it out")
+    return [[ids.index(end) for end in link] for link in links]

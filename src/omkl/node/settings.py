@@ -1,0 +1,124 @@
+"""The tables of a network's file: its nodes, their timing, TLS and checkpoints."""
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from omkl.errors import InputError, whole
+
+WORD = re.compile(r"[A-Za-z0-9_-]+")  # stands alone in a zenoh key, a file's name and a label of a metric
+ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+EVERYWHERE = ("0.0.0.0", "[::]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One node of the network.
+
+    Attributes
+    ----------
+    id
+        Its name: letters, digits, ``-`` and ``_``.
+    listen
+        Where its neighbors reach it: ``"tcp/192.168.1.10:7447"``, or ``"tls/..."``.
+    metrics
+        Where it serves metrics and health over HTTP: ``"127.0.0.1:9100"``; None serves none.
+    """
+
+    id: str
+    listen: str
+    metrics: str | None = None
+
+    def __post_init__(self) -> None:
+        check_word("id", self.id)
+        protocol, _, address = self.listen.partition("/")
+        if protocol not in ("tcp", "tls") or not _is_address(address):
+            raise InputError(
+                f"listen is {self.listen!r}; it must be tcp/ or tls/, a host and a port; write tcp/192.168.1.10:7447"
+            )
+        if address.rpartition(":")[0] in EVERYWHERE:
+            raise InputError(
+                f"listen is {self.listen!r}; neighbors connect there, so it must be an address of this device; write "
+                "tcp/192.168.1.10:7447"
+            )
+        if self.metrics is not None and not _is_address(self.metrics):
+            raise InputError(f"metrics is {self.metrics!r}; it must be a host and a port; write 127.0.0.1:9100")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """When a round begins, and how long a node waits, in seconds.
+
+    Attributes
+    ----------
+    mode
+        ``"lockstep"``: a round per observation, with the same round of every neighbor. ``"timer"``: learn on every
+        observation, gossip once a period.
+    deadline
+        How long a neighbor may be silent before it is left out.
+    patience
+        In lock step, how long to wait for an observation of one's own while neighbors wait for this node's round.
+    period
+        By timer, the time between rounds.
+    """
+
+    mode: Literal["lockstep", "timer"] = "lockstep"
+    deadline: float = 5.0
+    patience: float = 1.0
+    period: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("deadline", "patience", "period"):
+            if not 0 < (value := getattr(self, name)) < math.inf:
+                raise InputError(f"{name} is {value}; it must be positive and finite, in seconds; try {name} = 1.0")
+        pause = "patience" if self.mode == "lockstep" else "period"
+        if (value := getattr(self, pause)) >= self.deadline:
+            raise InputError(
+                f"{pause} is {value} and the deadline {self.deadline}; a node that pauses so long is left out by its "
+                "neighbors; lengthen the deadline"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tls:
+    """The files of mutual TLS; ``{id}`` in their names stands for a node's id."""
+
+    ca: Path
+    certificate: Path
+    key: Path
+
+    def of(self, id: str) -> "Tls":
+        """Return the files of one node; refuse those that are not there."""
+        files = {name: Path(str(path).replace("{id}", id)) for name, path in vars(self).items()}
+        for name, path in files.items():
+            if not path.is_file():
+                raise InputError(f"tls.{name}: {path} is no file; TLS needs it on this device; copy it there")
+        return Tls(**files)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """Where a node keeps its state, in a file of its own, and every how many rounds."""
+
+    folder: Path
+    every: int = 100
+
+    def __post_init__(self) -> None:
+        whole("every", self.every)
+
+    def file(self, id: str) -> Path:
+        """Return the file of one node."""
+        return self.folder / f"{id}.npz"
+
+
+def check_word(name: str, value: str) -> None:
+    """Refuse a name that is no single word."""
+    if not WORD.fullmatch(value):
+        raise InputError(f"{name} is {value!r}; it takes letters, digits, - and _ only; try {name} = 'sensor-1'")
+
+
+def _is_address(text: str) -> bool:
+    match = ADDRESS.fullmatch(text)
+    return match is not None and 0 < int(match[2]) < 2**16
