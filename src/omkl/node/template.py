@@ -1,0 +1,134 @@
+"""A network's file to start from, with comments that say what each key does."""
+
+import json
+import string
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+from omkl.errors import InputError, whole
+from omkl.node.config import NetworkConfig, parse
+
+LISTEN, METRICS = 7447, 9100  # the first ports, those of zenoh and of Prometheus's exporters
+
+TEXT = string.Template("""\
+# A network whose nodes learn one model together, each from its own stream. This file goes to every
+# device as it is; there, start the node of that device by its id:
+#
+#     omkl node --network $file --id $first
+#
+# Whatever is wrong in it is said at the start, in one line that names the key.
+
+# Keeps this network apart from others on the same wire. Letters, digits, - and _.
+name = $name
+
+# How many numbers an observation x has. Bring each to a mean near 0 and a deviation near 1: the
+# kernels below expect that.
+inputs = $inputs
+
+# Who talks to whom: learning.topology, below, draws it over the nodes in the order they are listed.
+# To choose the links one by one, remove topology there and write them here. They go both ways and
+# must connect all nodes.
+# links = [["a", "b"], ["b", "c"]]
+
+# The nodes. An id takes letters, digits, - and _.
+# listen: where its neighbors reach the node. On devices of their own put each one's address, as
+#   tcp/192.168.1.10:7447, and open that port. A link is one connection; the node that is listed
+#   later opens it, and opens it again when it was lost. So nodes that cannot be reached go last.
+# metrics: where it serves health and Prometheus metrics over HTTP; 127.0.0.1 is for the device
+#   itself alone. Without the line it serves none.
+$nodes
+# What is learned, and how: the keys of a simulation's spec, to be tried first with omkl simulate. To
+# deploy a spec as it stands, remove both tables of learning and write above the nodes:
+# learning = "spec.toml"
+# Keys that only a simulation needs are checked and not used: data, faults, seeds, shuffle,
+# record_every, pooled, devices, shard.
+[learning]
+topology = $topology
+weights = "metropolis"  # how much neighbors count, from how many each has
+seed = 0                # of the random features, which all nodes share, and of rounding at random
+
+[learning.method]
+name = "gossip"
+loss = "logistic"       # labels -1 and 1; "squared": numbers; {name = "softmax", classes = 3}: 0, 1, 2
+kernels = {gaussian = [1, 3, 5]}  # bandwidths, in units of x; each node finds out which of them serve
+features = 20           # per kernel: more fit finer shapes; messages and work grow in proportion
+eta = 1.0               # how far a node follows an observation; take 0.2 for "squared", or if it jumps
+gamma = 0.5             # how far it follows its neighbors in a round, up to 1
+regularization = 0.001  # pulls the model back to zero
+quantizer = {name = "nearest", step = 2.5}  # about a bit per coefficient; "exact" sends all 32
+
+# In seconds.
+[timing]
+mode = "lockstep"       # a round per observation, in step with the neighbors; "timer": one per period
+deadline = 5.0          # a neighbor silent for so long is left out until it is heard again
+patience = 1.0          # lockstep: wait so long for an observation while neighbors wait for this node
+period = 1.0            # timer: from round to round; observations are learned as they come
+
+# A node that is started again goes on from its checkpoint. Paths here are relative to this file.
+[checkpoint]
+folder = "checkpoints"  # a file for each node, by its id
+every = 100             # rounds
+
+# Nodes that prove who they are, on links that nobody else can read. Each listen above then begins
+# with tls/ instead of tcp/. {id} stands for the node's id; a device needs its own two files and ca.
+# [tls]
+# ca = "certificates/ca.pem"
+# certificate = "certificates/{id}.pem"
+# key = "certificates/{id}.key"
+""")
+
+
+def write(
+    path: Path | str,
+    *,
+    nodes: int | None = None,
+    hosts: Sequence[str] = (),
+    topology: str = "ring",
+    name: str = "sensors",
+    inputs: int = 2,
+) -> NetworkConfig:
+    """Return the network of a commented file that is written; an existing file is refused.
+
+    Parameters
+    ----------
+    path
+        The file to write.
+    nodes
+        How many; as many as hosts, or five.
+    hosts
+        The address of each node; this machine's own, 127.0.0.1, where there are none.
+    topology
+        The graph over them, by name.
+    name, inputs
+        The network's name, and the length of x.
+    """
+    path = Path(path)
+    nodes = whole("nodes", len(hosts) or 5 if nodes is None else nodes)
+    if hosts and len(hosts) != nodes:
+        raise InputError(f"{len(hosts)} hosts for {nodes} nodes; each node needs one; leave nodes out")
+    members = _members(hosts or ["127.0.0.1"] * nodes)
+    quoted = {"name": json.dumps(name), "topology": json.dumps(topology), "inputs": json.dumps(inputs)}
+    text = TEXT.substitute(quoted, file=path.name, first=_id(0, nodes), nodes=members)
+    config = parse(tomllib.loads(text), path.parent)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise InputError(f"{path} exists; it is never overwritten; remove it or choose another name") from None
+    return config
+
+
+def _members(hosts: Sequence[str]) -> str:
+    tables = []
+    for k, host in enumerate(hosts):
+        beside = hosts[:k].count(host)  # nodes on one machine need ports of their own
+        tables.append(
+            f'[[nodes]]\nid = "{_id(k, len(hosts))}"\nlisten = {json.dumps(f"tcp/{host}:{LISTEN + beside}")}\n'
+            f'metrics = "127.0.0.1:{METRICS + beside}"\n'
+        )
+    return "\n".join(tables)
+
+
+def _id(k: int, nodes: int) -> str:
+    return string.ascii_lowercase[k] if nodes <= 26 else f"n{k + 1}"
