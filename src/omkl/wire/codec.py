@@ -1,5 +1,6 @@
 """A message to bytes and back, between two ends that know the shape of the models and the quantizer."""
 
+import math
 from array import array
 from typing import Protocol, TypeAlias
 
@@ -47,8 +48,8 @@ class Codec:
 
 def floats(shape: tuple[int, ...], body: bytes) -> npt.NDArray[np.float32]:
     """Return the finite float32 values that fill a shape; refuse any other bytes."""
-    if len(body) != 4 * np.prod(shape):
-        raise WireError(f"{len(body)} bytes of float32; shape {shape} takes {4 * np.prod(shape)}")
+    if len(body) != 4 * math.prod(shape):
+        raise WireError(f"{len(body)} bytes of float32; shape {shape} takes {4 * math.prod(shape)}")
     values = np.frombuffer(body, dtype="<f4").astype(np.float32).reshape(shape)
     if not np.isfinite(values).all():
         raise WireError("a value is not finite; values must be")

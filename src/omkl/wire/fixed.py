@@ -32,7 +32,7 @@ def unpack(body: bytes, count: int, alphabet: int) -> Integers:
     used = count * width(alphabet)
     if bits[used:].any():
         raise WireError("bits after the last level are not zero; padding must be")
-    symbols = bits[:used].reshape(count, -1) @ (1 << np.arange(width(alphabet), dtype=np.int16))
+    symbols = bits[:used].reshape(count, width(alphabet)) @ (1 << np.arange(width(alphabet), dtype=np.int16))
     if count and symbols.max() >= alphabet:
         raise WireError(f"level number {symbols.max()}; the quantizer has {alphabet}, counted from 0")
     return symbols

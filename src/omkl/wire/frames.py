@@ -73,7 +73,7 @@ def read_gossip(codec: Codec, data: bytes, seed: int) -> Message:
 
 def write_hello(boot: int, round: int, contract: str) -> bytes:  # noqa: A002
     """Return the frame that opens a link: ``contract`` says, line by line, what both ends must agree on."""
-    if len(contract) > MOST_CONTRACT or not _plain(contract.encode("utf-8")):
+    if len(contract) > MOST_CONTRACT or not contract.isascii() or not _plain(contract.encode("ascii")):
         raise InputError(f"a contract of {len(contract)} characters; at most {MOST_CONTRACT}, printable ASCII in lines")
     return _write(Kind.HELLO, boot, round, contract.encode("ascii"))
 
