@@ -12,6 +12,7 @@ import omkl
 from omkl import topology
 from omkl.errors import InputError
 from omkl.node.config import Checkpoint, Member, NetworkConfig, Timing, Tls, load, parse
+from omkl.node.learning import outputs as outputs_of
 from omkl.node.template import write
 
 HERE = Path("nowhere")
@@ -244,7 +245,7 @@ def test_tls_files_are_those_of_the_node(tmp_path: Path) -> None:
     [("logistic", 1), ("squared", 1), ({"name": "squared", "outputs": 2}, 2), ({"name": "softmax", "classes": 4}, 4)],
 )
 def test_outputs_follow_the_loss(loss: Any, outputs: int) -> None:
-    assert parse(method(loss=loss), HERE).outputs == outputs
+    assert outputs_of(parse(method(loss=loss), HERE).method.objective) == outputs
 
 
 @st.composite

@@ -11,9 +11,9 @@ from typing import Any
 from omkl import specs
 from omkl import topology as topologies
 from omkl.errors import InputError, unknown, whole
-from omkl.losses import Softmax, Squared
 from omkl.methods import Gossip
 from omkl.node import checks
+from omkl.node.role import Role
 from omkl.node.settings import Checkpoint, Member, Timing, Tls, check_word
 from omkl.specs import Spec, Table
 from omkl.topology import Graph, Schedule, Topology
@@ -60,14 +60,6 @@ class NetworkConfig:
         """The members' ids, in order."""
         return [member.id for member in self.members]
 
-    @property
-    def outputs(self) -> int:
-        """C, the outputs of a model."""
-        match self.method.objective:
-            case Softmax(classes=int(outputs)) | Squared(outputs=outputs):
-                return outputs
-        return 1
-
     def index(self, id: str) -> int:
         """Return a node's place among the members, which is its number in the simulator."""
         if id not in self.ids:
@@ -80,6 +72,19 @@ class NetworkConfig:
         links = zip(self.topology.graph.edges.tolist(), self.topology.weights.tolist(), strict=True)
         weights = {i + j - own: weight for (i, j), weight in links if own in (i, j)}
         return {ids[k]: weights[k] for k in sorted(weights)}
+
+    def role(self, id: str) -> Role:
+        """Return what one node is to the network."""
+        return Role(
+            network=self.name,
+            id=id,
+            index=self.index(id),
+            method=self.method,
+            inputs=self.inputs,
+            seed=self.seed,
+            neighbors=self.neighbors(id),
+            timing=self.timing,
+        )
 
     def endpoints(self, id: str) -> list[str]:
         """Return where a node connects to: the endpoints of its neighbors that are listed before it.

@@ -1,0 +1,58 @@
+"""What a node tells of itself: values, for logs, metrics and whoever waits for a prediction."""
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from omkl.node.links import LinkState
+
+
+class Scored(NamedTuple):
+    """An observation was predicted and, where it had a label, learned."""
+
+    round: int
+    output: npt.NDArray[np.float32]
+    loss: float | None
+
+
+class Gossiped(NamedTuple):
+    """A round of gossip was taken."""
+
+    round: int
+    size: int
+    """Bytes of the frame that every neighbor is sent."""
+    mixed: int
+    """Neighbors whose copies were mixed in."""
+
+
+class Moved(NamedTuple):
+    """A link changed its state."""
+
+    peer: str
+    before: LinkState
+    after: LinkState
+    why: str
+
+
+class Resynced(NamedTuple):
+    """A snapshot replaced our copy of a neighbor's hidden state."""
+
+    peer: str
+    round: int
+
+
+class Dropped(NamedTuple):
+    """Bytes from a neighbor were not used."""
+
+    peer: str
+    why: str
+
+
+class Diverged(NamedTuple):
+    """The model left the finite numbers; the node sends and learns no more."""
+
+    round: int
+
+
+Event: TypeAlias = Scored | Gossiped | Moved | Resynced | Dropped | Diverged

@@ -1,0 +1,110 @@
+"""Algorithm 1 at one node, in NumPy."""
+
+import numpy as np
+import numpy.typing as npt
+
+from omkl import algorithm, features, noise
+from omkl.algorithm import State
+from omkl.errors import InputError
+from omkl.losses import Loss
+from omkl.methods import Gossip, Round
+from omkl.model import Model
+from omkl.quantizers import Message
+
+Floats = npt.NDArray[np.float32]
+
+AHEAD = 64  # rounds of dither drawn at once: a call costs as much for one as for many
+
+
+def outputs(loss: Loss) -> int:
+    """Return C, the outputs that a loss takes; a node has no labels yet to infer it from."""
+    count: int | None = getattr(loss, "outputs", getattr(loss, "classes", 1))
+    if count is None:
+        raise InputError(f"loss is {loss}; nodes must agree on the number of classes; set classes, as in classes=10")
+    return count
+
+
+class Learning:
+    """The models of one node, and the two halves of its round.
+
+    Attributes
+    ----------
+    state
+        Models, hidden state, kernel weights and the learner's memory.
+    round
+        Rounds of gossip taken; a hidden state begins with zeros at round 0.
+    """
+
+    def __init__(self, method: Gossip, inputs: int, seed: int, index: int) -> None:
+        self.method = method
+        self.frequencies = features.draw(method.kernels, method.features, inputs, seed)
+        self.state: State = method.init(np, (), outputs(method.objective))
+        self.round = 0
+        self._key = noise.fold(noise.key(seed, "quantizer"), index)
+        self._drawn: tuple[int, Floats | None] = (-1, None)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(P, C, 2D)."""
+        kernels, outputs, length = self.state.theta.shape
+        return kernels, outputs, length
+
+    def gossip(self, copies: Floats, weights: Floats) -> Message:
+        """Return the message of the next round: mix, emit and absorb it here (lines 8, 9 and 12)."""
+        theta, hidden = self.state.theta, self.state.hidden
+        theta = algorithm.mix(theta, hidden, copies, weights, self.method.gamma)
+        message = algorithm.emit(theta, hidden, self.method.channel, self._uniforms())
+        self.state = self.state._replace(theta=theta, hidden=algorithm.absorb(hidden, message))
+        self.round += 1
+        return message
+
+    def learn(self, x: Floats, y: Floats) -> tuple[Floats, float]:
+        """Return the output and its loss, both from before the sample is learned (lines 3 to 6 and 14)."""
+        sample = Round(features.transform(x, self.frequencies), y, None)
+        theta, log_weights, memory, info = self.method.observe(
+            self.state.theta, self.state.log_weights, self.state.memory, sample
+        )
+        self.state = State(theta, self.state.hidden, log_weights, memory)
+        return np.asarray(info.output), float(info.loss)
+
+    def predict(self, x: Floats) -> Floats:
+        """Return the ensemble's output f, shape ``(..., C)``."""
+        state = self.state  # one reading: other threads may predict while this node learns
+        z = features.transform(x, self.frequencies)
+        return np.asarray(algorithm.predict(state.theta, state.log_weights, z).output)
+
+    def model(self) -> Model:
+        """Return the ensemble as it is now."""
+        return Model(self.frequencies, self.state.theta, self.state.log_weights, self.method.objective)
+
+    def is_finite(self) -> bool:
+        """Return whether the models are finite, as they are unless a step was too large."""
+        return bool(np.isfinite(self.state.theta).all())
+
+    def inputs(self, x: npt.ArrayLike) -> Floats:
+        """Return one sample as float32, refused unless it is d finite numbers."""
+        try:
+            array = np.asarray(x, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"x is {x!r} ({error}); an input is {self.frequencies.shape[-1]} numbers") from None
+        dimension = self.frequencies.shape[-1]
+        if array.shape != (dimension,):
+            raise InputError(f"x has shape {array.shape}; this network takes {dimension} numbers; see inputs")
+        if not np.isfinite(array).all():
+            raise InputError(f"x is {array.tolist()}; inputs must be finite; drop the sample or fill it in")
+        return array
+
+    def targets(self, y: npt.ArrayLike) -> Floats:
+        """Return one label as the loss wants it, shape ``(C,)``."""
+        return np.asarray(self.method.objective.encode(np.asarray(y)[None])[0])
+
+    def _uniforms(self) -> Floats | None:
+        if not self.method.dithered:
+            return None
+        block, place = divmod(self.round, AHEAD)
+        if self._drawn[0] != block:
+            rounds = np.arange(block * AHEAD, (block + 1) * AHEAD, dtype=np.uint32)[:, None]
+            self._drawn = block, noise.dither(noise.fold(self._key, rounds), self.shape)
+        drawn = self._drawn[1]
+        assert drawn is not None
+        return np.asarray(drawn[place])

@@ -1,0 +1,134 @@
+"""A link to one neighbor: its state, and the copy of that neighbor's hidden state.
+
+The states and what moves a link between them are data, ``TRANSITIONS``; a signal that is not listed for a state leaves
+it as it is. A copy is used in mixing, and its next message applied, in SYNCED alone. In lock step a round waits for
+links that are CONNECTING, SYNCING or SYNCED, and goes on without those LEFT_OUT or REFUSED.
+"""
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+MOST_AHEAD = 16  # messages kept until their turn comes; in lock step a neighbor is ahead by one
+
+
+class LinkState(StrEnum):
+    """Where a link stands."""
+
+    CONNECTING = "connecting"
+    """Nothing is known of the neighbor yet, or no longer: it is asked who it is."""
+    SYNCING = "syncing"
+    """It speaks our contract; we lack its hidden state and have asked for it."""
+    SYNCED = "synced"
+    """Our copy is its hidden state, bit for bit, as of a round of its that we know."""
+    LEFT_OUT = "left out"
+    """It was silent past the deadline; its weight is ours until a snapshot brings it back."""
+    REFUSED = "refused"
+    """Its contract differs from ours."""
+
+
+class Signal(StrEnum):
+    """What happens to a link."""
+
+    CAME = "came"
+    """The transport reaches the neighbor."""
+    GONE = "gone"
+    """The transport does not reach it any more."""
+    AGREED = "agreed"
+    """Its contract is ours."""
+    DIFFERED = "differed"
+    """Its contract is not ours."""
+    CAUGHT_UP = "caught up"
+    """We hold all that it has sent."""
+    LOST = "lost"
+    """A message is missing, or does not fit our copy."""
+    RESTARTED = "restarted"
+    """It shows a boot that we do not know."""
+    SILENT = "silent"
+    """It was not heard of until the deadline."""
+
+
+_CONNECTING, _SYNCING, _SYNCED, _LEFT_OUT, _REFUSED = LinkState
+
+TRANSITIONS: dict[LinkState, dict[Signal, LinkState]] = {
+    _CONNECTING: {Signal.AGREED: _SYNCING, Signal.DIFFERED: _REFUSED, Signal.SILENT: _LEFT_OUT},
+    _SYNCING: {
+        Signal.CAUGHT_UP: _SYNCED,
+        Signal.SILENT: _LEFT_OUT,
+        Signal.GONE: _CONNECTING,
+        Signal.RESTARTED: _CONNECTING,
+        Signal.DIFFERED: _REFUSED,
+    },
+    _SYNCED: {
+        Signal.LOST: _SYNCING,
+        Signal.SILENT: _LEFT_OUT,
+        Signal.GONE: _CONNECTING,
+        Signal.RESTARTED: _CONNECTING,
+        Signal.DIFFERED: _REFUSED,
+    },
+    _LEFT_OUT: {Signal.CAUGHT_UP: _SYNCED, Signal.DIFFERED: _REFUSED},
+    _REFUSED: {Signal.CAME: _CONNECTING, Signal.AGREED: _SYNCING},
+}
+
+WAITED_FOR = (LinkState.CONNECTING, LinkState.SYNCING, LinkState.SYNCED)
+
+
+@dataclass
+class Link:
+    """What a node knows of one neighbor."""
+
+    peer: str
+    copy: npt.NDArray[np.float32]
+    """Our copy of its hidden state, as of ``round``; zeros at round 0, where every hidden state begins."""
+    state: LinkState = LinkState.CONNECTING
+    reachable: bool = False
+    unsure: bool = True
+    """It is to be asked who it is, before anything else of it counts."""
+    boot: int | None = None
+    round: int = 0
+    offset: int = 0
+    """Its round that goes with our round t is t + offset; zero unless one of us was away."""
+    adrift: bool = True
+    """The copy did not follow from message to message: the offset is to be set anew."""
+    doubted: bool = False
+    """The last message did not fit: either it or our copy is damaged."""
+    inbox: dict[int, bytes] = field(default_factory=dict)
+    """Messages after the copy's round, by round."""
+    heard: float = -math.inf
+    asked: float = -math.inf
+    ask_at: float = math.inf
+    retry: float = 0.0
+
+    @property
+    def have(self) -> int:
+        """The last round of its up to which we hold everything."""
+        last = self.round
+        while last + 1 in self.inbox:
+            last += 1
+        return last
+
+    def reset(self, boot: int) -> None:
+        """Begin anew with the neighbor's hidden state at round 0."""
+        self.copy[...] = 0
+        self.boot, self.round, self.adrift, self.doubted = boot, 0, True, False
+        self.inbox.clear()
+
+    def replace(self, at: int, hidden: npt.NDArray[np.float32]) -> None:
+        """Take over a snapshot of round ``at``, and keep the messages that follow it."""
+        self.copy[...] = hidden
+        self.round, self.adrift, self.doubted = at, True, False
+        self.inbox = {later: data for later, data in self.inbox.items() if later > at}
+
+    def align(self, own: int) -> None:
+        """Set which of its rounds goes with our round ``own``, if the copy was adrift.
+
+        A neighbor that is level, or ahead by the one round that lock step allows, counts rounds as we do; any other
+        was away, or we were, and from here on we count alike, round by round.
+        """
+        if self.adrift:
+            lead = self.round - own
+            self.offset = 0 if lead in (0, 1) else lead
+            self.adrift = False

@@ -1,0 +1,249 @@
+"""The neighborhood of a node: its links, what arrives on them, and what is asked and answered.
+
+In a hidden-state scheme one lost message would corrupt a copy for ever. So every message carries the boot of its sender
+and a round, and a copy absorbs only the next round of the boot it knows; what is older is dropped, and after a gap the
+owner is asked. Asking is the receiver's business alone: it says what it has, and is given what it lacks, which is
+
+    nothing (HELLO)     if it has all, or has not said what it has: then it learns who the other is,
+    the last messages   if one or two of them are all it lacks,
+    a SNAPSHOT          of the hidden state otherwise.
+
+So either end may lose, repeat or restart what it likes: it asks again, and an answer never causes a question unless
+something is lacking. Each end compares the contracts by itself and refuses a neighbor whose hidden state would mean
+something else.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from omkl import algorithm, wire
+from omkl.node.events import Dropped, Event, Moved, Resynced
+from omkl.node.learning import Floats, Learning
+from omkl.node.links import MOST_AHEAD, TRANSITIONS, Link, LinkState, Signal
+from omkl.node.role import Role, differences
+from omkl.wire import Header, Kind, VersionError, WireError
+
+ASKS = 8  # the first question is repeated after this part of a deadline, the next after twice the time
+RECENT = 2  # in lock step a neighbor that misses a message of ours lets us take one more round, and no second
+REFUSED_DEADLINES = 12  # deadlines after which a refused neighbor is asked again: its file may have been mended
+
+
+class Send(NamedTuple):
+    """Bytes for one neighbor, or for all where ``peer`` is None."""
+
+    peer: str | None
+    data: bytes
+
+
+class Neighbors:
+    """The links of a node.
+
+    Attributes
+    ----------
+    links
+        By id of the neighbor.
+    copies, weights
+        The neighbors' hidden states ``(K, P, C, 2D)`` and gossip weights ``(K,)``, as mixing wants them.
+    recent
+        The last frames this process has sent, for neighbors that lack only those.
+    """
+
+    def __init__(self, role: Role, learning: Learning, boot: int) -> None:
+        self.contract = role.contract()
+        self.learning, self.boot = learning, boot
+        self.codec = wire.Codec(learning.shape, role.method.channel)
+        self.copies: Floats = np.zeros((len(role.neighbors), *learning.shape), dtype=np.float32)
+        self.links = {peer: Link(peer, self.copies[k]) for k, peer in enumerate(role.neighbors)}
+        self.recent: deque[bytes] = deque(maxlen=RECENT)
+        self.sends: list[Send] = []
+        self.events: list[Event] = []
+        self._weights: Floats = np.array(list(role.neighbors.values()), dtype=np.float32)
+        self._deadline = role.timing.deadline
+
+    @property
+    def weights(self) -> Floats:
+        """The gossip weights, zero for a neighbor that is not in step: what it loses is the node's own."""
+        synced = [link.state is LinkState.SYNCED for link in self.links.values()]
+        return self._weights if all(synced) else self._weights * np.array(synced, dtype=np.float32)
+
+    def came(self, peer: str, now: float) -> None:
+        """Note that the transport reaches a neighbor: ask it who it is."""
+        if link := self._known(peer):
+            link.reachable, link.unsure = True, True
+            self._signal(link, Signal.CAME, now, "reached")
+            link.ask_at = now
+
+    def gone(self, peer: str, now: float) -> None:
+        """Note that the transport reaches it no more."""
+        if link := self._known(peer):
+            link.reachable, link.ask_at = False, math.inf
+            self._signal(link, Signal.GONE, now, "out of reach")
+
+    def receive(self, peer: str, data: bytes, now: float) -> None:
+        """Take in a frame of a neighbor."""
+        link = self._known(peer)
+        if link is None:
+            return
+        try:
+            header = wire.peek(data)
+            link.heard = now
+            _HANDLERS[header.kind](self, link, header, data, now)
+        except WireError as error:
+            self.events.append(Dropped(peer, str(error)))
+            if isinstance(error, VersionError) and link.state is LinkState.CONNECTING:
+                self._signal(link, Signal.DIFFERED, now, str(error))
+
+    def absorb(self, link: Link, upto: float, now: float) -> None:
+        """Bring a copy forward by the messages at hand, to a round of its owner's at most."""
+        while link.state is LinkState.SYNCED and link.round < upto and (data := link.inbox.get(link.round + 1)):
+            del link.inbox[link.round + 1]
+            try:
+                message = wire.read_gossip(self.codec, data, wire.digest(link.copy))
+            except WireError as error:
+                self._distrust(link, now, str(error))
+                return
+            link.copy[...] = algorithm.absorb(link.copy, message)
+            link.round += 1
+            link.doubted, link.ask_at, link.retry = False, math.inf, 0.0
+
+    def leave_out(self, link: Link, now: float) -> None:
+        """Go on without a neighbor that was silent past the deadline."""
+        self._signal(link, Signal.SILENT, now, f"silent for {self._deadline:g} s")
+
+    def ask_waiting(self, link: Link, now: float) -> None:
+        """Ask a neighbor that is waited for, in a while: its message may have been lost."""
+        if link.reachable and link.ask_at == math.inf:
+            link.retry = link.retry or self._deadline / ASKS
+            link.ask_at = now + link.retry
+
+    def wake_at(self) -> float:
+        """Return when the next question is due."""
+        return min((link.ask_at for link in self.links.values()), default=math.inf)
+
+    def wake(self, now: float) -> None:
+        """Ask what is due."""
+        for link in self.links.values():
+            if link.ask_at <= now:
+                self._ask(link, now)
+
+    def _known(self, peer: str) -> Link | None:
+        link = self.links.get(peer)
+        if link is None:
+            self.events.append(Dropped(peer, f"{peer} is no neighbor; links are those of the network's file"))
+        return link
+
+    def _signal(self, link: Link, signal: Signal, now: float, why: str) -> None:
+        before, link.state = link.state, TRANSITIONS[link.state].get(signal, link.state)
+        if link.state is before:
+            return
+        self.events.append(Moved(link.peer, before, link.state, why))
+        if link.state is LinkState.SYNCED:
+            link.align(self.learning.round)
+            link.ask_at, link.retry = math.inf, 0.0
+        elif link.state is LinkState.LEFT_OUT:
+            link.adrift, link.ask_at = True, math.inf
+        elif link.state is LinkState.REFUSED:
+            link.ask_at = now + REFUSED_DEADLINES * self._deadline
+        else:
+            self._ask_soon(link, now)
+
+    def _ask_soon(self, link: Link, now: float) -> None:
+        """Ask now, or when the last question has had its time."""
+        if link.reachable:
+            link.ask_at = min(link.ask_at, max(now, link.asked + link.retry))
+
+    def _ask(self, link: Link, now: float) -> None:
+        have = None if link.unsure or link.boot is None else (link.boot, link.have)
+        self.sends.append(Send(link.peer, wire.write_ask(self.boot, self.learning.round, have)))
+        link.retry = min(2 * link.retry, self._deadline) if link.retry else self._deadline / ASKS
+        link.asked = now
+        slow = link.state is LinkState.REFUSED
+        link.ask_at = now + (REFUSED_DEADLINES * self._deadline if slow else link.retry)
+
+    def _restarted(self, link: Link, boot: int, now: float) -> None:
+        """Ask a neighbor that shows a boot we do not know who it is now."""
+        link.unsure = True
+        self._signal(link, Signal.RESTARTED, now, f"boot {boot} in place of {link.boot}")
+        self._ask_soon(link, now)
+
+    def _gossip(self, link: Link, header: Header, data: bytes, now: float) -> None:
+        if link.state is LinkState.REFUSED:
+            self.events.append(Dropped(link.peer, "it was refused"))
+        elif header.boot != link.boot:
+            self._restarted(link, header.boot, now)
+        elif header.round <= link.round or header.round in link.inbox:
+            self.events.append(Dropped(link.peer, f"round {header.round} again; the copy is at {link.round}"))
+        else:
+            if len(link.inbox) < MOST_AHEAD:
+                link.inbox[header.round] = data
+            self._follow(link, header.round, now)
+
+    def _follow(self, link: Link, at: int, now: float) -> None:
+        """Go on with a message of a later round: absorb it, keep it until its turn, or ask for what lies between."""
+        if link.have < at:
+            self._signal(link, Signal.LOST, now, f"round {at} after {link.have}")
+            self._ask_soon(link, now)
+        elif not link.unsure:
+            self._signal(link, Signal.CAUGHT_UP, now, f"its round {at} was all that lacked")
+
+    def _hello(self, link: Link, header: Header, data: bytes, now: float) -> None:
+        theirs = wire.read_hello(data)
+        if theirs != self.contract:
+            self._signal(link, Signal.DIFFERED, now, differences(self.contract, theirs))
+            return
+        link.unsure = False
+        if header.boot != link.boot:
+            link.reset(header.boot)
+        self._signal(link, Signal.AGREED, now, "contracts agree")
+        if header.round == link.have:
+            self._signal(link, Signal.CAUGHT_UP, now, f"level at its round {header.round}")
+        elif link.state is not LinkState.SYNCED:
+            link.ask_at = now
+
+    def _snapshot(self, link: Link, header: Header, data: bytes, now: float) -> None:
+        # In step its next message is under way: to skip it would make the run depend on who was faster.
+        least = link.have + 2 if link.state is LinkState.SYNCED else link.round
+        if link.unsure or header.boot != link.boot or header.round < least:
+            self.events.append(Dropped(link.peer, f"a snapshot of round {header.round} that is not lacking"))
+            return
+        link.replace(header.round, wire.read_snapshot(self.learning.shape, data))
+        self.events.append(Resynced(link.peer, header.round))
+        self._signal(link, Signal.CAUGHT_UP, now, f"snapshot of its round {header.round}")
+        if link.state is LinkState.SYNCED:
+            link.align(self.learning.round)
+
+    def _answer(self, link: Link, header: Header, data: bytes, now: float) -> None:
+        """Give a neighbor what it lacks."""
+        have = wire.read_ask(data)
+        own = self.learning.round
+        if have is None or have == (self.boot, own) or link.state is LinkState.REFUSED:
+            replies = [wire.write_hello(self.boot, own, self.contract)]
+        elif have[0] == self.boot and 0 < own - have[1] <= len(self.recent):
+            replies = list(self.recent)[have[1] - own :]
+        else:
+            replies = [wire.write_snapshot(self.boot, own, self.learning.state.hidden)]
+        self.sends += [Send(link.peer, reply) for reply in replies]
+        if header.boot != link.boot:
+            self._restarted(link, header.boot, now)
+
+    def _distrust(self, link: Link, now: float, why: str) -> None:
+        """Ask anew for a message that does not fit; if the next does not either, it is our copy that is wrong."""
+        self.events.append(Dropped(link.peer, why))
+        assert link.boot is not None
+        if link.doubted:
+            link.reset(link.boot)
+        link.doubted = not link.doubted
+        self._signal(link, Signal.LOST, now, why)
+
+
+_HANDLERS: dict[Kind, Callable[[Neighbors, Link, Header, bytes, float], None]] = {
+    Kind.HELLO: Neighbors._hello,
+    Kind.ASK: Neighbors._answer,
+    Kind.SNAPSHOT: Neighbors._snapshot,
+    Kind.CODED: Neighbors._gossip,
+    Kind.FIXED: Neighbors._gossip,
+}

@@ -1,0 +1,230 @@
+"""A node of the network as a state machine: observations and bytes in, events and bytes out.
+
+There is no I/O here and no clock. Whoever drives the machine passes the time as ``now``, hands it what arrives, sends
+what ``outgoing`` returns, and calls ``wake`` at ``wake_at``:
+
+    observe(x, y, now)          a sample of this node's stream; y is None where there is no label
+    came(peer, now), gone(...)  the transport reaches a neighbor, or no longer
+    receive(peer, data, now)    bytes of a neighbor
+    wake(now)                   time has passed
+    outgoing()                  bytes to send, oldest first
+
+Each but the last returns the events it caused. A round is that of ``algorithm.py``: mix, emit, absorb, then predict,
+weigh and learn. What the modes differ in is when:
+
+Lock step, the letter's. A round for every observation. Round t + 1 begins when the copies of all neighbors that are
+waited for stand at their round t; a message that comes early is kept until then. So what a node computes depends on the
+samples alone, not on who was faster. A neighbor that does not come forward until the deadline is left out. A node
+without an observation takes part in the round its neighbors have begun, without learning, after its patience or at
+once when its stream has ended.
+
+Timer. Every observation is learned at once, and gossip happens every period with whatever copies are in step.
+"""
+
+import math
+from collections import deque
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from omkl import wire
+from omkl.errors import InputError
+from omkl.node.events import Diverged, Event, Gossiped, Scored
+from omkl.node.learning import Floats, Learning
+from omkl.node.links import WAITED_FOR, Link, LinkState
+from omkl.node.neighbors import Neighbors, Send
+from omkl.node.role import Role
+
+MOST_WAITING = 1024  # observations that wait for their round; a caller with more must wait
+LAST_ROUND = 2**32 - 1
+
+
+class Protocol:
+    """One node.
+
+    Parameters
+    ----------
+    role
+        Who it is, what it learns and with whom.
+    boot
+        A number of sixteen bits, another one for each start of the process.
+    now
+        The time, on whatever clock the caller keeps.
+    """
+
+    def __init__(self, role: Role, boot: int, now: float) -> None:
+        self.role = role
+        self.learning = Learning(role.method, role.inputs, role.seed, role.index)
+        self.neighbors = Neighbors(role, self.learning, boot)
+        self.waiting: deque[tuple[Floats, Floats | None]] = deque()
+        self.ended = False
+        self.diverged = False
+        self._events: list[Event] = self.neighbors.events
+        self._lockstep = role.timing.mode == "lockstep"
+        self._tick = now + role.timing.period
+        self._blocked: float | None = None  # since when a round could begin but for neighbors
+        self._invited: float | None = None  # since when neighbors could go on but for this node
+
+    @property
+    def round(self) -> int:
+        """Rounds of gossip taken."""
+        return self.learning.round
+
+    @property
+    def links(self) -> dict[str, Link]:
+        """The link to every neighbor."""
+        return self.neighbors.links
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more observations are taken before a round."""
+        return len(self.waiting) >= MOST_WAITING
+
+    def observe(self, x: npt.ArrayLike, y: npt.ArrayLike | None, now: float) -> list[Event]:
+        """Take a sample; without a label it is only predicted."""
+        return self.take(self.learning.inputs(x), None if y is None else self.learning.targets(y), now)
+
+    def take(self, x: Floats, y: Floats | None, now: float) -> list[Event]:
+        """Take a sample that is checked already, as ``learning.inputs`` and ``learning.targets`` return it."""
+        if self.is_full:
+            raise InputError(f"{MOST_WAITING} observations wait for their round; that is the most; observe more slowly")
+        self.waiting.append((x, y))
+        return self._advance(now)
+
+    def end(self, now: float) -> list[Event]:
+        """Note that the stream has ended: from here on the node takes part in its neighbors' rounds."""
+        self.ended = True
+        return self._advance(now)
+
+    def predict(self, x: npt.ArrayLike) -> Floats:
+        """Return the output f of the ensemble, shape ``(C,)``."""
+        return self.learning.predict(self.learning.inputs(x))
+
+    def came(self, peer: str, now: float) -> list[Event]:
+        """Note that the transport reaches a neighbor."""
+        self.neighbors.came(peer, now)
+        return self._advance(now)
+
+    def gone(self, peer: str, now: float) -> list[Event]:
+        """Note that the transport reaches a neighbor no more."""
+        self.neighbors.gone(peer, now)
+        return self._advance(now)
+
+    def receive(self, peer: str, data: bytes, now: float) -> list[Event]:
+        """Take in bytes of a neighbor; whatever they are, nothing is raised."""
+        self.neighbors.receive(peer, data, now)
+        return self._advance(now)
+
+    def wake(self, now: float) -> list[Event]:
+        """Do what is due."""
+        return self._advance(now)
+
+    def wake_at(self) -> float:
+        """Return when to call ``wake`` if nothing else happens before; infinity for never."""
+        timing, due = self.role.timing, [self.neighbors.wake_at()]
+        if self._lockstep:
+            due += [self._blocked + timing.deadline] if self._blocked is not None else []
+            due += [self._invited + timing.patience] if self._invited is not None else []
+        else:
+            due += [self._tick, *(link.heard + timing.deadline for link in self._synced())]
+        return min(due)
+
+    def outgoing(self) -> list[Send]:
+        """Return what is to be sent, and forget it."""
+        sends, self.neighbors.sends = self.neighbors.sends, []
+        return sends
+
+    def _advance(self, now: float) -> list[Event]:
+        """Take the rounds that can be taken, ask what is to be asked, and return what happened."""
+        if not self.diverged:
+            step = self._step_together if self._lockstep else self._step_by_timer
+            while step(now):
+                pass
+        self.neighbors.wake(now)
+        events, self._events[:] = list(self._events), []
+        return events
+
+    def _step_together(self, now: float) -> bool:
+        """Take a round in lock step, if there is one to take and all neighbors that are waited for are there."""
+        late = [link for link in self.links.values() if not self._is_level(link, now)]
+        if not self._is_due(now):
+            return False
+        if late:
+            self._blocked = now if self._blocked is None else self._blocked
+            if now < self._blocked + self.role.timing.deadline:
+                for link in late:
+                    self.neighbors.ask_waiting(link, now)
+                return False
+            for link in late:
+                self.neighbors.leave_out(link, now)
+        self._blocked = self._invited = None
+        self._gossip()
+        if self.waiting:
+            self._learn(*self.waiting.popleft())
+        return not self.diverged
+
+    def _is_due(self, now: float) -> bool:
+        """Return whether there is a reason for a round: a sample, or neighbors who wait for this node's."""
+        if self.waiting:
+            return True
+        if not any(link.have > self.round + link.offset for link in self._synced()):
+            return False
+        self._invited = now if self._invited is None else self._invited
+        return self.ended or now >= self._invited + self.role.timing.patience
+
+    def _is_level(self, link: Link, now: float) -> bool:
+        """Return whether a neighbor need not be waited for; bring its copy forward to the round that goes with ours."""
+        if link.state in WAITED_FOR:
+            if link.have > self.round + link.offset + 1:  # it has gone on without us
+                self.neighbors.absorb(link, math.inf, now)
+                link.adrift = True
+                link.align(self.round)
+            self.neighbors.absorb(link, self.round + link.offset, now)
+        if link.state is LinkState.SYNCED:
+            return link.round >= self.round + link.offset
+        return link.state not in WAITED_FOR
+
+    def _step_by_timer(self, now: float) -> bool:
+        """Learn all samples at once, and gossip when the period is over."""
+        timing = self.role.timing
+        for link in list(self._synced()):
+            self.neighbors.absorb(link, math.inf, now)
+            if now >= link.heard + timing.deadline:
+                self.neighbors.leave_out(link, now)
+        while self.waiting and not self.diverged:
+            self._learn(*self.waiting.popleft())
+        if now >= self._tick and not self.diverged:
+            self._tick += timing.period * (1 + math.floor((now - self._tick) / timing.period))
+            self._gossip()
+        return False
+
+    def _gossip(self) -> None:
+        if self.round == LAST_ROUND:
+            raise InputError(f"round {self.round} was the last that fits a frame; restart the network from a model")
+        neighbors, weights = self.neighbors, self.neighbors.weights
+        seed = wire.digest(self.learning.state.hidden)
+        message = self.learning.gossip(neighbors.copies, weights)
+        if self._check():
+            frame = wire.write_gossip(neighbors.codec, neighbors.boot, self.round, message, seed)
+            neighbors.recent.append(frame)
+            neighbors.sends.append(Send(None, frame))
+            self._events.append(Gossiped(self.round, len(frame), int(np.count_nonzero(weights))))
+
+    def _learn(self, x: Floats, y: Floats | None) -> None:
+        if y is None:
+            self._events.append(Scored(self.round, self.learning.predict(x), None))
+            return
+        output, loss = self.learning.learn(x, y)
+        self._events.append(Scored(self.round, output, loss))
+        self._check()
+
+    def _check(self) -> bool:
+        """Return whether the model is finite, and halt if it is not."""
+        if not self.diverged and not self.learning.is_finite():
+            self.diverged = True
+            self._events.append(Diverged(self.round))
+        return not self.diverged
+
+    def _synced(self) -> Iterable[Link]:
+        return (link for link in self.links.values() if link.state is LinkState.SYNCED)

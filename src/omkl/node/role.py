@@ -1,0 +1,56 @@
+"""Who a node is, and the contract that it shares with its neighbors."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from omkl.methods import Gossip
+from omkl.node.learning import outputs
+from omkl.node.settings import Timing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role:
+    """What one node is to its network."""
+
+    network: str
+    id: str
+    index: int
+    """Place in the list of nodes; with the seed it decides the dither."""
+    method: Gossip
+    inputs: int
+    seed: int
+    neighbors: Mapping[str, float]
+    """Gossip weight w_ij of every neighbor, by id."""
+    timing: Timing = Timing()  # noqa: RUF009 - it is frozen
+
+    def contract(self) -> str:
+        """Return what neighbors must have in common, a line for each: else their hidden states mean different things.
+
+        Features are compared by their specification, not by values, which may differ in the last bit of a sine.
+        """
+        method = self.method
+        bank = " ".join(f"{kernel.name}:{kernel.sigma!r}" for kernel in method.kernels)
+        features = f"{bank} D={method.features} d={self.inputs} seed={self.seed}"
+        digest = hashlib.blake2b(features.encode(), digest_size=8).hexdigest()
+        lines = {
+            "network": self.network,
+            "features": f"{digest} {features}",
+            "quantizer": describe(method.channel),
+            "loss": f"{describe(method.objective)} C={outputs(method.objective)}",
+        }
+        return "".join(f"{key} {value}\n" for key, value in lines.items())
+
+
+def describe(thing: Any) -> str:
+    """Return a name and its settings in one line: ``qsgd bits=3 rescale=True block=None``."""
+    return " ".join([thing.name, *(f"{field.name}={getattr(thing, field.name)}" for field in fields(thing))])
+
+
+def differences(ours: str, theirs: str) -> str:
+    """Return the lines in which two contracts differ, both values of each."""
+    both = (dict(line.partition(" ")[::2] for line in text.splitlines()) for text in (ours, theirs))
+    mine, other = both
+    keys = [key for key in {**mine, **other} if mine.get(key) != other.get(key)]
+    return "; ".join(f"{key} here is {mine.get(key, 'not told')}, there {other.get(key, 'not told')}" for key in keys)

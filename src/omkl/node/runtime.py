@@ -1,0 +1,147 @@
+"""A node that runs: one thread reads a queue, drives the protocol, and sends what it says.
+
+Everything that touches the protocol happens in that thread, in the order of the queue: what neighbors send, what the
+stream observes, and calls from elsewhere. Only predictions are made where they are asked for: a model is replaced as a
+whole, never changed.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from omkl.node.events import Event, Scored
+from omkl.node.learning import Floats
+from omkl.node.protocol import MOST_WAITING, Protocol
+from omkl.node.transports import Arrival, Transport
+
+T = TypeVar("T")
+
+Watch: TypeAlias = Callable[[Event], None]
+"""Called with every event, in the node's thread."""
+
+
+class Observation(NamedTuple):
+    """A sample, checked."""
+
+    x: Floats
+    y: Floats | None
+
+
+class Call(NamedTuple):
+    """Something to do in the node's thread, and where its result goes."""
+
+    function: Callable[[], Any]
+    result: "Future[Any]"
+
+
+class Runtime:
+    """The thread of a node.
+
+    Attributes
+    ----------
+    protocol
+        Only to be touched in the node's thread: see ``call``.
+    """
+
+    def __init__(self, protocol: Protocol, watch: Watch, clock: Callable[[], float] = time.monotonic) -> None:
+        self.protocol = protocol
+        self._watch, self._clock = watch, clock
+        self._queue: queue.SimpleQueue[Arrival | Observation | Call | None] = queue.SimpleQueue()
+        self._room = threading.BoundedSemaphore(MOST_WAITING)
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+
+    def deliver(self, arrival: Arrival) -> None:
+        """Take what a transport delivers; from any thread, never blocks."""
+        self._queue.put(arrival)
+
+    def start(self, transport: Transport) -> None:
+        """Begin to run."""
+        self._thread = threading.Thread(target=self._run, args=(transport,), name="omkl-node", daemon=True)
+        self._thread.start()
+
+    def observe(self, observation: Observation, timeout: float | None = None) -> bool:
+        """Queue a sample, waiting while too many are; return whether there was room in time."""
+        if not self._room.acquire(timeout=timeout):
+            return False
+        self._queue.put(observation)
+        return True
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Return what a function gives in the node's thread, between rounds."""
+        self.check()
+        result: Future[T] = Future()
+        self._queue.put(Call(function, result))
+        return result.result()
+
+    def stop(self) -> None:
+        """End the thread after the round it is in."""
+        self._queue.put(None)
+        if self._thread is not None:
+            self._thread.join()
+
+    def check(self) -> None:
+        """Raise what ended the thread, if something did."""
+        if self._failure is not None:
+            raise RuntimeError("the node's thread has ended") from self._failure
+
+    def _run(self, transport: Transport) -> None:
+        try:
+            while self._turn(transport):
+                pass
+        except BaseException as failure:
+            self._failure = failure
+            raise
+        finally:
+            self._cancel_calls()
+
+    def _turn(self, transport: Transport) -> bool:
+        """Do one thing, and return whether to go on."""
+        item: Any
+        try:
+            wait = self.protocol.wake_at() - self._clock()
+            item = self._queue.get(timeout=max(0.0, min(wait, threading.TIMEOUT_MAX)))
+        except queue.Empty:
+            item = Wake()
+        if item is None:
+            return False
+        events = self._do(item)
+        for send in self.protocol.outgoing():
+            transport.send(send, getattr(item, "query", None))
+        for event in events:
+            if isinstance(event, Scored):
+                self._room.release()
+            self._watch(event)
+        return True
+
+    def _do(self, item: Any) -> list[Event]:
+        now = self._clock()
+        match item:
+            case Arrival(peer, None, _, came):
+                return self.protocol.came(peer, now) if came else self.protocol.gone(peer, now)
+            case Arrival(peer, bytes(data)):
+                return self.protocol.receive(peer, data, now)
+            case Observation(x, y):
+                return self.protocol.take(x, y, now)
+            case Call(function, result):
+                _resolve(function, result)
+        return self.protocol.wake(now)
+
+    def _cancel_calls(self) -> None:
+        while not self._queue.empty():
+            if isinstance(item := self._queue.get(), Call):
+                item.result.cancel()
+
+
+class Wake(NamedTuple):
+    """Nothing came in time."""
+
+
+def _resolve(function: Callable[[], Any], result: "Future[Any]") -> None:
+    try:
+        result.set_result(function())
+    except Exception as error:
+        result.set_exception(error)

@@ -1,0 +1,156 @@
+"""A network in memory, in virtual time: the same seed gives the same run, faults and all."""
+
+import heapq
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from omkl.node.events import Event, Scored
+from omkl.node.protocol import Protocol
+
+Sample: TypeAlias = tuple[Any, Any]
+Watch: TypeAlias = Callable[[float, str, Event], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """What happens to a message on its way; probabilities, and seconds."""
+
+    delay: float = 0.0
+    jitter: float = 0.0
+    """The delay of each message is up to this much longer."""
+    loss: float = 0.0
+    duplication: float = 0.0
+    ordered: bool = True
+    """Messages of one node to another arrive in the order they were sent, whatever their delays."""
+
+
+class Network:
+    """Nodes, and messages under way between neighbors.
+
+    Attributes
+    ----------
+    now
+        Virtual seconds since the start.
+    nodes
+        The protocols, by id.
+    """
+
+    def __init__(self, conditions: Conditions | None = None, seed: int = 0, watch: Watch | None = None) -> None:
+        self.now = 0.0
+        self.nodes: dict[str, Protocol] = {}
+        self.conditions = conditions or Conditions()
+        self._random = random.Random(seed)
+        self._watch = watch
+        self._count = itertools.count()
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._streams: dict[str, Iterator[Sample]] = {}
+        self._cut: set[frozenset[str]] = set()
+        self._arrival: dict[tuple[str, str], float] = {}
+        self._wakes: dict[str, float] = {}
+
+    def join(self, protocol: Protocol) -> None:
+        """Add a node, and let it and its neighbors reach each other."""
+        own = protocol.role.id
+        self.nodes[own] = protocol
+        self._schedule_wake(own)
+        for peer in self._reached(own):
+            self._meet(own, peer)
+
+    def leave(self, id: str) -> None:
+        """Take a node away, as a kill would: its messages under way arrive, nothing more reaches it."""
+        del self.nodes[id]
+        self._streams.pop(id, None)
+        for peer, node in self.nodes.items():
+            if id in node.links:
+                self._tell(peer, node.gone(id, self.now))
+
+    def feed(self, id: str, samples: Iterable[Sample]) -> None:
+        """Give a node a stream: the next sample as soon as it has taken the last one, and its end."""
+        self._streams[id] = iter(samples)
+        self._next_sample(id)
+
+    def cut(self, one: str, other: str, noticed: bool = True) -> None:
+        """Cut a link: what is under way or sent from now on is lost; the ends may notice or not."""
+        self._cut.add(frozenset((one, other)))
+        if noticed:
+            self._tell(one, self.nodes[one].gone(other, self.now))
+            self._tell(other, self.nodes[other].gone(one, self.now))
+
+    def mend(self, one: str, other: str) -> None:
+        """Undo a cut."""
+        self._cut.discard(frozenset((one, other)))
+        self._meet(one, other)
+
+    def run(self, until: float = math.inf) -> None:
+        """Let time pass until then, or until nothing is left to happen."""
+        while self._due and self._due[0][0] <= until:
+            self.now, _, act = heapq.heappop(self._due)
+            act()
+        if until < math.inf:
+            self.now = until
+
+    def _reached(self, id: str) -> list[str]:
+        own = self.nodes[id]
+        return [peer for peer in own.links if peer in self.nodes and frozenset((id, peer)) not in self._cut]
+
+    def _meet(self, one: str, other: str) -> None:
+        self._tell(one, self.nodes[one].came(other, self.now))
+        self._tell(other, self.nodes[other].came(one, self.now))
+
+    def _tell(self, id: str, events: list[Event]) -> None:
+        """Pass on what a node has to say: its messages, when to wake it, its events."""
+        node = self.nodes[id]
+        for peer, data in node.outgoing():
+            for receiver in node.links if peer is None else (peer,):
+                self._send(id, receiver, data)
+        self._schedule_wake(id)
+        for event in events:
+            if self._watch:
+                self._watch(self.now, id, event)
+            if isinstance(event, Scored):
+                self._at(self.now, lambda: self._next_sample(id))
+
+    def _next_sample(self, id: str) -> None:
+        node = self.nodes.get(id)
+        if node is None or id not in self._streams:
+            return
+        for x, y in self._streams[id]:
+            self._tell(id, node.observe(x, y, self.now))
+            return
+        del self._streams[id]
+        self._tell(id, node.end(self.now))
+
+    def _send(self, sender: str, receiver: str, data: bytes) -> None:
+        rules = self.conditions
+        copies = 2 if self._random.random() < rules.duplication else 1
+        for _ in range(copies):
+            arrival = self.now + rules.delay + rules.jitter * self._random.random()
+            if rules.ordered:
+                arrival = max(arrival, self._arrival.get((sender, receiver), 0.0))
+                self._arrival[sender, receiver] = arrival
+            if self._random.random() >= rules.loss:
+                self._at(arrival, lambda: self._deliver(sender, receiver, data))
+
+    def _deliver(self, sender: str, receiver: str, data: bytes) -> None:
+        if receiver in self.nodes and frozenset((sender, receiver)) not in self._cut:
+            self._tell(receiver, self.nodes[receiver].receive(sender, data, self.now))
+
+    def _schedule_wake(self, id: str) -> None:
+        due = self.nodes[id].wake_at()
+        if due < math.inf and self._wakes.get(id) != due:
+            self._wakes[id] = due
+            self._at(max(due, self.now), lambda: self._wake(id, due))
+
+    def _wake(self, id: str, due: float) -> None:
+        node = self.nodes.get(id)
+        if self._wakes.get(id) == due:
+            del self._wakes[id]
+        if node is not None and node.wake_at() == due:  # else another call has seen to it
+            self._tell(id, node.wake(self.now))
+
+    def _at(self, time: float, act: Callable[[], None]) -> None:
+        heapq.heappush(self._due, (time, next(self._count), act))

@@ -1,0 +1,174 @@
+"""Frames over zenoh: peer to peer, each node linked to its graph neighbors alone.
+
+Keys, under ``omkl/<network>/<id>/``:
+
+    gossip        published by the node: a frame for all its neighbors
+    ask/<from>    a queryable: a neighbor's question, answered by what it lacks
+    alive         a liveliness token, declared last: a neighbor that sees it can be spoken to
+
+Discovery is off: it would link everyone with everyone. Publishing blocks rather than drops, so it happens in a thread
+of its own: a neighbor that does not read must not hold up the node.
+"""
+
+import json
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias
+
+import zenoh
+
+from omkl.errors import InputError
+from omkl.node.neighbors import Send
+from omkl.node.role import Role
+from omkl.node.transports import Arrival
+from omkl.wire import Kind
+
+MOST_UNSENT = 4096  # frames that wait for a neighbor to read; beyond them they are dropped, and asked for later
+
+
+Deliver: TypeAlias = Callable[[Arrival], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoints:
+    """Where a node listens and to whom it connects, as zenoh writes it: ``tcp/192.168.1.10:7447``."""
+
+    listen: str
+    connect: Sequence[str] = ()
+    tls: Mapping[str, str] | None = None
+    """Files for mutual TLS: ``ca``, ``certificate``, ``key``."""
+
+
+class ZenohTransport:
+    """A session with the neighbors of one node.
+
+    Parameters
+    ----------
+    role
+        Gives the names that make up the keys, and the deadline: a neighbor that froze counts as gone after it.
+    endpoints
+        Where to listen and to connect; a neighbor that is not there yet is tried again, ever more rarely.
+    deliver
+        Called with every arrival, from zenoh's threads.
+    """
+
+    def __init__(self, role: Role, endpoints: Endpoints, deliver: Deliver) -> None:
+        self._base, self._id, self._lease, self._deliver = (
+            f"omkl/{role.network}",
+            role.id,
+            role.timing.deadline,
+            deliver,
+        )
+        self._unsent: queue.Queue[tuple[Send, Any] | None] = queue.Queue(MOST_UNSENT)
+        self.dropped = 0
+        try:
+            self.session = zenoh.open(_config(endpoints, self._lease))
+        except zenoh.ZError as error:
+            raise InputError(
+                f"{endpoints.listen} cannot be listened on ({_short(error)}); is the port taken?"
+            ) from None
+        self._publisher = self.session.declare_publisher(
+            f"{self._base}/{role.id}/gossip",
+            congestion_control=zenoh.CongestionControl.BLOCK,
+            reliability=zenoh.Reliability.RELIABLE,
+            express=True,
+        )
+        self._held: list[Any] = []  # what is declared lasts as long as its object
+        for peer in role.neighbors:
+            self._listen_to(peer)
+        self._held.append(self.session.declare_queryable(f"{self._base}/{role.id}/ask/*", self._asked))
+        self._held.append(self.session.liveliness().declare_token(f"{self._base}/{role.id}/alive"))
+        self._sender = threading.Thread(target=self._send_all, name="omkl-send", daemon=True)
+        self._sender.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def send(self, send: Send, query: Any = None) -> None:
+        """Send a frame to all neighbors, or ask one, or answer its question; never blocks."""
+        try:
+            self._unsent.put_nowait((send, query))
+        except queue.Full:
+            self.dropped += 1
+
+    def close(self) -> None:
+        """Send what is left, within a lease, and end the session: an open one would keep the process from ending."""
+        try:
+            self._unsent.put(None, timeout=self._lease)
+            self._sender.join(self._lease)
+        except queue.Full:
+            pass
+        self.session.close()  # type: ignore[no-untyped-call]
+
+    def _listen_to(self, peer: str) -> None:
+        def frame(sample: zenoh.Sample) -> None:
+            self._deliver(Arrival(peer, sample.payload.to_bytes()))
+
+        def presence(sample: zenoh.Sample) -> None:
+            self._deliver(Arrival(peer, came=sample.kind == zenoh.SampleKind.PUT))
+
+        presences = self.session.liveliness()
+        self._held.append(self.session.declare_subscriber(f"{self._base}/{peer}/gossip", frame))
+        self._held.append(presences.declare_subscriber(f"{self._base}/{peer}/alive", presence, history=True))
+
+    def _asked(self, query: zenoh.Query) -> None:
+        peer = str(query.key_expr).rpartition("/")[2]
+        payload = query.payload
+        self._deliver(Arrival(peer, payload.to_bytes() if payload else b"", query))
+
+    def _send_all(self) -> None:
+        while (item := self._unsent.get()) is not None:
+            try:
+                self._send(*item)
+            except zenoh.ZError:
+                self.dropped += 1  # the session is ending, or the neighbor gone: it will be asked for again
+
+    def _send(self, send: Send, query: Any) -> None:
+        if send.peer is None:
+            self._publisher.put(send.data)
+        elif send.data[0] & 15 == Kind.ASK:
+            self._ask(send.peer, send.data)
+        elif query is not None:
+            query.reply(query.key_expr, send.data)  # the query ends with its last reference
+
+    def _ask(self, peer: str, data: bytes) -> None:
+        def answer(reply: zenoh.Reply) -> None:
+            if reply.ok:
+                self._deliver(Arrival(peer, reply.ok.payload.to_bytes()))
+
+        key, every = f"{self._base}/{peer}/ask/{self._id}", zenoh.ConsolidationMode.NONE
+        self.session.get(key, answer, payload=data, timeout=self._lease, consolidation=every)
+
+
+def _config(endpoints: Endpoints, lease: float) -> zenoh.Config:
+    config = zenoh.Config()
+    settings = {
+        "mode": "peer",
+        "listen/endpoints": [endpoints.listen],
+        "connect/endpoints": list(endpoints.connect),
+        "connect/timeout_ms": -1,
+        "connect/exit_on_failure": False,
+        "connect/retry": {"period_init_ms": 250, "period_max_ms": 8000, "period_increase_factor": 2},
+        "listen/exit_on_failure": True,
+        "scouting/multicast/enabled": False,
+        "scouting/gossip/enabled": False,
+        "transport/link/tx/lease": max(100, int(1000 * lease)),
+    }
+    for key, value in settings.items():
+        config.insert_json5(key, json.dumps(value))
+    if endpoints.tls is not None:
+        files = endpoints.tls
+        tls = {"root_ca_certificate": files["ca"], "enable_mtls": True, "verify_name_on_connect": False}
+        for side in ("listen", "connect"):
+            tls |= {f"{side}_certificate": files["certificate"], f"{side}_private_key": files["key"]}
+        config.insert_json5("transport/link/tls", json.dumps(tls))
+    return config
+
+
+def _short(error: Exception) -> str:
+    return str(error).partition(" at ")[0].strip()

@@ -1,0 +1,145 @@
+"""Frames: a head of seven bytes, a body by kind, a check of two. FORMAT.md beside this file is the specification."""
+
+import struct
+import zlib
+from binascii import crc_hqx
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from omkl.errors import InputError
+from omkl.quantizers import Message
+from omkl.wire.codec import Codec, Shape, floats
+from omkl.wire.errors import CheckError, VersionError, WireError
+
+VERSION = 1
+HEADER_BYTES = 9  # kind and version 1, boot 2, round 4, check 2
+MOST_CONTRACT = 4096  # bytes; a contract is a few lines, and whoever connects may send one
+_HEAD = struct.Struct("<BHI")
+_COPY = struct.Struct("<HI")
+
+
+class Kind(IntEnum):
+    """What a frame is; the last two are gossip, in two forms."""
+
+    HELLO = 1
+    ASK = 2
+    SNAPSHOT = 3
+    CODED = 4
+    FIXED = 5
+
+
+_KINDS = {VERSION << 4 | kind: kind for kind in Kind}
+
+
+class Header(NamedTuple):
+    """Who speaks: the sender's boot, and its round."""
+
+    kind: Kind
+    boot: int
+    round: int
+
+
+def peek(data: bytes) -> Header:
+    """Return the header of a frame whose check is still to be verified."""
+    if len(data) < HEADER_BYTES:
+        raise WireError(f"{len(data)} bytes; a frame has at least {HEADER_BYTES}")
+    first, boot, round_ = _HEAD.unpack_from(data)
+    if first not in _KINDS:
+        if first >> 4 != VERSION:
+            raise VersionError(f"version {first >> 4}; this node speaks {VERSION}; run the same omkl on both")
+        raise WireError(f"kind {first & 15}; the kinds are {', '.join(f'{kind} {kind.name}' for kind in Kind)}")
+    return Header(_KINDS[first], boot, round_)
+
+
+def digest(hidden: npt.NDArray[np.float32]) -> int:
+    """Return sixteen bits of a hidden state: two copies that differ rarely share them."""
+    return zlib.crc32(hidden.astype("<f4", copy=False).tobytes()) & 0xFFFF
+
+
+def write_gossip(codec: Codec, boot: int, round: int, message: Message, seed: int) -> bytes:  # noqa: A002
+    """Return a message's frame; ``seed`` is the digest of the sender's hidden state before it absorbs the message."""
+    coded, body = codec.pack(message)
+    return _write(Kind.CODED if coded else Kind.FIXED, boot, round, body, seed)
+
+
+def read_gossip(codec: Codec, data: bytes, seed: int) -> Message:
+    """Return the message; ``seed`` is the digest of the copy that is to absorb it."""
+    kind = _verify(data, seed, Kind.CODED, Kind.FIXED)
+    return codec.unpack(kind == Kind.CODED, data[_HEAD.size : -2])
+
+
+def write_hello(boot: int, round: int, contract: str) -> bytes:  # noqa: A002
+    """Return the frame that opens a link: ``contract`` says, line by line, what both ends must agree on."""
+    if len(contract) > MOST_CONTRACT or not contract.isascii() or not _plain(contract.encode("ascii")):
+        raise InputError(f"a contract of {len(contract)} characters; at most {MOST_CONTRACT}, printable ASCII in lines")
+    return _write(Kind.HELLO, boot, round, contract.encode("ascii"))
+
+
+def read_hello(data: bytes) -> str:
+    """Return the contract."""
+    _verify(data, 0, Kind.HELLO)
+    body = data[_HEAD.size : -2]
+    if len(body) > MOST_CONTRACT or not _plain(body):
+        raise WireError(f"a contract of {len(body)} bytes; at most {MOST_CONTRACT}, printable ASCII in lines")
+    return body.decode("ascii")
+
+
+def write_ask(boot: int, round: int, have: tuple[int, int] | None) -> bytes:  # noqa: A002
+    """Return the frame that asks for a snapshot; ``have`` is the boot and round of the copy the asker holds."""
+    return _write(Kind.ASK, boot, round, b"" if have is None else _fill(_COPY, *have))
+
+
+def read_ask(data: bytes) -> tuple[int, int] | None:
+    """Return the boot and round of the copy the asker holds, or None for none."""
+    _verify(data, 0, Kind.ASK)
+    body = data[_HEAD.size : -2]
+    if len(body) not in (0, _COPY.size):
+        raise WireError(f"{len(body)} bytes in an ask; it holds {_COPY.size}, or none")
+    return _COPY.unpack(body) if body else None
+
+
+def write_snapshot(boot: int, round: int, hidden: npt.NDArray[np.float32]) -> bytes:  # noqa: A002
+    """Return the frame of a whole hidden state, as it is after ``round``."""
+    if not np.isfinite(hidden).all():
+        raise InputError("a hidden state is not finite; the model has diverged; lower eta or gamma")
+    values = hidden.astype("<f4", copy=False).tobytes()
+    return _write(Kind.SNAPSHOT, boot, round, values + zlib.crc32(values).to_bytes(4, "little"))
+
+
+def read_snapshot(shape: Shape, data: bytes) -> npt.NDArray[np.float32]:
+    """Return the hidden state."""
+    _verify(data, 0, Kind.SNAPSHOT)
+    values, crc = data[_HEAD.size : -6], data[-6:-2]
+    hidden = floats(shape, values)
+    if zlib.crc32(values).to_bytes(4, "little") != crc:
+        raise CheckError("a snapshot's CRC-32 is wrong; it was damaged on the way; ask again")
+    return hidden
+
+
+def _write(kind: Kind, boot: int, round_: int, body: bytes, seed: int = 0) -> bytes:
+    frame = _fill(_HEAD, VERSION << 4 | kind, boot, round_) + body
+    return frame + crc_hqx(frame, seed).to_bytes(2, "big")
+
+
+def _fill(layout: struct.Struct, *fields: int) -> bytes:
+    try:
+        return layout.pack(*fields)
+    except struct.error:
+        boot, round_ = fields[-2:]
+        raise InputError(f"boot {boot}, round {round_}; a boot is 0 to 2^16 - 1, a round 0 to 2^32 - 1") from None
+
+
+def _verify(data: bytes, seed: int, *kinds: Kind) -> Kind:
+    kind = peek(data).kind
+    if kind not in kinds:
+        raise WireError(f"a frame of kind {kind.name}; expected {' or '.join(kind.name for kind in kinds)}")
+    if crc_hqx(data, seed):  # over a frame and its own check, most significant byte first, it comes to zero
+        raise CheckError("the check is wrong; damaged on the way, or the copies of the hidden state differ; resync")
+    return kind
+
+
+def _plain(text: bytes) -> bool:
+    return all(32 <= character < 127 or character == 10 for character in text)
