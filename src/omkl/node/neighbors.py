@@ -117,8 +117,7 @@ class Neighbors:
     def ask_waiting(self, link: Link, now: float) -> None:
         """Ask a neighbor that is waited for, in a while: its message may have been lost."""
         if link.reachable and link.ask_at == math.inf:
-            link.retry = link.retry or self._deadline / ASKS
-            link.ask_at = now + link.retry
+            link.ask_at = now + (link.retry or self._deadline / ASKS)
 
     def wake_at(self) -> float:
         """Return when the next question is due."""
