@@ -51,7 +51,7 @@ def weigh(method: omkl.Gossip) -> report.Row:
     frames, steps = [], []
     for hidden, (levels, step) in sent(method):
         table = sizes.costs(method.channel, codec.shape[2])  # type: ignore[arg-type]
-        bits = sizes._block_bits(np, step.reshape(NODES, 1, -1), step[0].size, table).sum(axis=-1)
+        bits = sizes.block_bits(np, step.reshape(NODES, 1, -1), step[0].size, table).sum(axis=-1)
         steps.append(np.clip(bits - table.start, 0, None).mean() / 8)
         for node in range(NODES):
             seed = wire.digest(hidden[node])

@@ -107,13 +107,23 @@ def test_padding_must_be_zero() -> None:
 
 def test_lengths_are_not_trusted() -> None:
     codec = Codec((1, 1, 1100), Nearest(step=2.5))
-    for body in ("", "05", "0500 01020304", "ffff" + "01" * 900):
+    for body in ("", "05", "0500 01020304", "0503" + "01" * 800):
         with pytest.raises(WireError, match=r"a number of \d+ bytes, \d+ left; it must fit, and have at most 772"):
             codec.unpack(True, bytes.fromhex(body))
 
 
 LEVEL_ZERO = (1570, 1263)  # Nearest(step=1) in blocks of 4; see FORMAT.md
 SILENT, FAR, NEAR, LAST = (64, 0), (64, 64), (3968, 128), (4032, 64)
+
+
+@pytest.mark.parametrize("apart", [-257, -256, -255, 0, 255, 256, 257])
+def test_steps_about_an_octave_apart(apart: int) -> None:
+    codec = Codec((2, 1, 4), Nearest(step=1))
+    step = steps.values([30000 + apart, 30000]).reshape(2, 1, 1)
+    coded, body = codec.pack(Message(np.zeros((2, 1, 4), dtype=np.int16), step))
+    assert coded
+    assert len(body) == (5 if -256 <= apart < 256 else 6)  # 9 bits and next to none, or 15 and 6
+    assert steps.codes(codec.unpack(coded, body).step) == [30000 + apart, 30000]
 
 
 def test_steps_are_told_in_one_way() -> None:

@@ -79,7 +79,9 @@ def test_blocks_without_a_step(quantizer: Quantizer, rng: np.random.Generator) -
     assert true[5] == (wire.HEADER_BYTES if not isinstance(quantizer, Sign) else wire.HEADER_BYTES + 6)
 
 
-@on_the_wire
+@pytest.mark.parametrize(
+    "quantizer", [QSGD(bits=3), QSGD(bits=8), Nearest(), Nearest(step=2.5, block=10), Sign(), Exact()], ids=str
+)
 def test_any_library(quantizer: Quantizer, library: Library, rng: np.random.Generator) -> None:
     for shape in ((5, 2, 3, 1, 40), (3, 3, 1, 200), (2, 1, 1, 1200)):
         message = noise(rng, quantizer, shape)

@@ -34,8 +34,9 @@ static void tables(char family, double k) {
     long double s = M / sqrtl(length), p;
     int sum = 0;
     for (int l = 1; l <= M; l++) {
-        if (family == 'q') p = s * (excess((l - 1) / s) - excess(l / s)) - (l < M ? s * (excess(l / s) - excess((l + 1) / s)) : 0);
-        else p = above((l - .5L) * k) - (l < M ? above((l + .5L) * k) : 0);
+        if (family == 'n') p = above((l - .5L) * k) - (l < M ? above((l + .5L) * k) : 0);
+        else if (l == M) p = s * (excess((l - 1) / s) - excess(l / s));
+        else p = s * (excess((l - 1) / s) - 2 * excess(l / s) + excess((l + 1) / s));
         sum += f_of[M + l] = f_of[M - l] = 1 + (p > 0 ? (int)floorl((F - A) * p) : 0);
     }
     f_of[M] = F - 2 * sum;
@@ -92,7 +93,10 @@ static void push_number(int b0, int b1, int e0, int e1) {
     for (int b = b1 - 1; b >= b0; b--) {
         int kind = !codes[b] ? SILENT : b == b1 - 1 ? LAST : near(codes[b], next) ? NEAR : FAR;
         if (!e0 && codes[b]) kind == NEAR ? multiply(512, codes[b] - next + 256) : multiply(CODES, codes[b] - FIRST);
-        for (int e = e1 - 1; e >= e0 && codes[b]; e--) push(f_of[levels[b * length + e] + M], c_of[levels[b * length + e] + M]);
+        for (int e = e1 - 1; e >= e0 && codes[b]; e--) {
+            int i = levels[b * length + e] + M;
+            push(f_of[i], c_of[i]);
+        }
         if (!e0) push(kind_f[kind], kind_c[kind]);
         if (codes[b]) next = codes[b];
     }
