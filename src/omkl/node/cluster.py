@@ -1,6 +1,7 @@
 """A whole network on one machine: a process for every node, over loopback."""
 
 import multiprocessing
+import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -89,15 +90,17 @@ def run(config: NetworkConfig, X: Floats, y: npt.NDArray[Any], progress: Progres
     ]
     for worker in workers:
         worker.start()
+    ends = [end for end, _ in pipes]
     try:
-        ends = [end for end, _ in pipes]
         _watch(workers, ends, taken, rounds, progress)
         for end in ends:
             end.send("leave")
-        return [end.recv() for end in ends]
-    finally:
+        outcomes = [end.recv() for end in ends]
         for worker in workers:
             worker.join(GIVE_UP)
+        return outcomes
+    finally:
+        for worker in workers:
             worker.kill()
 
 
@@ -125,6 +128,7 @@ def _work(
     pipe: "Connection[Any, Any]",
 ) -> None:  # fmt: skip
     """Run one node until its stream has ended and its neighbors have all they need of it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, who ends its nodes
     tally = Tally(taken, index)
     with Node.join(config, id, [tally]) as node:
         for x, label in zip(X, y, strict=True):

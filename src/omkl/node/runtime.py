@@ -50,7 +50,7 @@ class Runtime:
         self.protocol = protocol
         self._watch, self._clock = watch, clock
         self._queue: queue.SimpleQueue[Arrival | Observation | Call | None] = queue.SimpleQueue()
-        self._room = threading.BoundedSemaphore(MOST_WAITING)
+        self._room = Room(MOST_WAITING)
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
 
@@ -65,7 +65,7 @@ class Runtime:
 
     def observe(self, observation: Observation, timeout: float | None = None) -> bool:
         """Queue a sample, waiting while too many are; return whether there was room in time."""
-        if not self._room.acquire(timeout=timeout):
+        if not self._room.take(timeout):
             return False
         self._queue.put(observation)
         return True
@@ -113,7 +113,7 @@ class Runtime:
             transport.send(send, getattr(item, "query", None))
         for event in events:
             if isinstance(event, Scored):
-                self._room.release()
+                self._room.give()
             self._watch(event)
         return True
 
@@ -134,6 +134,34 @@ class Runtime:
         while not self._queue.empty():
             if isinstance(item := self._queue.get(), Call):
                 item.result.cancel()
+
+
+class Room:
+    """Places for observations that wait; when all are taken, callers wait until half of them are free.
+
+    To wake a caller for every place would cost the node more than a round.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._places = places
+        self._taken = self._given = 0
+        self._lock, self._free = threading.Lock(), threading.Event()
+
+    def take(self, timeout: float | None) -> bool:
+        """Take a place, waiting for one if need be; return whether there was one in time."""
+        with self._lock:
+            if self._taken - self._given >= self._places:
+                self._free.clear()
+                if 2 * (self._taken - self._given) > self._places and not self._free.wait(timeout):
+                    return False
+            self._taken += 1
+        return True
+
+    def give(self) -> None:
+        """Free a place; in the node's thread alone."""
+        self._given += 1
+        if 2 * (self._taken - self._given) <= self._places and not self._free.is_set():
+            self._free.set()
 
 
 class Wake(NamedTuple):
