@@ -1,5 +1,7 @@
 """Algorithm 1 at one node, in NumPy."""
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -79,7 +81,7 @@ class Learning:
 
     def is_finite(self) -> bool:
         """Return whether the models are finite, as they are unless a step was too large."""
-        return bool(np.isfinite(self.state.theta).all())
+        return math.isfinite(float(np.add.reduce(self.state.theta, axis=None)))
 
     def inputs(self, x: npt.ArrayLike) -> Floats:
         """Return one sample as float32, refused unless it is d finite numbers."""
