@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from omkl import noise
+from omkl import noise, wire
 from omkl.algorithm import State
 from omkl.losses import Logistic, Softmax, Squared
 from omkl.methods import Gossip, Method
@@ -23,6 +23,7 @@ from omkl.simulator.networks import Dense, Edges, Hubs, Lists
 from omkl.simulator.plain import is_plain
 from omkl.simulator.rounds import reach
 from omkl.simulator.waves import LIMIT
+from omkl.wire.coded import ELEMENTS
 
 if TYPE_CHECKING:
     from omkl.simulator import fused
@@ -63,7 +64,9 @@ def loads() -> bool:
 def knows(method: Method, network: Any) -> bool:
     """Return whether the loops compute this method on this network."""
     plain = is_plain(method, (Logistic, Squared, Softmax), (QSGD, Nearest, Exact))
-    return plain and isinstance(network, Dense | Lists | Edges | Hubs)
+    # Longer vectors are cut into several numbers on the wire, which the loops do not count.
+    short = 2 * method.features <= ELEMENTS
+    return plain and short and isinstance(network, Dense | Lists | Edges | Hubs)
 
 
 def run(
@@ -92,7 +95,7 @@ def run(
     theta = np.zeros((nodes, kernels * outputs, n, len(filled)), np.float32)
     hidden, log_weights = np.zeros((2, *theta.shape), np.float32), np.zeros((nodes, kernels, len(filled)), np.float32)
     lanes = fused.Lanes(theta, hidden, log_weights, key.low[..., 0], key.high[..., 0])
-    links, settings = _links(network, nodes), _settings(method, n)
+    links, settings, prices = _links(network, nodes), _settings(method, n), _prices(method.channel, kernels * outputs, n)
     recorded = np.empty((rounds // every, fused.WEIGHTS + kernels, len(filled)))
     budget = ANGLE_BYTES if inputs < LONG_INPUT else LONG_ANGLE_BYTES
     length = max(1, budget // (4 * nodes * V.shape[1]))
@@ -104,13 +107,14 @@ def run(
         last = min(first + length, rounds)
         np.matmul(X[first:last].reshape(-1, inputs), V, out=angles[: last - first].reshape(-1, V.shape[1]))
         part = recorded[first // every : last // every]
-        fused.advance(np.arange(first, last), lanes, links, angles, y[first:last], settings, every, scratch, part)
+        targets, times = y[first:last], np.arange(first, last)
+        fused.advance(times, lanes, links, angles, targets, settings, prices, every, scratch, part)
         passed(last, part[:, fused.LOSS, :count])
     models, shadows = (_seeds_second(part[..., :count]) for part in (theta, hidden[rounds % 2]))
     shape = (nodes, count, kernels, outputs, n)
     state = State(models.reshape(shape), shadows.reshape(shape), _seeds_second(log_weights[..., :count]), ())
-    loss, score, disagreement, *weights = recorded[..., :count].swapaxes(0, 1).astype(np.float32)
-    return state, Metrics(loss, score, disagreement, np.stack(weights, axis=-1))
+    loss, score, disagreement, sent, carried, *weights = recorded[..., :count].swapaxes(0, 1).astype(np.float32)
+    return state, Metrics(loss, score, disagreement, np.stack(weights, axis=-1), sent, carried)
 
 
 def _seeds_second(array: Floats) -> Floats:
@@ -132,6 +136,31 @@ def _settings(method: Gossip, n: int) -> "fused.Settings":
     return fused.Settings(*rates, loss, kind, f(levels), f(scale), f(method.features**-0.5))
 
 
+def _prices(quantizer: QSGD | Nearest | Exact, rows: int, n: int) -> "fused.Prices":
+    """Return what a message of so many rows is charged, as ``wire.message_bytes`` does."""
+    from omkl.simulator import fused
+
+    f = np.float32
+    if isinstance(quantizer, Exact):
+        nothing = (f(0),) * fused.FEW
+        frame = wire.HEADER_BYTES + rows * quantizer.size(n) // 8
+        return fused.Prices(np.zeros(1, f), nothing, *nothing[:5], rows, *nothing[:3], f(frame))
+    costs = wire.costs(quantizer, n)
+    together = ELEMENTS // n
+    powers = np.vander(np.arange(len(costs.levels)), increasing=True)
+    curve = np.zeros(fused.FEW) if len(powers) > fused.FEW else np.linalg.solve(powers, costs.levels)
+    return fused.Prices(
+        np.array(costs.levels, f),
+        tuple(np.pad(curve, (0, fused.FEW - len(curve))).astype(f)),
+        *(f(bits) for bits in (costs.last, costs.near, costs.far, costs.silent, costs.start)),
+        together,
+        f(2 * (-(-rows // together) - 1)),
+        f(2 * rows),
+        f(costs.width * n / 8),
+        f(wire.HEADER_BYTES),
+    )
+
+
 def _links(network: Dense | Lists | Edges | Hubs, nodes: int) -> "fused.Links":
     from omkl.simulator import fused
 
@@ -145,4 +174,4 @@ def _links(network: Dense | Lists | Edges | Hubs, nodes: int) -> "fused.Links":
     ids, pulls = np.repeat(np.arange(nodes), 2 * pairs), np.zeros(2 * start[-1], np.float32)
     place = 2 * start[receiver] + np.arange(len(receiver)) - (np.cumsum(degrees) - degrees)[receiver]
     ids[place], pulls[place] = sender, weights
-    return fused.Links(start, ids.reshape(-1, 2), pulls.reshape(-1, 2))
+    return fused.Links(start, ids.reshape(-1, 2), pulls.reshape(-1, 2), degrees)
