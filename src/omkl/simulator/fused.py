@@ -32,7 +32,7 @@ QSGD, NEAREST, EXACT = range(3)
 LOGISTIC, SQUARED, SOFTMAX = range(3)
 LOSS, SCORE, DISAGREEMENT, SENT, CARRIED, WEIGHTS = range(6)  # rows of what is recorded; P weights are the last
 NUMBER, WAITING, BEFORE, CODED, SPOKEN = range(5)  # rows of a frame that is being counted
-FEW = 8  # levels whose costs are a polynomial of them: vectors have no quick way to look them up
+FEW = 8  # levels, up to which their costs are a polynomial of them: vectors have no quick way to look them up
 
 _ZERO, _HALF, _ONE, _TWO = (np.float32(value) for value in (0, 0.5, 1, 2))
 _UNIT = np.float32(2.0**-16)
@@ -67,8 +67,10 @@ class Prices(NamedTuple):
 
     levels: Floats
     """Of a level by its magnitude."""
+    few: bool
+    """Whether levels are so few that ``curve`` goes through their costs."""
     curve: tuple[np.float32, ...]
-    """The coefficients of the polynomial through these, where they are ``FEW``."""
+    """The coefficients of a polynomial."""
     last: np.float32
     near: np.float32
     far: np.float32
@@ -76,8 +78,8 @@ class Prices(NamedTuple):
     start: np.float32
     together: int
     """How many blocks make a number."""
-    coded: np.float32
-    """Bytes that tell numbers apart."""
+    lengths: np.float32
+    """Bytes that tell where numbers end."""
     steps: np.float32
     """Bytes of all steps at fixed width."""
     block: np.float32
@@ -185,7 +187,8 @@ def advance(
             _clear(k.away, recorded[row])
         for j in range(nodes):
             theta = lanes.theta[j]
-            k.frame[:] = _ZERO
+            if measured:
+                k.frame[:] = _ZERO
             if s.quantizer == QSGD:
                 _dither(lanes.low[j], lanes.high[j], t, k.keys, k.halves)
             for p in range(kernels):
@@ -217,19 +220,19 @@ def _exchange(
         own, after = hidden[j, row], fresh[j, row]
         _mix(j, row, theta[row], hidden, links, s.gamma, k.v)
         if s.quantizer == QSGD:
-            if measured and len(prices.levels) <= FEW:
-                _qsgd(k.v, k.uniforms[row], own, after, k.steps, k.norms, s, prices.curve, k.bits)
+            if not measured:
+                _qsgd(k.v, k.uniforms[row], own, after, k.steps, k.norms, s, prices, None, None)
+            elif prices.few:
+                _qsgd(k.v, k.uniforms[row], own, after, k.steps, k.norms, s, prices, k.bits, None)
             else:
-                _qsgd(k.v, k.uniforms[row], own, after, k.steps, k.norms, s, prices.curve, None)
-                if measured:
-                    _look_up(k.v, k.uniforms[row], k.norms, s, prices.levels, k.bits)
+                _qsgd(k.v, k.uniforms[row], own, after, k.steps, k.norms, s, prices, None, k.levels)
         elif s.quantizer == NEAREST:
             _nearest(k.v, k.levels, own, after, k.steps, k.norms, s)
-            if measured:
-                _price(k.levels, prices.levels, k.bits)
         else:
             _exact(k.v, own, after)
-        if measured:
+        if measured and s.quantizer != EXACT:
+            if s.quantizer == NEAREST or not prices.few:
+                _price(k.levels, prices, k.bits)
             _count(row, len(theta), k.steps, k.bits, k.frame, prices)
 
 
@@ -288,9 +291,12 @@ def _round_up(step: Any) -> Any:
 
 @inner
 def _qsgd(
-    v: Any, uniforms: Any, own: Any, after: Any, steps: Any, divisors: Any, s: Any, curve: Any, bits: Any
+    v: Any, uniforms: Any, own: Any, after: Any, steps: Any, divisors: Any, s: Any, prices: Any, bits: Any, levels: Any
 ) -> None:
-    """Add to the hidden state what the message of v = theta - h stands for; sum up the bits, where they have room."""
+    """Add to the hidden state what the message of v = theta - h stands for.
+
+    ``bits`` gets what the levels cost, and ``levels`` the levels; each may be None, for which this is compiled apart.
+    """
     n, seeds = v.shape
     _squares(v, steps)
     for m in range(seeds):
@@ -305,35 +311,44 @@ def _qsgd(
             size = level * steps[m]
             after[i, m] = own[i, m] + (-size if v[i, m] < _ZERO else size)
             if bits is not None:
-                bits[m] += _cost(level, curve)
+                bits[m] += _curve(level, prices.curve)
+            if levels is not None:
+                levels[i, m] = level
 
 
 @inner
-def _cost(x: Any, c: Any) -> Any:
+def _curve(x: Any, c: Any) -> Any:
     return c[0] + x * (c[1] + x * (c[2] + x * (c[3] + x * (c[4] + x * (c[5] + x * (c[6] + x * c[7]))))))
 
 
 @inner
-def _look_up(v: Any, uniforms: Any, divisors: Any, s: Any, costs: Any, bits: Any) -> None:
-    """Write the bits of the levels of v, which are drawn again."""
-    n, seeds = v.shape
+def _price(levels: Any, prices: Any, bits: Any) -> None:
+    """Write what levels cost."""
+    n, seeds = levels.shape
+    half = n // 2
+    one, two, costs = levels[:half], levels[half:], prices.levels
     for m in range(seeds):
         bits[m] = _ZERO
-    for i in range(n):
-        for m in range(seeds):
-            level = np.floor(abs(v[i, m]) / divisors[m] + uniforms[i, m])
-            bits[m] += costs[np.int32(level if level < s.levels else s.levels)]
+    for i in range(half):
+        if prices.few:
+            for m in range(seeds):
+                bits[m] += _curve(one[i, m], prices.curve) + _curve(two[i, m], prices.curve)
+        else:
+            for m in range(seeds):
+                bits[m] += costs[np.int32(one[i, m])] + costs[np.int32(two[i, m])]
 
 
 @inner
-def _price(levels: Any, costs: Any, bits: Any) -> None:
-    """Write the bits of levels."""
-    n, seeds = levels.shape
+def _squares(v: Any, sums: Any) -> None:
+    """Write the squared norms, from two entries at a time: sums are read and written half as often."""
+    n, seeds = v.shape
+    half = n // 2
+    one, two = v[:half], v[half:]
     for m in range(seeds):
-        bits[m] = _ZERO
-    for i in range(n):
+        sums[m] = _ZERO
+    for i in range(half):
         for m in range(seeds):
-            bits[m] += costs[np.int32(levels[i, m])]
+            sums[m] += one[i, m] * one[i, m] + two[i, m] * two[i, m]
 
 
 @inner
@@ -364,22 +379,9 @@ def _charge(degree: Any, frame: Any, s: Any, prices: Any, sums: Any) -> None:
     for m in range(len(coded)):
         size = prices.frame
         if s.quantizer != EXACT:
-            size += min(coded[m] + prices.coded, np.ceil(spoken[m] * prices.block) + prices.steps)
+            size += min(coded[m] + prices.lengths, np.ceil(spoken[m] * prices.block) + prices.steps)
         sums[SENT, m] += size * min(degree, 1)
         sums[CARRIED, m] += size * degree
-
-
-@inner
-def _squares(v: Any, sums: Any) -> None:
-    """Write the squared norms, from two entries at a time: sums are read and written half as often."""
-    n, seeds = v.shape
-    half = n // 2
-    one, two = v[:half], v[half:]
-    for m in range(seeds):
-        sums[m] = _ZERO
-    for i in range(half):
-        for m in range(seeds):
-            sums[m] += one[i, m] * one[i, m] + two[i, m] * two[i, m]
 
 
 @inner
@@ -632,12 +634,12 @@ def _score(f: Any, y: Any, sums: Any, kind: Any) -> None:
 
 @inner
 def _finish(nodes: Any, away: Any, sums: Any) -> None:
-    """Turn sums over nodes into means, and the distances into the disagreement."""
+    """Turn sums over nodes into means, but for what was sent, and the distances into the disagreement."""
     rows, n, seeds = away.shape
     share = 1 / nodes
     for row in range(len(sums)):
         for m in range(seeds):
-            sums[row, m] *= 1.0 if row == SENT or row == CARRIED else share
+            sums[row, m] *= 1.0 if row in (SENT, CARRIED) else share
     for r in range(rows):
         for i in range(n):
             for m in range(seeds):

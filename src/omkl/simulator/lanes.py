@@ -17,7 +17,7 @@ from omkl import noise, wire
 from omkl.algorithm import State
 from omkl.losses import Logistic, Softmax, Squared
 from omkl.methods import Gossip, Method
-from omkl.quantizers import QSGD, Exact, Nearest
+from omkl.quantizers import QSGD, Exact, Nearest, Quantizer
 from omkl.simulator.measures import Metrics
 from omkl.simulator.networks import Dense, Edges, Hubs, Lists
 from omkl.simulator.plain import is_plain
@@ -95,7 +95,11 @@ def run(
     theta = np.zeros((nodes, kernels * outputs, n, len(filled)), np.float32)
     hidden, log_weights = np.zeros((2, *theta.shape), np.float32), np.zeros((nodes, kernels, len(filled)), np.float32)
     lanes = fused.Lanes(theta, hidden, log_weights, key.low[..., 0], key.high[..., 0])
-    links, settings, prices = _links(network, nodes), _settings(method, n), _prices(method.channel, kernels * outputs, n)
+    links, settings, prices = (
+        _links(network, nodes),
+        _settings(method, n),
+        _prices(method.channel, kernels * outputs, n),
+    )
     recorded = np.empty((rounds // every, fused.WEIGHTS + kernels, len(filled)))
     budget = ANGLE_BYTES if inputs < LONG_INPUT else LONG_ANGLE_BYTES
     length = max(1, budget // (4 * nodes * V.shape[1]))
@@ -136,28 +140,32 @@ def _settings(method: Gossip, n: int) -> "fused.Settings":
     return fused.Settings(*rates, loss, kind, f(levels), f(scale), f(method.features**-0.5))
 
 
-def _prices(quantizer: QSGD | Nearest | Exact, rows: int, n: int) -> "fused.Prices":
-    """Return what a message of so many rows is charged, as ``wire.message_bytes`` does."""
+def _prices(quantizer: Quantizer, rows: int, n: int) -> "fused.Prices":
+    """Return what ``wire.message_bytes`` charges for messages of so many vectors."""
     from omkl.simulator import fused
 
-    f = np.float32
-    if isinstance(quantizer, Exact):
-        nothing = (f(0),) * fused.FEW
-        frame = wire.HEADER_BYTES + rows * quantizer.size(n) // 8
-        return fused.Prices(np.zeros(1, f), nothing, *nothing[:5], rows, *nothing[:3], f(frame))
-    costs = wire.costs(quantizer, n)
-    together = ELEMENTS // n
+    f, together = np.float32, ELEMENTS // n
+    if isinstance(quantizer, QSGD | Nearest):
+        costs, frame = wire.costs(quantizer, n), wire.HEADER_BYTES
+    else:
+        costs, frame = wire.Costs((0.0,), 0, 0, 0, 0, 0, 0), wire.HEADER_BYTES + rows * quantizer.size(n) // 8
+    few = len(costs.levels) <= fused.FEW
     powers = np.vander(np.arange(len(costs.levels)), increasing=True)
-    curve = np.zeros(fused.FEW) if len(powers) > fused.FEW else np.linalg.solve(powers, costs.levels)
+    curve = np.linalg.solve(powers, costs.levels) if few else np.zeros(fused.FEW)
     return fused.Prices(
-        np.array(costs.levels, f),
-        tuple(np.pad(curve, (0, fused.FEW - len(curve))).astype(f)),
-        *(f(bits) for bits in (costs.last, costs.near, costs.far, costs.silent, costs.start)),
-        together,
-        f(2 * (-(-rows // together) - 1)),
-        f(2 * rows),
-        f(costs.width * n / 8),
-        f(wire.HEADER_BYTES),
+        levels=np.array(costs.levels, f),
+        few=few,
+        curve=tuple(np.pad(curve, (0, fused.FEW - len(curve))).astype(f)),
+        last=f(costs.last),
+        near=f(costs.near),
+        far=f(costs.far),
+        silent=f(costs.silent),
+        start=f(costs.start),
+        together=together,
+        lengths=f(2 * (-(-rows // together) - 1)),
+        steps=f(2 * rows),
+        block=f(costs.width * n / 8),
+        frame=f(frame),
     )
 
 

@@ -215,8 +215,8 @@ def _result(
     )
 
 
-def _bits(count: npt.NDArray[np.floating]) -> Integers:
-    return 8 * np.rint(count).astype(np.int64)
+def _bits(count: npt.NDArray[np.float32]) -> Integers:
+    return np.int64(8) * np.rint(count).astype(np.int64)
 
 
 def _nodes(given: Sequence[Any], weights: str) -> int | None:

@@ -231,7 +231,9 @@ class _PerKernel(NamedTuple):
         return wide
 
 
-def _emit(method: Gossip, v: Array, now: noise.Key, lanes: Array, width: int, per: _PerKernel) -> tuple[Array, list[Array]]:
+def _emit(
+    method: Gossip, v: Array, now: noise.Key, lanes: Array, width: int, per: _PerKernel
+) -> tuple[Array, list[Array]]:
     """Return the levels of rows v = theta - h, and the steps of their kernels."""
     channel = method.channel
     if not isinstance(channel, QSGD):
