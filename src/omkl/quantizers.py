@@ -46,7 +46,10 @@ class Quantizer(Protocol):
         """Refuse a length n for which the quantizer is no contraction."""
 
     def size(self, n: int) -> int:
-        """Return the bits of a message of length n at fixed width, steps and signs included."""
+        """Return the bits of a vector of length n at fixed width, steps and signs included.
+
+        The codec packs levels by how likely they are, and so shorter: see ``wire.message_bytes``.
+        """
 
 
 def restore(message: Message) -> Array:
@@ -159,7 +162,7 @@ class QSGD:
             )
 
     def size(self, n: int) -> int:
-        """Return level and sign of every element, and a step for every block."""
+        """Return level and sign of every element, and a step for every block, at fixed width."""
         return n * (self.bits + 1) + STEP_BITS * (n // (self.block or n))
 
 

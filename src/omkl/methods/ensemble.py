@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from omkl import algorithm, compressors, losses
-from omkl.arrays import Array
+from omkl.arrays import Array, namespace
 from omkl.errors import InputError, real, whole
 from omkl.features import Kernel, gaussian
 from omkl.learners import SGD, Learner, Memory
 from omkl.losses import Loss
-from omkl.methods.protocol import HEADER_BITS, Info, Round
-from omkl.quantizers import QSGD, Quantizer
+from omkl.methods.protocol import Info, Round
+from omkl.quantizers import QSGD, Message, Quantizer
+from omkl.wire import message_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,9 +100,10 @@ class Ensemble:
         return theta, weighed, memory, info
 
     def score(self, theta: Array, log_weights: Array, inputs: Round) -> Info:
-        """Return the prediction of every node and its loss."""
+        """Return the prediction of every node and its loss; nothing is sent."""
         output = algorithm.predict(theta, log_weights, inputs.z).output
-        return Info(output, self.objective.value(output, inputs.y), theta, log_weights)
+        loss = self.objective.value(output, inputs.y)
+        return Info(output, loss, theta, log_weights, namespace(loss).zeros_like(loss))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +132,6 @@ class Quantized(Ensemble):
         """Whether the quantizer needs uniforms."""
         return self.channel.dithered
 
-    def vector_bits(self, outputs: int) -> int:
-        """Return the bits of P x C quantized vectors and the header."""
-        return HEADER_BITS + len(self.kernels) * outputs * self.channel.size(2 * self.features)
+    def charge(self, info: Info, message: Message) -> Info:
+        """Return the info with the size of the messages that were sent."""
+        return info._replace(message_bytes=message_bytes(message, self.channel))
