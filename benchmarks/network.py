@@ -80,7 +80,9 @@ def whole(config: NetworkConfig, samples: Stream, rounds: int = 150, repeat: int
         node = Protocol(config.role("n0"), 0, 0.0)
         for peer in node.links:
             node.came(peer, 0.0)
-        observations = [(x, node.learning.targets(y)) for x, y in zip(samples.X[:rounds, 0], samples.y[:, 0])]
+        observations = [
+            (x, node.learning.targets(y)) for x, y in zip(samples.X[:rounds, 0], samples.y[:rounds, 0], strict=True)
+        ]
         start = time.perf_counter()
         for x, y in observations:
             node.take(x, y, 0.0)
@@ -140,7 +142,8 @@ def equal() -> None:
             print(
                 f"eta {eta}, {name}: {same} of {NODES} nodes as in memory, {sum(copies)} of {len(copies)} copies as "
                 f"their owner's, bytes {np.mean([one.sent for one in outcomes]) / len(losses):.1f}; simulator: loss "
-                f"curve within {np.abs(losses - result.loss[0]).max():.1e}, its mean {abs(losses.mean() - result.loss[0].mean()):.1e}, "
+                f"curve within {np.abs(losses - result.loss[0]).max():.1e}, its mean "
+                f"{abs(losses.mean() - result.loss[0].mean()):.1e}, "
                 f"theta within {np.abs(models - result.theta[:, 0]).max() / np.abs(models).max():.1e} of the largest"
             )
 

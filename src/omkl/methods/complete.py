@@ -89,7 +89,8 @@ class Complete(Quantized):
         mean = xp.mean(restore(message), axis=0, keepdims=True)
         common = state.theta - self.eta * mean if self.exchange == "gradients" else mean
         after = CommonState(common, weighed, state.nodes)
-        info = self.score(theta, self.models(after)[1] if self.weigh_first else log_weights, inputs)
+        scored = self.models(after)[1] if self.weigh_first else log_weights
+        info = self.score(algorithm.predict(theta, scored, inputs.z).output, theta, scored, inputs.y)
         return after, self.charge(info, message)
 
     def models(self, state: CommonState) -> tuple[Array, Array]:

@@ -92,17 +92,19 @@ class Ensemble:
     ) -> tuple[Array, Array, Memory, Info]:
         """Return models, log weights, memory and info after predicting, weighing and learning one sample."""
         loss, lam = self.objective, self.regularization
-        outputs = algorithm.predict(theta, log_weights, inputs.z).kernel_outputs
+        output, outputs = algorithm.predict(theta, log_weights, inputs.z)
         losses = algorithm.kernel_losses(theta, outputs, inputs.y, loss, lam)
         weighed = algorithm.weigh(log_weights, losses, self.hedge_rate)
-        info = self.score(theta, weighed if self.weigh_first else log_weights, inputs)
+        if self.weigh_first:
+            info = self.score(algorithm.predict(theta, weighed, inputs.z).output, theta, weighed, inputs.y)
+        else:
+            info = self.score(output, theta, log_weights, inputs.y)
         theta, memory = algorithm.learn(theta, memory, outputs, inputs.z, inputs.y, loss, lam, self.rule)
         return theta, weighed, memory, info
 
-    def score(self, theta: Array, log_weights: Array, inputs: Round) -> Info:
+    def score(self, output: Array, theta: Array, log_weights: Array, y: Array) -> Info:
         """Return the prediction of every node and its loss; nothing is sent."""
-        output = algorithm.predict(theta, log_weights, inputs.z).output
-        loss = self.objective.value(output, inputs.y)
+        loss = self.objective.value(output, y)
         return Info(output, loss, theta, log_weights, namespace(loss).zeros_like(loss))
 
 

@@ -62,7 +62,8 @@ class Learning:
 
     def learn(self, x: Floats, y: Floats) -> tuple[Floats, float]:
         """Return the output and its loss, both from before the sample is learned (lines 3 to 6 and 14)."""
-        sample = Round(features.transform(x, self.frequencies), y, None)
+        # For one input np.dot is transform's tensordot, at a fraction of its cost.
+        sample = Round(features.waves(np.dot(self.frequencies, x)), y, None)
         theta, log_weights, memory, info = self.method.observe(
             self.state.theta, self.state.log_weights, self.state.memory, sample
         )

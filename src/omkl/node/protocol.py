@@ -90,7 +90,7 @@ class Protocol:
         if self.is_full:
             raise InputError(f"{MOST_WAITING} observations wait for their round; that is the most; observe more slowly")
         self.waiting.append((x, y))
-        return self._advance(now)
+        return self._advance(now) if len(self.waiting) == 1 else []  # else the first of them waits already
 
     def end(self, now: float) -> list[Event]:
         """Note that the stream has ended: from here on the node takes part in its neighbors' rounds."""
@@ -175,15 +175,15 @@ class Protocol:
 
     def _is_level(self, link: Link, now: float) -> bool:
         """Return whether a neighbor need not be waited for; bring its copy forward to the round that goes with ours."""
-        if link.state in WAITED_FOR:
-            if link.have > self.round + link.offset + 1:  # it has gone on without us
-                self.neighbors.absorb(link, math.inf, now)
-                link.adrift = True
-                link.align(self.round)
+        if link.state is not LinkState.SYNCED:
+            return link.state not in WAITED_FOR
+        if len(link.inbox) > 1 and link.have > self.round + link.offset + 1:  # it has gone on without us
+            self.neighbors.absorb(link, math.inf, now)
+            link.adrift = True
+            link.align(self.round)
+        if link.round < self.round + link.offset:
             self.neighbors.absorb(link, self.round + link.offset, now)
-        if link.state is LinkState.SYNCED:
-            return link.round >= self.round + link.offset
-        return link.state not in WAITED_FOR
+        return link.state is LinkState.SYNCED and link.round >= self.round + link.offset
 
     def _step_by_timer(self, now: float) -> bool:
         """Learn all samples at once, and gossip when the period is over."""
