@@ -14,6 +14,7 @@ from omkl.simulator import engine, lanes, rounds
 from omkl.simulator.networks import Dense, Hubs, Lists, network
 from omkl.simulator.waves import LIMIT
 from omkl.topology import Schedule, build
+from tests.conftest import frames
 
 numba = pytest.importorskip("numba")
 
@@ -88,11 +89,8 @@ def assert_same(results: Both, atol: float = 1e-5, flipped: float = 0.0) -> None
 def assert_same_bits(there: omkl.Result, here: omkl.Result, flipped: float) -> None:
     """Compare what was sent: the same to the bit, but for levels that flipped."""
     for ours, theirs in ((there.bits, here.bits), (there.link_bits, here.link_bits)):
-        if flipped:
-            assert ours.mean() == pytest.approx(theirs.mean(), rel=1e-4)
-            assert (ours != theirs).mean() <= flipped / 2
-        else:
-            np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_allclose(ours, theirs, rtol=0.05 if flipped else 0)
+        assert ours.mean() == pytest.approx(theirs.mean(), rel=5e-4)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared", "softmax"])
@@ -146,16 +144,6 @@ def test_networks(both: Callable[..., Both], topology: str, nodes: int, kind: ty
     assert isinstance(network(build(topology, nodes)), kind)
     method = Gossip(quantizer=quantizer, gamma=0.5)
     assert_same(both(blobs(30, nodes), {"": (method, topology)}), flipped=0.0 if quantizer is None else 0.1)
-
-
-def frames(quantizer: Any, rows: int, n: int) -> tuple[quantizers.Message, np.ndarray, np.ndarray]:
-    """Return messages of blocks that are silent, alike or far apart, the bits of their levels, and their steps."""
-    rng = np.random.default_rng(rows)
-    costs = np.array(wire.costs(quantizer, n).levels, dtype=np.float32)
-    steps = rng.choice([0, 2**-9, 2**-8, 2**-7, 1.5], size=(rows, 500), p=[0.3, 0.2, 0.2, 0.2, 0.1]).astype(np.float32)
-    levels = np.where(steps[:, None] > 0, rng.integers(0, rng.integers(1, len(costs) + 1, 500), (rows, n, 500)), 0)
-    message = quantizers.Message(levels.astype(np.int16).transpose(2, 0, 1)[:, None], steps.T[:, None, :, None])
-    return message, costs[levels].sum(axis=1), steps
 
 
 @pytest.mark.parametrize("quantizer", [QSGD(bits=3), QSGD(bits=5), Nearest()], ids=str)

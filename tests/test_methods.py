@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -108,7 +109,7 @@ def sizes(method: Method, count: int = 3) -> list[np.ndarray]:
 
 def test_bytes_by_hand() -> None:
     # Nine bytes of header; 3 kernels of 2 outputs of 12 numbers, exact; a sign takes a bit, and a step two bytes.
-    settings = {"features": D, "loss": "squared"}
+    settings: dict[str, Any] = {"features": D, "loss": "squared"}
     assert all((size == 9 + 3 * 2 * 12 * 4).all() for size in sizes(Gossip(quantizer=None, **settings)))
     assert all((size == 9 + 3 * 2 * 2 + 9).all() for size in sizes(Gossip(quantizer="sign", **settings))[1:])
     assert not np.any(sizes(Local(**settings)))
@@ -147,7 +148,9 @@ def test_sizes_that_nobody_reads_cost_nothing(method: Gossip, monkeypatch: pytes
 
     def work(parts: slice) -> float:
         one = jax.jit(lambda state: method.step(state, given, jax.tree.map(jnp.asarray, network()))[parts])
-        return float(one.lower(state).compile().cost_analysis()["flops"])
+        found = one.lower(state).compile().cost_analysis()
+        assert found is not None
+        return float(found["flops"])
 
     unread, read = work(slice(0, 1)), work(slice(0, 2))
     with monkeypatch.context() as patch:

@@ -17,6 +17,7 @@ from omkl.simulator.measures import metrics
 from omkl.simulator.networks import Dense, Edges, Lists
 from omkl.simulator.waves import waves
 from omkl.topology import build
+from tests.conftest import frames
 
 pytest.importorskip("jax.experimental.pallas.triton")
 
