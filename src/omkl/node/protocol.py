@@ -124,8 +124,10 @@ class Protocol:
         """Return when to call ``wake`` if nothing else happens before; infinity for never."""
         timing, due = self.role.timing, [self.neighbors.wake_at()]
         if self._lockstep:
-            due += [self._blocked + timing.deadline] if self._blocked is not None else []
-            due += [self._invited + timing.patience] if self._invited is not None else []
+            if self._blocked is not None:
+                due.append(self._blocked + timing.deadline)
+            elif self._invited is not None:
+                due.append(self._invited + timing.patience)
         else:
             due += [self._tick, *(link.heard + timing.deadline for link in self._synced())]
         return min(due)
@@ -149,6 +151,7 @@ class Protocol:
         """Take a round in lock step, if there is one to take and all neighbors that are waited for are there."""
         late = [link for link in self.links.values() if not self._is_level(link, now)]
         if not self._is_due(now):
+            self._blocked = None
             return False
         if late:
             self._blocked = now if self._blocked is None else self._blocked
@@ -169,6 +172,7 @@ class Protocol:
         if self.waiting:
             return True
         if not any(link.have > self.round + link.offset for link in self._synced()):
+            self._invited = None
             return False
         self._invited = now if self._invited is None else self._invited
         return self.ended or now >= self._invited + self.role.timing.patience
