@@ -113,7 +113,8 @@ class Protocol:
 
     def receive(self, peer: str, data: bytes, now: float) -> list[Event]:
         """Take in bytes of a neighbor; whatever they are, nothing is raised."""
-        self.neighbors.receive(peer, data, now)
+        if not self.diverged:
+            self.neighbors.receive(peer, data, now)
         return self._advance(now)
 
     def wake(self, now: float) -> list[Event]:
@@ -122,6 +123,8 @@ class Protocol:
 
     def wake_at(self) -> float:
         """Return when to call ``wake`` if nothing else happens before; infinity for never."""
+        if self.diverged:
+            return math.inf
         timing, due = self.role.timing, [self.neighbors.wake_at()]
         if self._lockstep:
             if self._blocked is not None:
@@ -139,11 +142,11 @@ class Protocol:
 
     def _advance(self, now: float) -> list[Event]:
         """Take the rounds that can be taken, ask what is to be asked, and return what happened."""
+        step = self._step_together if self._lockstep else self._step_by_timer
+        while not self.diverged and step(now):
+            pass
         if not self.diverged:
-            step = self._step_together if self._lockstep else self._step_by_timer
-            while step(now):
-                pass
-        self.neighbors.wake(now)
+            self.neighbors.wake(now)
         events, self._events[:] = list(self._events), []
         return events
 
@@ -163,9 +166,9 @@ class Protocol:
                 self.neighbors.leave_out(link, now)
         self._blocked = self._invited = None
         self._gossip()
-        if self.waiting:
+        if self.waiting and not self.diverged:
             self._learn(*self.waiting.popleft())
-        return not self.diverged
+        return True
 
     def _is_due(self, now: float) -> bool:
         """Return whether there is a reason for a round: a sample, or neighbors who wait for this node's."""
@@ -209,7 +212,7 @@ class Protocol:
         neighbors, weights = self.neighbors, self.neighbors.weights
         seed = wire.digest(self.learning.state.hidden)
         message = self.learning.gossip(neighbors.copies, weights)
-        if self._check():
+        if self._is_sound():
             frame = wire.write_gossip(neighbors.codec, neighbors.boot, self.round, message, seed)
             neighbors.recent.append(frame)
             neighbors.sends.append(Send(None, frame))
@@ -221,9 +224,9 @@ class Protocol:
             return
         output, loss = self.learning.learn(x, y)
         self._events.append(Scored(self.round, output, loss))
-        self._check()
+        self._is_sound()
 
-    def _check(self) -> bool:
+    def _is_sound(self) -> bool:
         """Return whether the model is finite, and halt if it is not."""
         if not self.diverged and not self.learning.is_finite():
             self.diverged = True
