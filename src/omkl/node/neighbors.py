@@ -23,7 +23,7 @@ import numpy as np
 from omkl import algorithm, wire
 from omkl.node.events import Dropped, Event, Moved, Resynced
 from omkl.node.learning import Floats, Learning
-from omkl.node.links import MOST_AHEAD, TRANSITIONS, Link, LinkState, Signal
+from omkl.node.links import TRANSITIONS, Link, LinkState, Signal
 from omkl.node.role import Role, differences
 from omkl.wire import Header, Kind, VersionError, WireError
 
@@ -177,8 +177,7 @@ class Neighbors:
         elif header.round <= link.round or header.round in link.inbox:
             self.events.append(Dropped(link.peer, f"round {header.round} again; the copy is at {link.round}"))
         else:
-            if len(link.inbox) < MOST_AHEAD:
-                link.inbox[header.round] = data
+            link.keep(header.round, data)
             self._follow(link, header.round, now)
 
     def _follow(self, link: Link, at: int, now: float) -> None:
