@@ -94,7 +94,8 @@ class Neighbors:
             _HANDLERS[header.kind](self, link, header, data, now)
         except WireError as error:
             self.events.append(Dropped(peer, str(error)))
-            if isinstance(error, VersionError) and link.state is LinkState.CONNECTING:
+            # A flipped bit must not look like another version: that would cost many deadlines.
+            if isinstance(error, VersionError) and link.state is LinkState.CONNECTING and wire.is_whole(data):
                 self._signal(link, Signal.DIFFERED, now, str(error))
 
     def absorb(self, link: Link, upto: float, now: float) -> None:
