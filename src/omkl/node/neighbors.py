@@ -112,13 +112,14 @@ class Neighbors:
             link.doubted, link.ask_at, link.retry = False, math.inf, 0.0
 
     def leave_out(self, link: Link, now: float) -> None:
-        """Go on without a neighbor that was silent past the deadline."""
-        self._signal(link, Signal.SILENT, now, f"silent for {self._deadline:g} s")
+        """Go on without a neighbor of which nothing new came until the deadline."""
+        self._signal(link, Signal.SILENT, now, f"nothing new within the deadline of {self._deadline:g} s")
 
-    def ask_waiting(self, link: Link, now: float) -> None:
-        """Ask a neighbor that is waited for, in a while: its message may have been lost."""
-        if link.reachable and link.ask_at == math.inf:
-            link.ask_at = now + (link.retry or self._deadline / ASKS)
+    def ask_late(self, link: Link, now: float, urgent: bool) -> None:
+        """Ask a neighbor that is behind, in a while: its message may have been lost."""
+        if link.reachable:
+            pause = self._deadline / ASKS if urgent else self._deadline
+            link.ask_at = min(link.ask_at, now + max(pause, link.retry))
 
     def wake_at(self) -> float:
         """Return when the next question is due."""

@@ -128,7 +128,7 @@ class Protocol:
         timing, due = self.role.timing, [self.neighbors.wake_at()]
         if self._lockstep:
             if self._blocked is not None:
-                due.append(self._blocked + timing.deadline)
+                due += [self._limit(link) for link in self.links.values() if self._is_late(link)]
             elif self._invited is not None:
                 due.append(self._invited + timing.patience)
         else:
@@ -152,18 +152,22 @@ class Protocol:
 
     def _step_together(self, now: float) -> bool:
         """Take a round in lock step, if there is one to take and all neighbors that are waited for are there."""
-        late = [link for link in self.links.values() if not self._is_level(link, now)]
-        if not self._is_due(now):
+        for link in self.links.values():
+            self._catch_up(link, now)
+        late = [link for link in self.links.values() if self._is_late(link)]
+        due = self._is_due(now)
+        for link in late:
+            self.neighbors.ask_late(link, now, urgent=due)
+        if not due:
             self._blocked = None
             return False
         if late:
             self._blocked = now if self._blocked is None else self._blocked
-            if now < self._blocked + self.role.timing.deadline:
-                for link in late:
-                    self.neighbors.ask_waiting(link, now)
-                return False
             for link in late:
-                self.neighbors.leave_out(link, now)
+                if now >= self._limit(link):
+                    self.neighbors.leave_out(link, now)
+            if any(link.state in WAITED_FOR for link in late):
+                return False
         self._blocked = self._invited = None
         self._gossip()
         if self.waiting and not self.diverged:
@@ -180,17 +184,28 @@ class Protocol:
         self._invited = now if self._invited is None else self._invited
         return self.ended or now >= self._invited + self.role.timing.patience
 
-    def _is_level(self, link: Link, now: float) -> bool:
-        """Return whether a neighbor need not be waited for; bring its copy forward to the round that goes with ours."""
-        if link.state in WAITED_FOR:
-            if link.have > self.round + link.offset + 1:  # it has gone on without us
-                self.neighbors.absorb(link, math.inf, now)
-                link.adrift = True
-                link.align(self.round)
-            self.neighbors.absorb(link, self.round + link.offset, now)
-        if link.state is LinkState.SYNCED:
-            return link.round >= self.round + link.offset
-        return link.state not in WAITED_FOR
+    def _catch_up(self, link: Link, now: float) -> None:
+        """Bring a copy forward to the round that goes with ours."""
+        if link.state is LinkState.SYNCED and link.have > self.round + link.offset + 1:  # it has gone on without us
+            self.neighbors.absorb(link, math.inf, now)
+            link.adrift = True
+            link.align(self.round)
+        self.neighbors.absorb(link, self.round + link.offset, now)
+
+    def _is_late(self, link: Link) -> bool:
+        """Return whether a neighbor has yet to come to the round that goes with ours."""
+        behind = link.state is not LinkState.SYNCED or link.round < self.round + link.offset
+        return link.state in WAITED_FOR and behind
+
+    def _limit(self, link: Link) -> float:
+        """Return when to go on without a neighbor: a deadline after it was last heard of, two after the round was due.
+
+        One that answers is alive, and waits for a third; if both went by one clock, the loss of that third would part
+        all those who wait in a row.
+        """
+        assert self._blocked is not None
+        deadline = self.role.timing.deadline
+        return min(max(self._blocked, link.heard) + deadline, self._blocked + 2 * deadline)
 
     def _step_by_timer(self, now: float) -> bool:
         """Learn all samples at once, and gossip when the period is over."""
