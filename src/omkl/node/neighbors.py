@@ -121,6 +121,14 @@ class Neighbors:
             pause = self._deadline / ASKS if urgent else self._deadline
             link.ask_at = min(link.ask_at, now + max(pause, link.retry))
 
+    def skip(self, to: int, now: float) -> None:
+        """Skip the rounds that neighbors have taken without us, and ask the others: so they hear of it, and skip too."""
+        self.learning.round = to
+        self.recent.clear()  # the next message does not follow them
+        for link in self.links.values():
+            if link.reachable and link.have < to:
+                link.ask_at = now
+
     def wake_at(self) -> float:
         """Return when the next question is due."""
         return min((link.ask_at for link in self.links.values()), default=math.inf)
@@ -143,8 +151,7 @@ class Neighbors:
             return
         self.events.append(Moved(link.peer, before, link.state, why))
         if link.state is LinkState.SYNCED:
-            link.align(self.learning.round)
-            link.ask_at, link.retry = math.inf, 0.0
+            link.adrift, link.ask_at, link.retry = False, math.inf, 0.0
         elif link.state is LinkState.LEFT_OUT:
             link.adrift, link.ask_at = True, math.inf
         elif link.state is LinkState.REFUSED:
@@ -219,8 +226,7 @@ class Neighbors:
         link.replace(header.round, wire.read_snapshot(self.learning.shape, data))
         self.events.append(Resynced(link.peer, header.round))
         self._signal(link, Signal.CAUGHT_UP, now, f"snapshot of its round {header.round}")
-        if link.state is LinkState.SYNCED:
-            link.align(self.learning.round)
+        link.adrift = link.state is not LinkState.SYNCED
 
     def _answer(self, link: Link, header: Header, data: bytes, now: float) -> None:
         """Give a neighbor what it lacks."""
