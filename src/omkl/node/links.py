@@ -89,10 +89,8 @@ class Link:
     """It is to be asked who it is, before anything else of it counts."""
     boot: int | None = None
     round: int = 0
-    offset: int = 0
-    """Its round that goes with our round t is t + offset; zero unless one of us was away."""
     adrift: bool = True
-    """The copy did not follow from message to message: the offset is to be set anew."""
+    """The copy did not follow from message to message: any snapshot is welcome."""
     doubted: bool = False
     """The last message did not fit: either it or our copy is damaged."""
     inbox: dict[int, bytes] = field(default_factory=dict)
@@ -127,14 +125,3 @@ class Link:
         self.copy[...] = hidden
         self.round, self.adrift, self.doubted = at, True, False
         self.inbox = {later: data for later, data in self.inbox.items() if later > at}
-
-    def align(self, own: int) -> None:
-        """Set which of its rounds goes with our round ``own``, if the copy was adrift.
-
-        A neighbor that is level, or ahead by the one round that lock step allows, counts rounds as we do; any other
-        was away, or we were, and from here on we count alike, round by round.
-        """
-        if self.adrift:
-            lead = self.round - own
-            self.offset = 0 if lead in (0, 1) else lead
-            self.adrift = False

@@ -63,6 +63,8 @@ class Neighbors:
         self.events: list[Event] = []
         self._weights: Floats = np.array(list(role.neighbors.values()), dtype=np.float32)
         self._deadline = role.timing.deadline
+        # One without samples may take its patience; a message that has not come then is asked for.
+        self._pause = min(role.timing.patience, self._deadline / 2) + self._deadline / ASKS
 
     @property
     def weights(self) -> Floats:
@@ -103,13 +105,20 @@ class Neighbors:
         while link.state is LinkState.SYNCED and link.round < upto and (data := link.inbox.get(link.round + 1)):
             del link.inbox[link.round + 1]
             try:
-                message = wire.read_gossip(self.codec, data, wire.digest(link.copy))
+                link.copy[...] = self._next(link, data)
             except WireError as error:
                 self._distrust(link, now, str(error))
                 return
-            link.copy[...] = algorithm.absorb(link.copy, message)
             link.round += 1
             link.doubted, link.ask_at, link.retry = False, math.inf, 0.0
+
+    def _next(self, link: Link, data: bytes) -> Floats:
+        message = wire.read_gossip(self.codec, data, wire.digest(link.copy))
+        with np.errstate(over="ignore"):
+            hidden = algorithm.absorb(link.copy, message)
+        if not np.isfinite(hidden).all():
+            raise WireError("a sum that is not finite; hidden states are; its sender should have stopped")
+        return np.asarray(hidden)
 
     def leave_out(self, link: Link, now: float) -> None:
         """Go on without a neighbor of which nothing new came until the deadline."""
@@ -118,8 +127,16 @@ class Neighbors:
     def ask_late(self, link: Link, now: float, urgent: bool) -> None:
         """Ask a neighbor that is behind, in a while: its message may have been lost."""
         if link.reachable:
-            pause = self._deadline / ASKS if urgent else self._deadline
+            pause = self._pause if urgent else self._deadline
             link.ask_at = min(link.ask_at, now + max(pause, link.retry))
+
+    def skip(self, to: int, now: float) -> None:
+        """Skip the rounds that neighbors have taken without us, and ask the others: so they hear of it, and skip too."""
+        self.learning.round = to
+        self.recent.clear()  # the next message does not follow them
+        for link in self.links.values():
+            if link.reachable and link.have < to:
+                link.ask_at = now
 
     def wake_at(self) -> float:
         """Return when the next question is due."""
@@ -143,8 +160,7 @@ class Neighbors:
             return
         self.events.append(Moved(link.peer, before, link.state, why))
         if link.state is LinkState.SYNCED:
-            link.align(self.learning.round)
-            link.ask_at, link.retry = math.inf, 0.0
+            link.adrift, link.ask_at, link.retry = False, math.inf, 0.0
         elif link.state is LinkState.LEFT_OUT:
             link.adrift, link.ask_at = True, math.inf
         elif link.state is LinkState.REFUSED:
@@ -219,8 +235,7 @@ class Neighbors:
         link.replace(header.round, wire.read_snapshot(self.learning.shape, data))
         self.events.append(Resynced(link.peer, header.round))
         self._signal(link, Signal.CAUGHT_UP, now, f"snapshot of its round {header.round}")
-        if link.state is LinkState.SYNCED:
-            link.align(self.learning.round)
+        link.adrift = link.state is not LinkState.SYNCED
 
     def _answer(self, link: Link, header: Header, data: bytes, now: float) -> None:
         """Give a neighbor what it lacks."""

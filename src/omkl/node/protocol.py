@@ -33,11 +33,12 @@ from omkl.errors import InputError
 from omkl.node.events import Diverged, Event, Gossiped, Scored
 from omkl.node.learning import Floats, Learning
 from omkl.node.links import WAITED_FOR, Link, LinkState
-from omkl.node.neighbors import Neighbors, Send
+from omkl.node.neighbors import RECENT, Neighbors, Send
 from omkl.node.role import Role
 
 MOST_WAITING = 1024  # observations that wait for their round; a caller with more must wait
 LAST_ROUND = 2**32 - 1
+MOST_SKIPPED = 2**31  # rounds beyond it are not skipped to: a neighbor could spend them all at once
 
 
 class Protocol:
@@ -152,8 +153,8 @@ class Protocol:
 
     def _step_together(self, now: float) -> bool:
         """Take a round in lock step, if there is one to take and all neighbors that are waited for are there."""
-        for link in self.links.values():
-            self._catch_up(link, now)
+        if any(self._catch_up(link, now) for link in self.links.values()):
+            return True
         late = [link for link in self.links.values() if self._is_late(link)]
         due = self._is_due(now)
         for link in late:
@@ -178,25 +179,27 @@ class Protocol:
         """Return whether there is a reason for a round: a sample, or neighbors who wait for this node's."""
         if self.waiting:
             return True
-        if not any(link.have > self.round + link.offset for link in self._synced()):
+        if not any(link.have > self.round for link in self._synced()):
             self._invited = None
             return False
         self._invited = now if self._invited is None else self._invited
         return self.ended or now >= self._invited + self.role.timing.patience
 
-    def _catch_up(self, link: Link, now: float) -> None:
-        """Bring a copy forward to the round that goes with ours."""
-        if link.state is not LinkState.SYNCED or not link.inbox:
-            return
-        if len(link.inbox) > 1 and link.have > self.round + link.offset + 1:  # it has gone on without us
-            self.neighbors.absorb(link, math.inf, now)
-            link.adrift = True
-            link.align(self.round)
-        self.neighbors.absorb(link, self.round + link.offset, now)
+    def _catch_up(self, link: Link, now: float) -> bool:
+        """Bring a copy forward to our round; return whether it is us who skipped to its."""
+        if link.have <= self.round + 1:
+            self.neighbors.absorb(link, self.round, now)
+            return False
+        self.neighbors.absorb(link, math.inf, now)  # it has gone on without us
+        # A shorter leap would look like messages under way, for which no snapshot is taken.
+        if link.state is not LinkState.SYNCED or not self.round + RECENT < link.round < MOST_SKIPPED:
+            return False
+        self.neighbors.skip(link.round, now)
+        return True
 
     def _is_late(self, link: Link) -> bool:
-        """Return whether a neighbor has yet to come to the round that goes with ours."""
-        behind = link.state is not LinkState.SYNCED or link.round < self.round + link.offset
+        """Return whether a neighbor has yet to come to our round."""
+        behind = link.state is not LinkState.SYNCED or link.round < self.round
         return link.state in WAITED_FOR and behind
 
     def _limit(self, link: Link) -> float:
