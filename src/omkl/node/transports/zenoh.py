@@ -6,6 +6,8 @@ Keys, under ``omkl/<network>/<id>/``:
     ask/<from>    a queryable: a neighbor's question, answered by what it lacks
     alive         a liveliness token, declared last: a neighbor that sees it can be spoken to
 
+and what the node serves to anyone in reach, see ``omkl.node.services``.
+
 Discovery is off: it would link everyone with everyone. Publishing blocks rather than drops, so it happens in a thread
 of its own: a neighbor that does not read must not hold up the node.
 """
@@ -29,13 +31,14 @@ MOST_UNSENT = 4096  # frames that wait for a neighbor to read; beyond them they 
 
 
 Deliver: TypeAlias = Callable[[Arrival], None]
+Answer: TypeAlias = Callable[[bytes], bytes]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoints:
     """Where a node listens and to whom it connects, as zenoh writes it: ``tcp/192.168.1.10:7447``."""
 
-    listen: str
+    listen: str | None = None
     connect: Sequence[str] = ()
     tls: Mapping[str, str] | None = None
     """Files for mutual TLS: ``ca``, ``certificate``, ``key``."""
@@ -96,6 +99,23 @@ class ZenohTransport:
         except queue.Full:
             self.dropped += 1
 
+    def serve(self, name: str, answer: Answer) -> None:
+        """Answer queries on a key of the node's, in a thread of zenoh's; an ``InputError`` is the error of a reply."""
+        key = f"{self._base}/{self._id}/{name}"
+
+        def reply(query: zenoh.Query) -> None:
+            try:
+                query.reply(key, answer(_bytes(query.payload)))
+            except InputError as error:
+                query.reply_err(str(error))
+
+        self._held.append(self.session.declare_queryable(key, reply))
+
+    def subscribe(self, name: str, take: Callable[[bytes], None]) -> None:
+        """Take what is put on a key of the node's, in a thread of zenoh's."""
+        key = f"{self._base}/{self._id}/{name}"
+        self._held.append(self.session.declare_subscriber(key, lambda sample: take(_bytes(sample.payload))))
+
     def close(self) -> None:
         """Send what is left, within a lease, and end the session: an open one would keep the process from ending."""
         try:
@@ -118,8 +138,7 @@ class ZenohTransport:
 
     def _asked(self, query: zenoh.Query) -> None:
         peer = str(query.key_expr).rpartition("/")[2]
-        payload = query.payload
-        self._deliver(Arrival(peer, payload.to_bytes() if payload else b"", query))
+        self._deliver(Arrival(peer, _bytes(query.payload), query))
 
     def _send_all(self) -> None:
         while (item := self._unsent.get()) is not None:
@@ -145,11 +164,45 @@ class ZenohTransport:
         self.session.get(key, answer, payload=data, timeout=self._lease, consolidation=every)
 
 
+def ask(network: str, id: str, name: str, payload: bytes, endpoints: Endpoints, timeout: float) -> bytes:
+    """Return what a node answers on one of its keys, asked from outside of the network.
+
+    Parameters
+    ----------
+    network, id, name
+        Make up the key: ``omkl/<network>/<id>/<name>``.
+    payload
+        The question.
+    endpoints
+        Where the node listens, in ``connect``, and the files of TLS.
+    timeout
+        Seconds to wait for it.
+    """
+    config = _config(endpoints, timeout)
+    config.insert_json5("mode", json.dumps("client"))
+    config.insert_json5("connect/exit_on_failure", "true")
+    config.insert_json5("connect/timeout_ms", json.dumps(int(1000 * timeout)))
+    where = f"{id} at {', '.join(endpoints.connect)}"
+    try:
+        with zenoh.open(config) as session:
+            for reply in session.get(f"omkl/{network}/{id}/{name}", payload=payload, timeout=timeout):
+                if reply.ok:
+                    return _bytes(reply.ok.payload)
+                raise InputError(_bytes(reply.err and reply.err.payload).decode(errors="replace"))
+    except zenoh.ZError:
+        raise InputError(f"{where} is not reached in {timeout:g} s; is the node running?") from None
+    raise InputError(f"{where} has not answered in {timeout:g} s; is the node running, and of this network?")
+
+
+def _bytes(payload: zenoh.ZBytes | None) -> bytes:
+    return payload.to_bytes() if payload else b""
+
+
 def _config(endpoints: Endpoints, lease: float) -> zenoh.Config:
     config = zenoh.Config()
     settings = {
         "mode": "peer",
-        "listen/endpoints": [endpoints.listen],
+        "listen/endpoints": [endpoints.listen] if endpoints.listen else [],
         "connect/endpoints": list(endpoints.connect),
         "connect/timeout_ms": -1,
         "connect/exit_on_failure": False,
