@@ -13,6 +13,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+import numpy as np
+
 from omkl.node.events import Event, Scored
 from omkl.node.learning import Floats
 from omkl.node.neighbors import Send
@@ -115,8 +117,9 @@ class Runtime:
 
     def _run(self, transport: Transport) -> None:
         try:
-            while self._turn(transport):
-                pass
+            with np.errstate(over="ignore", invalid="ignore"):  # a model that diverges is an event
+                while self._turn(transport):
+                    pass
         except BaseException as failure:
             self._failure = failure
             raise
