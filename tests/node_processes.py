@@ -102,7 +102,7 @@ class Daemon:
         """Return the next line of the log that tells of an event with these fields."""
         assert self.process.stderr
         for line in self.process.stderr:
-            told = json.loads(line)
+            told: dict[str, Any] = json.loads(line)
             self.events.append(told)
             if {"event": event, **fields}.items() <= told.items():
                 return told

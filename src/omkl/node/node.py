@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -74,12 +75,13 @@ class Node:
             self.runtime = Runtime(self.protocol, self._tell, tap=self._tap if self._taps else None)
             self.transport = ZenohTransport(role, endpoints(config, id), self.runtime.deliver)
             stack.callback(self.transport.close)
+            self.services = Services(self, self.refuse)
             self._open = stack.pop_all()
 
     def start(self) -> Self:
         """Begin to learn, gossip and serve; return this."""
         self.runtime.start(self.transport)
-        Services(self, self.refuse)
+        self.services.declare(self.transport)
         return self
 
     @classmethod
@@ -115,7 +117,8 @@ class Node:
         """Give the node a sample of its stream; without a label it takes part in the round, and is only predicted.
 
         Returns at once unless many samples wait for their round already; then it waits for one to be taken. ``done`` is
-        called with the prediction and its loss, in the node's thread, when the sample has been taken.
+        called with the prediction and its loss, in the node's thread, when the sample has been taken; ``wait`` waits
+        for all.
         """
         learning = self.protocol.learning
         sample = Observation(learning.inputs(x), None if y is None else learning.targets(y), done)
@@ -125,6 +128,16 @@ class Node:
             if until is not None and time.monotonic() >= until:
                 raise TimeoutError(f"{MOST_WAITING} observations wait for their round; that is the most; observe later")
         self.check()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until all that was observed so far has been taken; what waits when a node is closed is lost."""
+        taken = threading.Event()
+        self.runtime.call(lambda: self.runtime.after_all(taken.set))
+        until = None if timeout is None else time.monotonic() + timeout
+        while not taken.wait(_pause(until)):
+            self.check()
+            if until is not None and time.monotonic() >= until:
+                raise TimeoutError(f"{len(self.protocol.waiting)} observations are not taken after {timeout:g} s")
 
     def check(self) -> None:
         """Raise if the node cannot go on: its model has diverged, or its thread has ended."""

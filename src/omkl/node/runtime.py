@@ -99,6 +99,20 @@ class Runtime:
             self.check()
         return result.result()
 
+    def after_all(self, then: Callable[[], None]) -> None:
+        """Call a function when all samples at hand are taken; in the node's thread."""
+        if not self._done:
+            then()
+            return
+        last = self._done.pop()
+
+        def done(event: Scored) -> None:
+            if last is not None:
+                last(event)
+            then()
+
+        self._done.append(done)
+
     def stop(self) -> None:
         """End the thread after the round it is in."""
         self._queue.put(None)

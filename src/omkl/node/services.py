@@ -18,6 +18,7 @@ from omkl.node import inputs
 
 if TYPE_CHECKING:
     from omkl.node.node import Node
+    from omkl.node.transports.zenoh import ZenohTransport
 
 Refuse: TypeAlias = Callable[[str], None]
 """Called with what is wrong with an observation, in any thread."""
@@ -28,10 +29,13 @@ class Services:
 
     def __init__(self, node: "Node", refuse: Refuse) -> None:
         self._node, self._refuse = node, refuse
-        node.transport.serve("predict", self.predict)
-        node.transport.serve("observe", self.observe)
-        node.transport.serve("model", self.model)
-        node.transport.subscribe("observe", self.hear)
+
+    def declare(self, transport: "ZenohTransport") -> None:
+        """Begin to answer."""
+        transport.serve("predict", self.predict)
+        transport.serve("observe", self.observe)
+        transport.serve("model", self.model)
+        transport.subscribe("observe", self.hear)
 
     def predict(self, payload: bytes) -> bytes:
         """Return the prediction for an input."""
