@@ -5,7 +5,7 @@ import sys
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 from rich.table import Table
@@ -41,37 +41,46 @@ class Log(StrEnum):
     JSON = "json"
 
 
+Stream: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--input", rich_help_panel=OBSERVATIONS, help="A file of lines; - is standard input.", metavar="FILE"),
+]
+FormatIn: TypeAlias = Annotated[
+    Lines | None,
+    typer.Option(rich_help_panel=OBSERVATIONS, help="By default csv for .csv, else jsonl.", show_default=False),
+]
+Label: TypeAlias = Annotated[
+    str | None, typer.Option(rich_help_panel=OBSERVATIONS, help="The label's column; csv.", metavar="NAME")
+]
+Strict: TypeAlias = Annotated[bool, typer.Option("--strict", rich_help_panel=OBSERVATIONS, help="Stop at a bad line.")]
+UntilEnd: TypeAlias = Annotated[
+    bool, typer.Option("--until-end", rich_help_panel=OBSERVATIONS, help="Leave after the last line.")
+]
+Predictions: TypeAlias = Annotated[
+    bool, typer.Option("--predictions", rich_help_panel=OUTPUT, help="Print each line's prediction, as JSON.")
+]
+Export: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(rich_help_panel=OUTPUT, help="Write the model on leaving and on SIGUSR1.", metavar="MODEL.npz"),
+]
+LogFormat: TypeAlias = Annotated[Log, typer.Option(rich_help_panel=OUTPUT, help="How the log is written.")]
+Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="Log warnings only.")]
+
+
 @node.callback()
 def run(
     ctx: typer.Context,
     network: Annotated[Path | None, File] = None,
     id: Annotated[str | None, Id] = None,
-    stream: Annotated[
-        Path | None,
-        typer.Option(
-            "--input", rich_help_panel=OBSERVATIONS, help="A file of lines; - is standard input.", metavar="FILE"
-        ),
-    ] = None,
-    format_in: Annotated[
-        Lines | None,
-        typer.Option(rich_help_panel=OBSERVATIONS, help="By default csv for .csv, else jsonl.", show_default=False),
-    ] = None,
-    label: Annotated[
-        str | None, typer.Option(rich_help_panel=OBSERVATIONS, help="The label's column; csv.", metavar="NAME")
-    ] = None,
-    strict: Annotated[bool, typer.Option("--strict", rich_help_panel=OBSERVATIONS, help="Stop at a bad line.")] = False,
-    until_end: Annotated[
-        bool, typer.Option("--until-end", rich_help_panel=OBSERVATIONS, help="Leave after the last line.")
-    ] = False,
-    predictions: Annotated[
-        bool, typer.Option("--predictions", rich_help_panel=OUTPUT, help="Print each line's prediction, as JSON.")
-    ] = False,
-    export: Annotated[
-        Path | None,
-        typer.Option(rich_help_panel=OUTPUT, help="Write the model on leaving and on SIGUSR1.", metavar="MODEL.npz"),
-    ] = None,
-    log_format: Annotated[Log, typer.Option(rich_help_panel=OUTPUT, help="How the log is written.")] = Log.TEXT,
-    quiet: Annotated[bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="Log warnings only.")] = False,
+    stream: Stream = None,
+    format_in: FormatIn = None,
+    label: Label = None,
+    strict: Strict = False,
+    until_end: UntilEnd = False,
+    predictions: Predictions = False,
+    export: Export = None,
+    log_format: LogFormat = Log.TEXT,
+    quiet: Quiet = False,
 ) -> None:
     """Run a node until SIGTERM or Ctrl-C; it finishes its round, writes its checkpoint and leaves.
 
