@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from omkl.cli.cluster import cluster
 from omkl.cli.data import data
 from omkl.cli.doctor import doctor
 from omkl.cli.exits import MEANINGS, Exit
@@ -18,7 +19,7 @@ from omkl.cli.simulate import simulate
 from omkl.cli.sweep import sweep
 from omkl.errors import DivergedError, InputError, MissingExtraError
 
-COMMANDS = (simulate, sweep, paper, explain, data, doctor)
+COMMANDS = (simulate, sweep, cluster, paper, explain, data, doctor)
 
 
 class _Commands(TyperGroup):

@@ -16,6 +16,7 @@ from omkl.node.journal import Journal
 from omkl.node.node import Node
 
 LOOK = 0.2  # seconds between two looks at how the node does
+LAST_WORDS = 2.0  # seconds that predictions may take to be written on leaving
 
 
 class End(StrEnum):
@@ -90,6 +91,8 @@ def run(
         reader = None if feed is None else Reader(node, feed, predictions, signals.wake)
         end = stay(node, journal, signals, reader, export)
         node.close()
+        if reader is not None:
+            reader.finish(LAST_WORDS)
         if export is not None:
             save(node, journal, export)
     lines = {} if reader is None else {"lines": reader.lines, "taken": reader.taken}

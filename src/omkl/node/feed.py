@@ -4,6 +4,7 @@ import json
 import queue
 import threading
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -12,8 +13,9 @@ from omkl.node import inputs
 from omkl.node.events import Scored
 from omkl.node.inputs import Bad, Format, Sample
 from omkl.node.node import Node
+from omkl.node.runtime import Room
 
-AHEAD = 16  # lines read ahead of their round: so many at most are lost when a node is told to leave
+AHEAD = 32  # lines read ahead of their round: so many at most are lost when a node is told to leave
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +60,8 @@ class Feed:
 class Reader:
     """Feeds a node from lines, in threads of its own.
 
-    A line is read when an earlier one has been taken and, if asked for, its prediction is written: whoever reads them
-    slowly slows the stream, never the node.
+    Lines are read when earlier ones have been taken and, if asked for, their predictions are written: whoever reads
+    those slowly slows the stream, never the node.
 
     Attributes
     ----------
@@ -69,14 +71,15 @@ class Reader:
 
     def __init__(self, node: Node, feed: Feed, predictions: TextIO | None, wake: threading.Event) -> None:
         self.lines = self.taken = 0
-        self._node, self._feed, self._wake = node, feed, wake
-        self._room = threading.Semaphore(AHEAD)
+        self._node, self._feed, self._predictions, self._wake = node, feed, predictions, wake
+        self._room = Room(AHEAD)
         self._failure: Exception | None = None
-        self._ended = False
-        self._scored: queue.SimpleQueue[tuple[int, Scored]] = queue.SimpleQueue()
-        self._predictions = predictions
+        self._ended = self._admitted = False
+        self._silent = predictions is None
+        self._scored: queue.SimpleQueue[tuple[int, Scored] | None] = queue.SimpleQueue()
+        self._teller = threading.Thread(target=self._tell, name="omkl-tell", daemon=True)
+        self._teller.start()
         threading.Thread(target=self._read, name="omkl-read", daemon=True).start()
-        threading.Thread(target=self._tell, name="omkl-tell", daemon=True).start()
 
     def is_over(self) -> bool:
         """Return whether the node is to leave; raise what is wrong with the stream."""
@@ -84,13 +87,18 @@ class Reader:
             raise self._failure
         return self._ended and self._feed.until_end
 
+    def finish(self, timeout: float | None) -> None:
+        """Write the predictions that are left, if whoever reads them does so in time."""
+        self._scored.put(None)
+        self._teller.join(timeout)
+
     def _read(self) -> None:
         try:
             with self._feed.open() as file:
                 for number, found in inputs.read(file, self._feed.parser(self._node.config.inputs)):
                     self._take(number, found)
-            for _ in range(AHEAD):
-                self._room.acquire()
+            self._node.wait()
+            self.finish(None)
             self._node.end()
         except Exception as error:
             self._failure = error
@@ -98,30 +106,40 @@ class Reader:
         self._wake.set()
 
     def _take(self, number: int, found: Sample | Bad) -> None:
-        self._room.acquire()
         try:
             if isinstance(found, Bad):
                 raise InputError(found.why)
-            self._node.observe(found.x, found.y, done=lambda event: self._scored.put((number, event)))
+            if not self._admitted:  # else the line before was refused, and has left its place to this one
+                self._admitted = self._room.take(None)
+            self._node.observe(found.x, found.y, done=partial(self._done, number))
+            self._admitted = False
             self.lines += 1
         except DivergedError:
             raise
         except InputError as error:
-            self._room.release()
             why = f"line {number}: {error}"
             if self._feed.strict:
                 raise InputError(why) from None
             self._node.refuse(why)
 
+    def _done(self, number: int, event: Scored) -> None:
+        if self._silent:
+            self._pass()
+        else:
+            self._scored.put((number, event))
+
+    def _pass(self) -> None:
+        self.taken += 1
+        self._room.give()
+
     def _tell(self) -> None:
         decide = self._node.config.method.objective.decide
-        while True:
-            number, event = self._scored.get()
+        while (item := self._scored.get()) is not None:
+            number, event = item
             label = decide(event.output).tolist()
             fields = {"line": number, "round": event.round, "label": label, "output": event.output.tolist()}
             self._print(fields | {"loss": event.loss})
-            self.taken += 1
-            self._room.release()
+            self._pass()
 
     def _print(self, fields: dict[str, Any]) -> None:
         if self._predictions is not None:

@@ -110,6 +110,12 @@ class Link:
             last += 1
         return last
 
+    def keep(self, at: int, data: bytes) -> None:
+        """Keep a message until its turn comes; of too many, the latest goes."""
+        self.inbox[at] = data
+        if len(self.inbox) > MOST_AHEAD:
+            del self.inbox[max(self.inbox)]
+
     def reset(self, boot: int) -> None:
         """Begin anew with the neighbor's hidden state at round 0."""
         self.copy[...] = 0

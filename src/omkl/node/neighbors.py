@@ -23,7 +23,7 @@ import numpy as np
 from omkl import algorithm, wire
 from omkl.node.events import Dropped, Event, Moved, Resynced
 from omkl.node.learning import Floats, Learning
-from omkl.node.links import MOST_AHEAD, TRANSITIONS, Link, LinkState, Signal
+from omkl.node.links import TRANSITIONS, Link, LinkState, Signal
 from omkl.node.role import Role, differences
 from omkl.wire import Header, Kind, VersionError, WireError
 
@@ -73,7 +73,7 @@ class Neighbors:
     def came(self, peer: str, now: float) -> None:
         """Note that the transport reaches a neighbor: ask it who it is."""
         if link := self._known(peer):
-            link.reachable, link.unsure = True, True
+            link.reachable, link.unsure, link.retry = True, True, 0.0
             self._signal(link, Signal.CAME, now, "reached")
             link.ask_at = now
 
@@ -94,7 +94,8 @@ class Neighbors:
             _HANDLERS[header.kind](self, link, header, data, now)
         except WireError as error:
             self.events.append(Dropped(peer, str(error)))
-            if isinstance(error, VersionError) and link.state is LinkState.CONNECTING:
+            # A flipped bit must not look like another version: that would cost many deadlines.
+            if isinstance(error, VersionError) and link.state is LinkState.CONNECTING and wire.is_whole(data):
                 self._signal(link, Signal.DIFFERED, now, str(error))
 
     def absorb(self, link: Link, upto: float, now: float) -> None:
@@ -111,14 +112,14 @@ class Neighbors:
             link.doubted, link.ask_at, link.retry = False, math.inf, 0.0
 
     def leave_out(self, link: Link, now: float) -> None:
-        """Go on without a neighbor that was silent past the deadline."""
-        self._signal(link, Signal.SILENT, now, f"silent for {self._deadline:g} s")
+        """Go on without a neighbor of which nothing new came until the deadline."""
+        self._signal(link, Signal.SILENT, now, f"nothing new within the deadline of {self._deadline:g} s")
 
-    def ask_waiting(self, link: Link, now: float) -> None:
-        """Ask a neighbor that is waited for, in a while: its message may have been lost."""
-        if link.reachable and link.ask_at == math.inf:
-            link.retry = link.retry or self._deadline / ASKS
-            link.ask_at = now + link.retry
+    def ask_late(self, link: Link, now: float, urgent: bool) -> None:
+        """Ask a neighbor that is behind, in a while: its message may have been lost."""
+        if link.reachable:
+            pause = self._deadline / ASKS if urgent else self._deadline
+            link.ask_at = min(link.ask_at, now + max(pause, link.retry))
 
     def wake_at(self) -> float:
         """Return when the next question is due."""
@@ -178,12 +179,11 @@ class Neighbors:
         elif header.round <= link.round or header.round in link.inbox:
             self.events.append(Dropped(link.peer, f"round {header.round} again; the copy is at {link.round}"))
         else:
-            if len(link.inbox) < MOST_AHEAD:
-                link.inbox[header.round] = data
+            link.keep(header.round, data)
             self._follow(link, header.round, now)
 
     def _follow(self, link: Link, at: int, now: float) -> None:
-        """Go on with a message of a later round: absorb it, keep it until its turn, or ask for what lies between."""
+        """Go on with a message of a later round, if it is the next; else ask for what lies between."""
         if link.have < at:
             self._signal(link, Signal.LOST, now, f"round {at} after {link.have}")
             self._ask_soon(link, now)
@@ -192,23 +192,29 @@ class Neighbors:
 
     def _hello(self, link: Link, header: Header, data: bytes, now: float) -> None:
         theirs = wire.read_hello(data)
-        if theirs != self.contract:
+        if header.boot != link.boot:
+            self._signal(link, Signal.RESTARTED, now, f"boot {header.boot} in place of {link.boot}")
+            link.reset(header.boot)
+        link.unsure = theirs != self.contract
+        if link.unsure:
             self._signal(link, Signal.DIFFERED, now, differences(self.contract, theirs))
             return
-        link.unsure = False
-        if header.boot != link.boot:
-            link.reset(header.boot)
         self._signal(link, Signal.AGREED, now, "contracts agree")
         if header.round == link.have:
             self._signal(link, Signal.CAUGHT_UP, now, f"level at its round {header.round}")
-        elif link.state is not LinkState.SYNCED:
+            link.ask_at = math.inf  # nothing lacks; whoever waits for its next round asks again
+        elif header.round > link.have:
             link.ask_at = now
+        elif link.state is not LinkState.SYNCED:  # late on its way, or a new life that drew the boot of the last
+            link.adrift, link.ask_at = True, now
 
     def _snapshot(self, link: Link, header: Header, data: bytes, now: float) -> None:
-        # In step its next message is under way: to skip it would make the run depend on who was faster.
-        least = link.have + 2 if link.state is LinkState.SYNCED else link.round
+        # A copy that follows takes no snapshot where messages reach: the run would depend on who was faster.
+        least = 0 if link.adrift else link.have + RECENT + 1
         if link.unsure or header.boot != link.boot or header.round < least:
             self.events.append(Dropped(link.peer, f"a snapshot of round {header.round} that is not lacking"))
+            if header.boot != link.boot:
+                self._restarted(link, header.boot, now)
             return
         link.replace(header.round, wire.read_snapshot(self.learning.shape, data))
         self.events.append(Resynced(link.peer, header.round))
@@ -229,6 +235,8 @@ class Neighbors:
         self.sends += [Send(link.peer, reply) for reply in replies]
         if header.boot != link.boot:
             self._restarted(link, header.boot, now)
+        elif header.round > link.have and link.state is not LinkState.REFUSED:
+            self._ask_soon(link, now)
 
     def _distrust(self, link: Link, now: float, why: str) -> None:
         """Ask anew for a message that does not fit; if the next does not either, it is our copy that is wrong."""
@@ -236,7 +244,7 @@ class Neighbors:
         assert link.boot is not None
         if link.doubted:
             link.reset(link.boot)
-        link.doubted = not link.doubted
+        link.doubted = True
         self._signal(link, Signal.LOST, now, why)
 
 

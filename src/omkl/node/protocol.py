@@ -90,7 +90,7 @@ class Protocol:
         if self.is_full:
             raise InputError(f"{MOST_WAITING} observations wait for their round; that is the most; observe more slowly")
         self.waiting.append((x, y))
-        return self._advance(now)
+        return self._advance(now) if len(self.waiting) == 1 else []  # else the first of them waits already
 
     def end(self, now: float) -> list[Event]:
         """Note that the stream has ended: from here on the node takes part in its neighbors' rounds."""
@@ -113,7 +113,8 @@ class Protocol:
 
     def receive(self, peer: str, data: bytes, now: float) -> list[Event]:
         """Take in bytes of a neighbor; whatever they are, nothing is raised."""
-        self.neighbors.receive(peer, data, now)
+        if not self.diverged:
+            self.neighbors.receive(peer, data, now)
         return self._advance(now)
 
     def wake(self, now: float) -> list[Event]:
@@ -122,10 +123,14 @@ class Protocol:
 
     def wake_at(self) -> float:
         """Return when to call ``wake`` if nothing else happens before; infinity for never."""
+        if self.diverged:
+            return math.inf
         timing, due = self.role.timing, [self.neighbors.wake_at()]
         if self._lockstep:
-            due += [self._blocked + timing.deadline] if self._blocked is not None else []
-            due += [self._invited + timing.patience] if self._invited is not None else []
+            if self._blocked is not None:
+                due += [self._limit(link) for link in self.links.values() if self._is_late(link)]
+            elif self._invited is not None:
+                due.append(self._invited + timing.patience)
         else:
             due += [self._tick, *(link.heard + timing.deadline for link in self._synced())]
         return min(due)
@@ -137,53 +142,72 @@ class Protocol:
 
     def _advance(self, now: float) -> list[Event]:
         """Take the rounds that can be taken, ask what is to be asked, and return what happened."""
+        step = self._step_together if self._lockstep else self._step_by_timer
+        while not self.diverged and step(now):
+            pass
         if not self.diverged:
-            step = self._step_together if self._lockstep else self._step_by_timer
-            while step(now):
-                pass
-        self.neighbors.wake(now)
+            self.neighbors.wake(now)
         events, self._events[:] = list(self._events), []
         return events
 
     def _step_together(self, now: float) -> bool:
         """Take a round in lock step, if there is one to take and all neighbors that are waited for are there."""
-        late = [link for link in self.links.values() if not self._is_level(link, now)]
-        if not self._is_due(now):
+        for link in self.links.values():
+            self._catch_up(link, now)
+        late = [link for link in self.links.values() if self._is_late(link)]
+        due = self._is_due(now)
+        for link in late:
+            self.neighbors.ask_late(link, now, urgent=due)
+        if not due:
+            self._blocked = None
             return False
         if late:
             self._blocked = now if self._blocked is None else self._blocked
-            if now < self._blocked + self.role.timing.deadline:
-                for link in late:
-                    self.neighbors.ask_waiting(link, now)
-                return False
             for link in late:
-                self.neighbors.leave_out(link, now)
+                if now >= self._limit(link):
+                    self.neighbors.leave_out(link, now)
+            if any(link.state in WAITED_FOR for link in late):
+                return False
         self._blocked = self._invited = None
         self._gossip()
-        if self.waiting:
+        if self.waiting and not self.diverged:
             self._learn(*self.waiting.popleft())
-        return not self.diverged
+        return True
 
     def _is_due(self, now: float) -> bool:
         """Return whether there is a reason for a round: a sample, or neighbors who wait for this node's."""
         if self.waiting:
             return True
         if not any(link.have > self.round + link.offset for link in self._synced()):
+            self._invited = None
             return False
         self._invited = now if self._invited is None else self._invited
         return self.ended or now >= self._invited + self.role.timing.patience
 
-    def _is_level(self, link: Link, now: float) -> bool:
-        """Return whether a neighbor need not be waited for; bring its copy forward to the round that goes with ours."""
-        if link.state in WAITED_FOR:
-            if link.have > self.round + link.offset + 1:  # it has gone on without us
-                self.neighbors.absorb(link, math.inf, now)
-                link.adrift = True
-                link.align(self.round)
-            self.neighbors.absorb(link, self.round + link.offset, now)
-        if link.state is LinkState.SYNCED:
-            return link.round >= self.round + link.offset
-        return link.state not in WAITED_FOR
+    def _catch_up(self, link: Link, now: float) -> None:
+        """Bring a copy forward to the round that goes with ours."""
+        if link.state is not LinkState.SYNCED or not link.inbox:
+            return
+        if len(link.inbox) > 1 and link.have > self.round + link.offset + 1:  # it has gone on without us
+            self.neighbors.absorb(link, math.inf, now)
+            link.adrift = True
+            link.align(self.round)
+        self.neighbors.absorb(link, self.round + link.offset, now)
+
+    def _is_late(self, link: Link) -> bool:
+        """Return whether a neighbor has yet to come to the round that goes with ours."""
+        behind = link.state is not LinkState.SYNCED or link.round < self.round + link.offset
+        return link.state in WAITED_FOR and behind
+
+    def _limit(self, link: Link) -> float:
+        """Return when to go on without a neighbor: a deadline after it was last heard of, two after the round was due.
+
+        One that answers is alive, and waits for a third; if both went by one clock, the loss of that third would part
+        all those who wait in a row.
+        """
+        assert self._blocked is not None
+        deadline = self.role.timing.deadline
+        return min(max(self._blocked, link.heard) + deadline, self._blocked + 2 * deadline)
 
     def _step_by_timer(self, now: float) -> bool:
         """Learn all samples at once, and gossip when the period is over."""
@@ -205,7 +229,7 @@ class Protocol:
         neighbors, weights = self.neighbors, self.neighbors.weights
         seed = wire.digest(self.learning.state.hidden)
         message = self.learning.gossip(neighbors.copies, weights)
-        if self._check():
+        if self._is_sound():
             frame = wire.write_gossip(neighbors.codec, neighbors.boot, self.round, message, seed)
             neighbors.recent.append(frame)
             neighbors.sends.append(Send(None, frame))
@@ -217,9 +241,9 @@ class Protocol:
             return
         output, loss = self.learning.learn(x, y)
         self._events.append(Scored(self.round, output, loss))
-        self._check()
+        self._is_sound()
 
-    def _check(self) -> bool:
+    def _is_sound(self) -> bool:
         """Return whether the model is finite, and halt if it is not."""
         if not self.diverged and not self.learning.is_finite():
             self.diverged = True

@@ -69,7 +69,7 @@ class Runtime:
         self.protocol = protocol
         self._watch, self._clock, self._tap = watch, clock, tap
         self._queue: queue.SimpleQueue[Arrival | Observation | Call | None] = queue.SimpleQueue()
-        self._room = threading.Semaphore(MOST_WAITING - len(protocol.waiting))
+        self._room = Room(MOST_WAITING, len(protocol.waiting))
         self._done: deque[Done | None] = deque([None] * len(protocol.waiting))  # of each that waits, in their order
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
@@ -85,7 +85,7 @@ class Runtime:
 
     def observe(self, observation: Observation, timeout: float | None = None) -> bool:
         """Queue a sample, waiting while too many are; return whether there was room in time."""
-        if not self._room.acquire(timeout=timeout):
+        if not self._room.take(timeout):
             return False
         self._queue.put(observation)
         return True
@@ -156,7 +156,7 @@ class Runtime:
             transport.send(send, getattr(item, "query", None))
         for event in events:
             if isinstance(event, Scored):
-                self._room.release()
+                self._room.give()
                 if (done := self._done.popleft()) is not None:
                     done(event)
             self._watch(event)
@@ -182,6 +182,38 @@ class Runtime:
         while not self._queue.empty():
             if isinstance(item := self._queue.get(), Call):
                 item.result.cancel()
+
+
+class Room:
+    """Places for observations that wait; when all are taken, callers wait until half of them are free.
+
+    To wake a caller for every place would cost the node more than a round.
+    """
+
+    def __init__(self, places: int, taken: int = 0) -> None:
+        self._places = places
+        self._taken, self._given = taken, 0
+        self._lock, self._free = threading.Lock(), threading.Event()
+
+    def take(self, timeout: float | None) -> bool:
+        """Take a place, waiting for one if need be; return whether there was one in time."""
+        if not self._lock.acquire(timeout=-1 if timeout is None else timeout):
+            return False
+        try:
+            if self._taken - self._given >= self._places:
+                self._free.clear()
+                if 2 * (self._taken - self._given) > self._places and not self._free.wait(timeout):
+                    return False
+            self._taken += 1
+            return True
+        finally:
+            self._lock.release()
+
+    def give(self) -> None:
+        """Free a place; always from the same thread."""
+        self._given += 1
+        if 2 * (self._taken - self._given) <= self._places and not self._free.is_set():
+            self._free.set()
 
 
 class Wake(NamedTuple):

@@ -30,7 +30,9 @@ inner: Decorator = _jit(no_cpython_wrapper=True)  # for other loops alone to cal
 
 QSGD, NEAREST, EXACT = range(3)
 LOGISTIC, SQUARED, SOFTMAX = range(3)
-LOSS, SCORE, DISAGREEMENT, WEIGHTS = range(4)  # rows of what is recorded; the weights of P kernels are the last
+LOSS, SCORE, DISAGREEMENT, SENT, CARRIED, WEIGHTS = range(6)  # rows of what is recorded; P weights are the last
+NUMBER, WAITING, BEFORE, CODED, SPOKEN = range(5)  # rows of a frame that is being counted
+FEW = 8  # levels, up to which their costs are a polynomial of them: vectors have no quick way to look them up
 
 _ZERO, _HALF, _ONE, _TWO = (np.float32(value) for value in (0, 0.5, 1, 2))
 _UNIT = np.float32(2.0**-16)
@@ -60,12 +62,39 @@ class Settings(NamedTuple):
     """Of the waves."""
 
 
+class Prices(NamedTuple):
+    """What ``wire.message_bytes`` charges for a message: bits of its parts, as in ``wire.Costs``."""
+
+    levels: Floats
+    """Of a level by its magnitude."""
+    few: bool
+    """Whether levels are so few that ``curve`` goes through their costs."""
+    curve: tuple[np.float32, ...]
+    """The coefficients of a polynomial."""
+    last: np.float32
+    near: np.float32
+    far: np.float32
+    silent: np.float32
+    start: np.float32
+    together: int
+    """How many blocks make a number."""
+    lengths: np.float32
+    """Bytes that tell where numbers end."""
+    steps: np.float32
+    """Bytes of all steps at fixed width."""
+    block: np.float32
+    """Bytes of the levels of a block at fixed width."""
+    frame: np.float32
+    """Bytes of the rest of the frame; without a quantizer, of all of it."""
+
+
 class Links(NamedTuple):
     """Neighbors in pairs, and their gossip weights: those of node j are ``ids[start[j] : start[j + 1]]``."""
 
     start: npt.NDArray[np.int64]
     ids: npt.NDArray[np.int64]
     weights: Floats
+    degrees: npt.NDArray[np.int64]
 
 
 class Lanes(NamedTuple):
@@ -92,6 +121,11 @@ class Scratch(NamedTuple):
     """The waves again: the sines, then the cosines."""
     steps: Floats
     norms: Floats
+    bits: Floats
+    """Of the levels of one row."""
+    frame: Floats
+    """Of the node's frame so far, in bits: its last number, the silent blocks in that which cost nothing unless one
+    follows that is not, the step before, and in bytes and blocks all numbers before and what is not silent."""
     keys: npt.NDArray[np.uint32]
     outputs: Floats
     slopes: Floats
@@ -120,6 +154,8 @@ def scratch(rows: int, n: int, seeds: int, kernels: int) -> Scratch:
         sides=waves.reshape(2, -1),
         steps=room(),
         norms=room(),
+        bits=room(),
+        frame=room(5),
         keys=np.empty((2, seeds), np.uint32),
         outputs=room(kernels, outputs),
         slopes=room(outputs),
@@ -133,10 +169,12 @@ def scratch(rows: int, n: int, seeds: int, kernels: int) -> Scratch:
 
 
 @compiled
-def advance(times: Any, lanes: Any, links: Any, angles: Any, y: Any, s: Any, every: Any, k: Any, recorded: Any) -> None:
+def advance(
+    times: Any, lanes: Any, links: Any, angles: Any, y: Any, s: Any, prices: Any, every: Any, k: Any, recorded: Any
+) -> None:
     """Take the network through rounds ``times``: angles ``(T, J, P, D * S)``, targets ``(T, J, C)``.
 
-    Every round whose number plus one is a multiple of ``every`` is measured into ``recorded``, ``(..., 3 + P, S)`` in
+    Every round whose number plus one is a multiple of ``every`` is measured into ``recorded``, ``(..., 5 + P, S)`` in
     float64.
     """
     nodes, kernels = lanes.log_weights.shape[:2]
@@ -149,10 +187,12 @@ def advance(times: Any, lanes: Any, links: Any, angles: Any, y: Any, s: Any, eve
             _clear(k.away, recorded[row])
         for j in range(nodes):
             theta = lanes.theta[j]
+            if measured:
+                k.frame[:] = _ZERO
             if s.quantizer == QSGD:
                 _dither(lanes.low[j], lanes.high[j], t, k.keys, k.halves)
             for p in range(kernels):
-                _exchange(j, p, theta, hidden, fresh, links, k, s)
+                _exchange(j, p, theta, hidden, fresh, links, k, s, prices, measured)
                 _features(angles[r, j, p], k.sides, s.amplitude)
                 _predict(p, theta, k.waves, k.outputs[p], k.squares[p])
                 if measured:
@@ -160,6 +200,7 @@ def advance(times: Any, lanes: Any, links: Any, angles: Any, y: Any, s: Any, eve
                 _loss(k.outputs[p], y[r, j], k.values[p], k.slopes, s.loss)
                 _learn(p, theta, k.waves, k.slopes, s)
             if measured:
+                _charge(links.degrees[j], k.frame, s, prices, recorded[row])
                 _normalize(lanes.log_weights[j], k.weights, k.norms)
                 _measure(k.outputs, k.weights, y[r, j], k.ensemble, k.slopes, k.norms, s.loss, recorded[row])
             _weigh(lanes.log_weights[j], k.values, k.squares, k.norms, s)
@@ -169,19 +210,30 @@ def advance(times: Any, lanes: Any, links: Any, angles: Any, y: Any, s: Any, eve
 
 
 @inner
-def _exchange(j: Any, p: Any, theta: Any, hidden: Any, fresh: Any, links: Any, k: Any, s: Any) -> None:
-    """Mix the models of kernel p at node j, emit and absorb."""
+def _exchange(
+    j: Any, p: Any, theta: Any, hidden: Any, fresh: Any, links: Any, k: Any, s: Any, prices: Any, measured: Any
+) -> None:
+    """Mix the models of kernel p at node j, emit and absorb; in measured rounds count the bits of what is sent."""
     count = k.outputs.shape[1]
     for c in range(count):
         row = p * count + c
         own, after = hidden[j, row], fresh[j, row]
         _mix(j, row, theta[row], hidden, links, s.gamma, k.v)
         if s.quantizer == QSGD:
-            _qsgd(k.v, k.uniforms[row], own, after, k.steps, k.norms, s)
+            if not measured:
+                _qsgd(k.v, k.uniforms[row], own, after, k.steps, k.norms, s, prices, None, None)
+            elif prices.few:
+                _qsgd(k.v, k.uniforms[row], own, after, k.steps, k.norms, s, prices, k.bits, None)
+            else:
+                _qsgd(k.v, k.uniforms[row], own, after, k.steps, k.norms, s, prices, None, k.levels)
         elif s.quantizer == NEAREST:
             _nearest(k.v, k.levels, own, after, k.steps, k.norms, s)
         else:
             _exact(k.v, own, after)
+        if measured and s.quantizer != EXACT:
+            if s.quantizer == NEAREST or not prices.few:
+                _price(k.levels, prices, k.bits)
+            _count(row, len(theta), k.steps, k.bits, k.frame, prices)
 
 
 @inner
@@ -238,18 +290,52 @@ def _round_up(step: Any) -> Any:
 
 
 @inner
-def _qsgd(v: Any, uniforms: Any, own: Any, after: Any, steps: Any, divisors: Any, s: Any) -> None:
-    """Add to the hidden state what the message of v = theta - h stands for."""
+def _qsgd(
+    v: Any, uniforms: Any, own: Any, after: Any, steps: Any, divisors: Any, s: Any, prices: Any, bits: Any, levels: Any
+) -> None:
+    """Add to the hidden state what the message of v = theta - h stands for.
+
+    ``bits`` gets what the levels cost, and ``levels`` the levels; each may be None, for which this is compiled apart.
+    """
     n, seeds = v.shape
     _squares(v, steps)
     for m in range(seeds):
         steps[m] = _round_up(np.sqrt(steps[m]) / (s.levels * s.scale))
         divisors[m] = max(steps[m], _SMALLEST) * s.scale
+        if bits is not None:
+            bits[m] = _ZERO
     for i in range(n):
         for m in range(seeds):
             level = np.floor(abs(v[i, m]) / divisors[m] + uniforms[i, m])
-            size = (level if level < s.levels else s.levels) * steps[m]
+            level = level if level < s.levels else s.levels
+            size = level * steps[m]
             after[i, m] = own[i, m] + (-size if v[i, m] < _ZERO else size)
+            if bits is not None:
+                bits[m] += _curve(level, prices.curve)
+            if levels is not None:
+                levels[i, m] = level
+
+
+@inner
+def _curve(x: Any, c: Any) -> Any:
+    return c[0] + x * (c[1] + x * (c[2] + x * (c[3] + x * (c[4] + x * (c[5] + x * (c[6] + x * c[7]))))))
+
+
+@inner
+def _price(levels: Any, prices: Any, bits: Any) -> None:
+    """Write what levels cost."""
+    n, seeds = levels.shape
+    half = n // 2
+    one, two, costs = levels[:half], levels[half:], prices.levels
+    for m in range(seeds):
+        bits[m] = _ZERO
+    for i in range(half):
+        if prices.few:
+            for m in range(seeds):
+                bits[m] += _curve(one[i, m], prices.curve) + _curve(two[i, m], prices.curve)
+        else:
+            for m in range(seeds):
+                bits[m] += costs[np.int32(one[i, m])] + costs[np.int32(two[i, m])]
 
 
 @inner
@@ -263,6 +349,39 @@ def _squares(v: Any, sums: Any) -> None:
     for i in range(half):
         for m in range(seeds):
             sums[m] += one[i, m] * one[i, m] + two[i, m] * two[i, m]
+
+
+@inner
+def _count(row: Any, rows: Any, steps: Any, bits: Any, frame: Any, prices: Any) -> None:
+    """Add a block to the frame: what a step costs is known when the next one is."""
+    number, waiting, before, coded, spoken = frame[0], frame[1], frame[2], frame[3], frame[4]
+    ends = (row + 1) % prices.together == 0 or row + 1 == rows
+    for m in range(len(steps)):
+        step, last = steps[m], before[m]
+        near = _TWO * last >= step and last < _TWO * step
+        told = _ZERO if last == _ZERO else prices.near if near else prices.far
+        there = step > _ZERO
+        number[m] += bits[m] + told + waiting[m] if there else _ZERO
+        waiting[m] = _ZERO if there else waiting[m] + prices.silent
+        before[m] = step if there else last
+        spoken[m] += _ONE if there else _ZERO
+    if ends:
+        for m in range(len(steps)):
+            final = prices.last if steps[m] > _ZERO else prices.far if before[m] > _ZERO else _ZERO
+            coded[m] += max(np.ceil((number[m] + final - prices.start) / np.float32(8)), _ZERO)
+            number[m] = waiting[m] = before[m] = _ZERO
+
+
+@inner
+def _charge(degree: Any, frame: Any, s: Any, prices: Any, sums: Any) -> None:
+    """Add the bytes of a node's frame to what was sent, and once for each neighbor to what was carried."""
+    coded, spoken = frame[CODED], frame[SPOKEN]
+    for m in range(len(coded)):
+        size = prices.frame
+        if s.quantizer != EXACT:
+            size += min(coded[m] + prices.lengths, np.ceil(spoken[m] * prices.block) + prices.steps)
+        sums[SENT, m] += size * min(degree, 1)
+        sums[CARRIED, m] += size * degree
 
 
 @inner
@@ -515,12 +634,12 @@ def _score(f: Any, y: Any, sums: Any, kind: Any) -> None:
 
 @inner
 def _finish(nodes: Any, away: Any, sums: Any) -> None:
-    """Turn sums over nodes into means, and the distances into the disagreement."""
+    """Turn sums over nodes into means, but for what was sent, and the distances into the disagreement."""
     rows, n, seeds = away.shape
     share = 1 / nodes
     for row in range(len(sums)):
         for m in range(seeds):
-            sums[row, m] *= share
+            sums[row, m] *= 1.0 if row in (SENT, CARRIED) else share
     for r in range(rows):
         for i in range(n):
             for m in range(seeds):

@@ -54,6 +54,11 @@ def peek(data: bytes) -> Header:
     return Header(_KINDS[first], boot, round_)
 
 
+def is_whole(data: bytes) -> bool:
+    """Return whether the check of a frame fits, of any version: it is the same in all, and gossip is seeded in all."""
+    return len(data) >= HEADER_BYTES and not crc_hqx(data, 0)
+
+
 def digest(hidden: npt.NDArray[np.float32]) -> int:
     """Return sixteen bits of a hidden state: two copies that differ rarely share them."""
     return zlib.crc32(hidden.astype("<f4", copy=False).tobytes()) & 0xFFFF

@@ -96,13 +96,13 @@ def _coded(xp: Any, message: Message, table: Costs) -> Array:
     levels = xp.stack([_fill(xp, levels[..., piece], together) for piece in range(pieces)], axis=-1)
     spoken = xp.astype(step > 0, xp.float32)
     bits = xp.sum(levels * spoken[..., None], axis=-2)
-    first = xp.ceil((bits[..., 0] + xp.sum(_block_bits(xp, step, count, table), axis=-1) - table.start) / 8)
+    first = xp.ceil((bits[..., 0] + xp.sum(block_bits(xp, step, count, table), axis=-1) - table.start) / 8)
     others = xp.ceil((bits[..., 1:] + BARE) / 8) * spoken[..., :1]
     whole = xp.sum(xp.clip(first, 0, None), axis=-1) + xp.sum(others, axis=(-2, -1))
     return whole + 2 * (pieces * step.shape[-2] - 1)
 
 
-def _block_bits(xp: Any, step: Array, count: int, table: Costs) -> Array:
+def block_bits(xp: Any, step: Array, count: int, table: Costs) -> Array:
     """Return what every block costs beside its levels; steps are ``(..., numbers, together)``."""
     numbers, together = step.shape[-2:]
     following = _shift(xp, step, 1)

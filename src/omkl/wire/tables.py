@@ -19,7 +19,7 @@ Coded: TypeAlias = QSGD | Nearest
 PRECISION = 12
 TOTAL = 1 << PRECISION  # frequencies sum to this
 DIGITS = 40
-FAR = 12  # standard deviations beyond which nothing is left: less than 2e-33
+TAIL = 12  # standard deviations beyond which nothing is left: less than 2e-33
 ROOT_TWO_PI = Decimal("2.506628274631000502415765284811045253006986740609938316629923576342")
 
 
@@ -91,7 +91,7 @@ def _density(z: Decimal) -> Decimal:
 
 def _above(z: Decimal) -> Decimal:
     """Return the chance that a standard normal exceeds z >= 0: 1/2 - phi(z) (z + z^3/3 + z^5/(3 5) + ...)."""
-    if z > FAR:
+    if z > TAIL:
         return Decimal(0)
     term = total = z
     odd = 1
@@ -104,4 +104,4 @@ def _above(z: Decimal) -> Decimal:
 
 def _excess(z: Decimal) -> Decimal:
     """Return the mean of max(0, N - z) for a standard normal N and z >= 0."""
-    return Decimal(0) if z > FAR else _density(z) - z * _above(z)
+    return Decimal(0) if z > TAIL else _density(z) - z * _above(z)

@@ -8,13 +8,13 @@ Keys, under ``omkl/<network>/<id>/``:
 
 and what the node serves to anyone in reach, see ``omkl.node.services``.
 
-Discovery is off: it would link everyone with everyone. Publishing blocks rather than drops, so it happens in a thread
-of its own: a neighbor that does not read must not hold up the node.
+Discovery is off: it would link everyone with everyone. Publishing blocks rather than drops, but not for long: a
+neighbor that has not read for a while, and whose buffers are full, is disconnected, and asks for what it missed when it
+comes back.
 """
 
 import json
-import queue
-import threading
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
@@ -27,7 +27,9 @@ from omkl.node.role import Role
 from omkl.node.transports import Arrival
 from omkl.wire import Kind
 
-MOST_UNSENT = 4096  # frames that wait for a neighbor to read; beyond them they are dropped, and asked for later
+LONGEST_PUT = 0.25  # seconds that a neighbor which does not read may hold up the node, once
+
+log = logging.getLogger(__name__)
 
 
 Deliver: TypeAlias = Callable[[Arrival], None]
@@ -64,8 +66,6 @@ class ZenohTransport:
             role.timing.deadline,
             deliver,
         )
-        self._unsent: queue.Queue[tuple[Send, Any] | None] = queue.Queue(MOST_UNSENT)
-        self.dropped = 0
         try:
             self.session = zenoh.open(_config(endpoints, self._lease))
         except zenoh.ZError as error:
@@ -83,8 +83,6 @@ class ZenohTransport:
             self._listen_to(peer)
         self._held.append(self.session.declare_queryable(f"{self._base}/{role.id}/ask/*", self._asked))
         self._held.append(self.session.liveliness().declare_token(f"{self._base}/{role.id}/alive"))
-        self._sender = threading.Thread(target=self._send_all, name="omkl-send", daemon=True)
-        self._sender.start()
 
     def __enter__(self) -> Self:
         return self
@@ -93,11 +91,16 @@ class ZenohTransport:
         self.close()
 
     def send(self, send: Send, query: Any = None) -> None:
-        """Send a frame to all neighbors, or ask one, or answer its question; never blocks."""
+        """Send a frame to all neighbors, or ask one, or answer its question; blocks for ``LONGEST_PUT`` at most."""
         try:
-            self._unsent.put_nowait((send, query))
-        except queue.Full:
-            self.dropped += 1
+            if send.peer is None:
+                self._publisher.put(send.data)
+            elif send.data[0] & 15 == Kind.ASK:
+                self._ask(send.peer, send.data)
+            elif query is not None:
+                query.reply(query.key_expr, send.data)  # the query ends with its last reference
+        except zenoh.ZError as error:  # the neighbor is gone, and will ask when it is back
+            log.debug("not sent to %s: %s", send.peer or "neighbors", _short(error))
 
     def serve(self, name: str, answer: Answer) -> None:
         """Answer queries on a key of the node's, in a thread of zenoh's; an ``InputError`` is the error of a reply."""
@@ -117,12 +120,7 @@ class ZenohTransport:
         self._held.append(self.session.declare_subscriber(key, lambda sample: take(_bytes(sample.payload))))
 
     def close(self) -> None:
-        """Send what is left, within a lease, and end the session: an open one would keep the process from ending."""
-        try:
-            self._unsent.put(None, timeout=self._lease)
-            self._sender.join(self._lease)
-        except queue.Full:
-            pass
+        """End the session: an open one would keep the process from ending."""
         self.session.close()  # type: ignore[no-untyped-call]
 
     def _listen_to(self, peer: str) -> None:
@@ -139,21 +137,6 @@ class ZenohTransport:
     def _asked(self, query: zenoh.Query) -> None:
         peer = str(query.key_expr).rpartition("/")[2]
         self._deliver(Arrival(peer, _bytes(query.payload), query))
-
-    def _send_all(self) -> None:
-        while (item := self._unsent.get()) is not None:
-            try:
-                self._send(*item)
-            except zenoh.ZError:
-                self.dropped += 1  # the session is ending, or the neighbor gone: it will be asked for again
-
-    def _send(self, send: Send, query: Any) -> None:
-        if send.peer is None:
-            self._publisher.put(send.data)
-        elif send.data[0] & 15 == Kind.ASK:
-            self._ask(send.peer, send.data)
-        elif query is not None:
-            query.reply(query.key_expr, send.data)  # the query ends with its last reference
 
     def _ask(self, peer: str, data: bytes) -> None:
         def answer(reply: zenoh.Reply) -> None:
@@ -211,6 +194,7 @@ def _config(endpoints: Endpoints, lease: float) -> zenoh.Config:
         "scouting/multicast/enabled": False,
         "scouting/gossip/enabled": False,
         "transport/link/tx/lease": max(100, int(1000 * lease)),
+        "transport/link/tx/queue/congestion_control/block/wait_before_close": int(1e6 * LONGEST_PUT),
     }
     for key, value in settings.items():
         config.insert_json5(key, json.dumps(value))
