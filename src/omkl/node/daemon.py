@@ -83,7 +83,7 @@ def run(
     journal = Journal(id, {peer: _reached_at(config, id, peer) for peer in config.neighbors(id)})
 
     def refuse(why: str) -> None:
-        journal.grumble("refused", f"no observation, skipped: {why}", None, why=why)
+        journal.say_rarely(logging.WARNING, "refused", f"no observation, skipped: {why}", None, why=why)
 
     with listening() as signals, Node(config, id, [journal.watch], [journal.tap], [refuse]) as node:
         announce(journal, node, feed)

@@ -55,11 +55,11 @@ class Journal:
         """Write a line."""
         logger.log(level, text, extra={"omkl": {"node": self._id, "event": event} | fields})
 
-    def grumble(self, event: str, text: str, key: Hashable, **fields: Any) -> None:
-        """Write a warning, unless one on the same was written just now."""
+    def say_rarely(self, level: int, event: str, text: str, key: Hashable, **fields: Any) -> None:
+        """Write a line, unless some on the same were written just now."""
         if (unsaid := self._throttle.pass_on((event, key), self._clock())) is not None:
             text += f" ({unsaid:,} like it were not told)" if unsaid else ""
-            self.say(logging.WARNING, event, text, **fields, unsaid=unsaid)
+            self.say(level, event, text, **fields, unsaid=unsaid)
 
     def watch(self, event: Event) -> None:
         """Write what an event is worth."""
@@ -75,10 +75,11 @@ class Journal:
                 text = f"the copy of {peer} is replaced by a snapshot of its round {round}"
                 self.say(logging.INFO, "resync", text, peer=peer, round=round)
             case Dropped(peer, why):
-                known = peer if peer in self._peers else None  # anyone may claim any name
-                self.grumble(
-                    "dropped", f"bytes from {known or 'a stranger'} dropped: {why}", known, peer=known, why=why
-                )
+                # Anyone may claim any name. Of a neighbor it is mostly what came twice; the link's state tells the rest.
+                known = peer if peer in self._peers else None
+                level = logging.INFO if known else logging.WARNING
+                text = f"bytes from {known or 'a stranger'} dropped: {why}"
+                self.say_rarely(level, "dropped", text, known, peer=known, why=why)
             case Diverged(round):
                 text = f"the model is not finite after round {round}; this node stops; {ADVICE}"
                 self.say(logging.ERROR, "diverged", text, round=round)
