@@ -75,7 +75,7 @@ class Journal:
                 text = f"the copy of {peer} is replaced by a snapshot of its round {round}"
                 self.say(logging.INFO, "resync", text, peer=peer, round=round)
             case Dropped(peer, why):
-                # Anyone may claim any name. Of a neighbor it is mostly what came twice; the link's state tells the rest.
+                # Anyone may claim any name. Of a neighbor it is mostly what came twice; links tell of the rest.
                 known = peer if peer in self._peers else None
                 level = logging.INFO if known else logging.WARNING
                 text = f"bytes from {known or 'a stranger'} dropped: {why}"
