@@ -1,5 +1,6 @@
 """A whole network on one machine: a process for every node, over loopback."""
 
+import gc
 import multiprocessing
 import signal
 import socket
@@ -133,6 +134,7 @@ def _work(
 ) -> None:  # fmt: skip
     """Run one node until its stream has ended and its neighbors have all they need of it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, who ends its nodes
+    gc.freeze()  # what is loaded stays: no need to look it over again and again
     tally = Tally(taken, index)
     with Node.join(config, id, [tally]) as node:
         for x, label in zip(X, node.config.method.objective.encode(y), strict=True):

@@ -15,6 +15,7 @@ comes back.
 
 import json
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
@@ -30,6 +31,13 @@ from omkl.wire import Kind
 LONGEST_PUT = 0.25  # seconds that a neighbor which does not read may hold up the node, once
 
 log = logging.getLogger(__name__)
+
+# One thread for all that zenoh does: a node has few links and short messages, and handing them from thread to thread
+# costs a quarter more. Zenoh reads this once, when the first session of the process is opened.
+os.environ.setdefault(
+    "ZENOH_RUNTIME",
+    "(rx: (handover: net), tx: (handover: net), acc: (handover: net), app: (handover: net), net: (worker_threads: 1))",
+)
 
 
 Deliver: TypeAlias = Callable[[Arrival], None]
