@@ -12,6 +12,7 @@ import zenoh
 
 import omkl
 from omkl.errors import DivergedError, InputError, MissingExtraError
+from omkl.node import checkpoint
 from omkl.node.config import NetworkConfig, load
 from omkl.node.events import Event, Gossiped, Scored
 from omkl.node.node import Node
@@ -82,6 +83,27 @@ def test_a_node_that_diverges_refuses_more(config: NetworkConfig) -> None:
             learn()
         with pytest.raises(DivergedError):
             node.check()
+
+
+def test_a_full_disk_does_not_stop_a_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = load(write_network(tmp_path, "a", tables='[checkpoint]\nfolder = "kept"\nevery = 5\n'))
+
+    def fail(*_: object) -> None:
+        raise OSError("no space left")
+
+    node = Node.join(config, "a")
+    monkeypatch.setattr(checkpoint, "save", fail)
+    for x, y in samples(12):
+        node.observe(x, y)
+    node.wait(60)
+    with pytest.raises(OSError, match="no space left"):
+        node.close()  # what is lost on leaving is told
+    assert node.protocol.round == 12
+    assert [text for text in caplog.messages if "round" in text] == [
+        f"the checkpoint of round {t} is not written: no space left" for t in (5, 10)
+    ]
 
 
 def test_a_closed_node_says_so(node: Node) -> None:

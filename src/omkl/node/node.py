@@ -1,11 +1,13 @@
 """The second door: a node of a real network, in Python."""
 
 import json
+import logging
 import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,6 +30,8 @@ from omkl.node.runtime import Done, Observation, Runtime, Tap, Watch
 from omkl.node.services import Refuse, Services
 from omkl.node.transports.zenoh import Endpoints, ZenohTransport
 from omkl.node.web import Page, Server
+
+logger = logging.getLogger(__name__)
 
 READY = (LinkState.SYNCED, LinkState.LEFT_OUT)
 
@@ -64,7 +68,9 @@ class Node:
         self.config, self.id = config, id
         self._file = None if config.checkpoint is None else config.checkpoint.file(id)
         self.protocol, self.restored = _protocol(role, self._file)
-        self._watch, self._taps, self._refuse = [*watch, self._keep], list(taps), list(refuse)
+        self._watch, self._taps, self._refuse = list(watch), list(taps), list(refuse)
+        if config.checkpoint is not None:
+            self._watch.append(Keep(config.checkpoint.every, partial(self._save, clean=False)))
         with ExitStack() as stack:
             if member.metrics is not None:
                 metrics = Metrics(self.protocol)
@@ -176,10 +182,6 @@ class Node:
         for tap in self._taps:
             tap(item, sends)
 
-    def _keep(self, event: Event) -> None:
-        if self.config.checkpoint and isinstance(event, Gossiped) and event.round % self.config.checkpoint.every == 0:
-            self._save(clean=False)
-
     def _save(self, clean: bool) -> None:
         # A model that has diverged must not take the place of the last one that had not.
         if self._file is not None and not self.protocol.diverged:
@@ -200,6 +202,21 @@ class Node:
     def _status(self) -> dict[str, Any]:
         links = {peer: link.state.value for peer, link in self.protocol.links.items()}
         return {"node": self.id, "round": self.protocol.round, "links": links}
+
+
+class Keep:
+    """Saves every so many rounds."""
+
+    def __init__(self, every: int, save: Callable[[], None]) -> None:
+        self._every, self._save = every, save
+
+    def __call__(self, event: Event) -> None:
+        """Save if a round is the one."""
+        if isinstance(event, Gossiped) and event.round % self._every == 0:
+            try:
+                self._save()
+            except OSError as error:  # a full disk is no reason to stop learning
+                logger.warning("the checkpoint of round %d is not written: %s", event.round, error)
 
 
 def endpoints(config: NetworkConfig, id: str) -> Endpoints:
