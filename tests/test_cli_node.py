@@ -218,7 +218,7 @@ def test_a_node_that_was_stopped_goes_on(tmp_path: Path) -> None:
 def test_asked_over_zenoh(tmp_path: Path) -> None:
     path = write_network(tmp_path, "a", metrics=True)
     place = ("--network", path, "--id", "a")
-    with Daemon(path, "a", "--input", "-", "--predictions") as a:
+    with Daemon(path, "a", "--input", "-", "--predictions", "--export", tmp_path / "kept.npz") as a:
         a.until("joined")
         a.write(as_json(samples(30)))
         assert a.process.stdout
@@ -233,7 +233,8 @@ def test_asked_over_zenoh(tmp_path: Path) -> None:
         assert (wrong.exit_code, "this network takes 2 numbers" in wrong.stderr) == (Exit.INPUT, True)
         if hasattr(signal, "SIGUSR1"):
             os.kill(a.process.pid, signal.SIGUSR1)
-            a.until("export", level="warning")
+            a.until("export", path=str(tmp_path / "kept.npz"))
+            assert (tmp_path / "kept.npz").read_bytes() == (tmp_path / "m.npz").read_bytes()
         page = get(load(path).members[0].metrics or "", "/metrics")[1]
         assert "omkl_rounds_total 30.0" in page
         assert 'omkl_observations_total{kind="labelled"} 30.0' in page
