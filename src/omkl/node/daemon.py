@@ -31,7 +31,10 @@ ENDS = {signal.SIGTERM: End.TERMINATED, signal.SIGINT: End.INTERRUPTED}
 
 
 class Signals:
-    """What the process was told by signals."""
+    """What the process was told by signals.
+
+    ``wake`` is for other threads: a handler that set it could find the main thread holding its lock.
+    """
 
     def __init__(self) -> None:
         self.wake = threading.Event()
@@ -45,7 +48,6 @@ class Signals:
             signal.signal(number, signal.SIG_DFL)  # who asks twice does not want to wait
         else:
             self.export = True
-        self.wake.set()
 
 
 @contextmanager
