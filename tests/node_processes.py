@@ -16,6 +16,7 @@ import numpy as np
 
 LIMIT = 120.0  # seconds, after which a daemon that hangs is killed
 
+CHECKPOINT = '[checkpoint]\nfolder = "kept"\nevery = 5\n'
 NETWORK = """
 name = "test"
 inputs = 2

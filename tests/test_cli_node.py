@@ -18,9 +18,7 @@ from omkl.cli.app import app
 from omkl.cli.exits import Exit
 from omkl.node.config import load
 from tests import node_processes
-from tests.node_processes import Daemon, as_csv, as_json, daemons, samples, write_network
-
-CHECKPOINT = '[checkpoint]\nfolder = "kept"\nevery = 5\n'
+from tests.node_processes import CHECKPOINT, Daemon, as_csv, as_json, daemons, samples, write_network
 
 
 def run(*args: Any) -> Result:

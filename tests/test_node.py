@@ -18,7 +18,7 @@ from omkl.node.events import Event, Gossiped, Scored
 from omkl.node.node import Node
 from omkl.node.protocol import MOST_WAITING
 from omkl.node.transports.zenoh import Endpoints, ask
-from tests.node_processes import samples, write_network
+from tests.node_processes import CHECKPOINT, LIMIT, samples, write_network
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_a_node_that_diverges_refuses_more(config: NetworkConfig) -> None:
 def test_a_full_disk_does_not_stop_a_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = load(write_network(tmp_path, "a", tables='[checkpoint]\nfolder = "kept"\nevery = 5\n'))
+    config = load(write_network(tmp_path, "a", tables=CHECKPOINT))
 
     def fail(*_: object) -> None:
         raise OSError("no space left")
@@ -110,6 +110,15 @@ def test_a_closed_node_says_so(node: Node) -> None:
     node.close()
     with pytest.raises(RuntimeError, match="thread has ended"):
         node.end()
+
+
+@pytest.mark.parametrize("last", ["pass", "raise SystemExit(3)", "1 / 0"])
+def test_a_node_that_nobody_closed_does_not_keep_the_process(tmp_path: Path, last: str) -> None:
+    path = write_network(tmp_path, "a", tables=CHECKPOINT)
+    code = f"import omkl; node = omkl.Node.join({str(path)!r}, 'a'); node.observe([0, 1], 1); node.wait(); {last}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=LIMIT, check=False)
+    assert done.returncode == {"pass": 0, "1 / 0": 1}.get(last, 3)
+    assert (tmp_path / "kept" / "a.npz").is_file()
 
 
 def test_bad_observations_are_refused_at_once(node: Node) -> None:

@@ -1,5 +1,6 @@
 """The second door: a node of a real network, in Python."""
 
+import atexit
 import json
 import logging
 import secrets
@@ -82,6 +83,7 @@ class Node:
             self.transport = ZenohTransport(role, endpoints(config, id), self.runtime.deliver)
             stack.callback(self.transport.close)
             self.services = Services(self, self.refuse)
+            atexit.register(self.close)  # an open session would keep the interpreter from ending
             self._open = stack.pop_all()
 
     def start(self) -> Self:
@@ -164,6 +166,7 @@ class Node:
 
     def close(self) -> None:
         """Finish the round, write the checkpoint and leave; after the first time nothing is left to do."""
+        atexit.unregister(self.close)
         with self._open.pop_all():
             if self.runtime.is_alive:
                 self.runtime.stop()
