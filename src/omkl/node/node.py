@@ -1,6 +1,5 @@
 """The second door: a node of a real network, in Python."""
 
-import atexit
 import json
 import logging
 import secrets
@@ -34,13 +33,15 @@ from omkl.node.web import Page, Server
 
 logger = logging.getLogger(__name__)
 
+LOOK = 0.5  # seconds between two looks whether the program has ended
 READY = (LinkState.SYNCED, LinkState.LEFT_OUT)
 
 
 class Node:
     """A node that learns from its own stream and gossips with its neighbors, from ``join`` to ``close``.
 
-    The constructor takes its place, ports and all; it is at work from ``start`` on.
+    The constructor takes its place, ports and all; it is at work from ``start`` on. When the main thread ends it is
+    closed at the latest.
 
     It does all that the network's file says of it: it goes on from its checkpoint and keeps it up to date, serves its
     metrics and health, and answers on its zenoh keys (see ``omkl.node.services``).
@@ -83,7 +84,8 @@ class Node:
             self.transport = ZenohTransport(role, endpoints(config, id), self.runtime.deliver)
             stack.callback(self.transport.close)
             self.services = Services(self, self.refuse)
-            atexit.register(self.close)  # an open session would keep the interpreter from ending
+            self._closed = threading.Event()
+            threading.Thread(target=self._close_at_exit, name="omkl-exit").start()
             self._open = stack.pop_all()
 
     def start(self) -> Self:
@@ -166,11 +168,17 @@ class Node:
 
     def close(self) -> None:
         """Finish the round, write the checkpoint and leave; after the first time nothing is left to do."""
-        atexit.unregister(self.close)
+        self._closed.set()
         with self._open.pop_all():
             if self.runtime.is_alive:
                 self.runtime.stop()
                 self._save(clean=True)
+
+    def _close_at_exit(self) -> None:
+        """Close a node that nobody has closed: zenoh's threads would keep the interpreter from ending."""
+        while not self._closed.wait(LOOK):
+            if not threading.main_thread().is_alive():
+                self.close()
 
     def refuse(self, why: str) -> None:
         """Count an observation that nobody could take."""
