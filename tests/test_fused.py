@@ -279,6 +279,7 @@ def test_a_stopped_run_returns_nothing(calls: list[Any]) -> None:
         (Gossip(quantizer=QSGD(bits=3, block=8)), {}),
         (Gossip(quantizer=Nearest(block=8)), {}),
         (Gossip(quantizer=Sign()), {}),
+        (Gossip(quantizer=Nearest(), features=257), {}),
         (Gossip(weigh_first=True), {}),
         (Gossip(learner=type("Mine", (SGD,), {})(0.1)), {}),
         (Choco(fresh=True), {}),

@@ -161,6 +161,8 @@ def test_all_ways_to_mix_are_the_algorithms(name: str) -> None:
         np.add.at(matrix, (receiver, sender), weight)
         np.testing.assert_allclose(matrix, built.matrix() * (1 - np.eye(12)), atol=1e-7)
         np.testing.assert_allclose(fast.mix(jnp.asarray(theta), jnp.asarray(hidden), 0.7), stated, atol=2e-6)
+        np.testing.assert_array_equal(fast.degrees(12), built.degrees)
+    np.testing.assert_array_equal(Neighbors(index, weights).degrees(12), built.degrees)
 
 
 def test_waves_are_sines_and_cosines(rng: np.random.Generator) -> None:

@@ -124,8 +124,8 @@ class Scratch(NamedTuple):
     bits: Floats
     """Of the levels of one row."""
     frame: Floats
-    """Of the node's frame so far, in bits: its last number, the silent blocks in that which cost nothing unless one
-    follows that is not, the step before, and in bytes and blocks all numbers before and what is not silent."""
+    """A node's frame so far: the bits of its last number, those of silent blocks that cost nothing unless another
+    follows that is not, the step before, the bytes of the numbers before, and how many blocks are not silent."""
     keys: npt.NDArray[np.uint32]
     outputs: Floats
     slopes: Floats
@@ -354,7 +354,8 @@ def _squares(v: Any, sums: Any) -> None:
 @inner
 def _count(row: Any, rows: Any, steps: Any, bits: Any, frame: Any, prices: Any) -> None:
     """Add a block to the frame: what a step costs is known when the next one is."""
-    number, waiting, before, coded, spoken = frame[0], frame[1], frame[2], frame[3], frame[4]
+    number, waiting, before = frame[NUMBER], frame[WAITING], frame[BEFORE]
+    coded, spoken = frame[CODED], frame[SPOKEN]
     ends = (row + 1) % prices.together == 0 or row + 1 == rows
     for m in range(len(steps)):
         step, last = steps[m], before[m]

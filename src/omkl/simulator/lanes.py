@@ -64,9 +64,9 @@ def loads() -> bool:
 def knows(method: Method, network: Any) -> bool:
     """Return whether the loops compute this method on this network."""
     plain = is_plain(method, (Logistic, Squared, Softmax), (QSGD, Nearest, Exact))
-    # Longer vectors are cut into several numbers on the wire, which the loops do not count.
-    short = 2 * method.features <= ELEMENTS
-    return plain and short and isinstance(network, Dense | Lists | Edges | Hubs)
+    # The levels of longer vectors go into several numbers on the wire, which the loops do not count.
+    long = 2 * method.features > ELEMENTS and not isinstance(getattr(method, "channel", None), Exact)
+    return plain and not long and isinstance(network, Dense | Lists | Edges | Hubs)
 
 
 def run(
@@ -95,11 +95,8 @@ def run(
     theta = np.zeros((nodes, kernels * outputs, n, len(filled)), np.float32)
     hidden, log_weights = np.zeros((2, *theta.shape), np.float32), np.zeros((nodes, kernels, len(filled)), np.float32)
     lanes = fused.Lanes(theta, hidden, log_weights, key.low[..., 0], key.high[..., 0])
-    links, settings, prices = (
-        _links(network, nodes),
-        _settings(method, n),
-        _prices(method.channel, kernels * outputs, n),
-    )
+    links, settings = _links(network, nodes), _settings(method, n)
+    prices = _prices(method.channel, kernels * outputs, n)
     recorded = np.empty((rounds // every, fused.WEIGHTS + kernels, len(filled)))
     budget = ANGLE_BYTES if inputs < LONG_INPUT else LONG_ANGLE_BYTES
     length = max(1, budget // (4 * nodes * V.shape[1]))
@@ -144,7 +141,7 @@ def _prices(quantizer: Quantizer, rows: int, n: int) -> "fused.Prices":
     """Return what ``wire.message_bytes`` charges for messages of so many vectors."""
     from omkl.simulator import fused
 
-    f, together = np.float32, ELEMENTS // n
+    f, together = np.float32, max(1, ELEMENTS // n)
     if isinstance(quantizer, QSGD | Nearest):
         costs, frame = wire.costs(quantizer, n), wire.HEADER_BYTES
     else:
