@@ -81,7 +81,8 @@ class Learning:
 
     def model(self) -> Model:
         """Return the ensemble as it is now."""
-        return Model(self.frequencies, self.state.theta, self.state.log_weights, self.method.objective)
+        state = self.state  # one reading, as above
+        return Model(self.frequencies, state.theta, state.log_weights, self.method.objective)
 
     def is_finite(self) -> bool:
         """Return whether models, hidden state and weights are sound, as they are unless a step was too large."""
@@ -93,8 +94,9 @@ class Learning:
     def inputs(self, x: npt.ArrayLike) -> Floats:
         """Return one sample as float32, refused unless it is d finite numbers."""
         try:
-            array = np.asarray(x, dtype=np.float32)
-        except (TypeError, ValueError) as error:
+            with np.errstate(over="ignore"):  # what is too large is refused below
+                array = np.asarray(x, dtype=np.float32)
+        except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"x is {x!r} ({error}); an input is {self.frequencies.shape[-1]} numbers") from None
         dimension = self.frequencies.shape[-1]
         if array.shape != (dimension,):
@@ -105,7 +107,17 @@ class Learning:
 
     def targets(self, y: npt.ArrayLike) -> Floats:
         """Return one label as the loss wants it, shape ``(C,)``."""
-        return np.asarray(self.method.objective.encode(np.asarray(y)[None])[0])
+        rule = "a label is one finite number, or as many as there are outputs; drop the sample"
+        try:
+            with np.errstate(over="ignore"):
+                target = np.asarray(self.method.objective.encode(np.asarray(y)[None])[0])
+        except InputError:
+            raise
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"y is {y!r} ({error}); {rule}") from None
+        if target.shape != (self.shape[1],) or not np.isfinite(target).all():
+            raise InputError(f"y is {y!r}; {rule}")
+        return target
 
     def _uniforms(self) -> Floats | None:
         if not self.method.dithered:

@@ -6,6 +6,8 @@ Keys, under ``omkl/<network>/<id>/``:
     ask/<from>    a queryable: a neighbor's question, answered by what it lacks
     alive         a liveliness token, declared last: a neighbor that sees it can be spoken to
 
+and what the node serves to anyone in reach, see ``omkl.node.services``.
+
 Discovery is off: it would link everyone with everyone. Publishing blocks rather than drops, but not for long: a
 neighbor that has not read for a while, and whose buffers are full, is disconnected, and asks for what it missed when it
 comes back.
@@ -39,13 +41,14 @@ os.environ.setdefault(
 
 
 Deliver: TypeAlias = Callable[[Arrival], None]
+Answer: TypeAlias = Callable[[bytes], bytes]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoints:
     """Where a node listens and to whom it connects, as zenoh writes it: ``tcp/192.168.1.10:7447``."""
 
-    listen: str
+    listen: str | None = None
     connect: Sequence[str] = ()
     tls: Mapping[str, str] | None = None
     """Files for mutual TLS: ``ca``, ``certificate``, ``key``."""
@@ -107,6 +110,23 @@ class ZenohTransport:
         except zenoh.ZError as error:  # the neighbor is gone, and will ask when it is back
             log.debug("not sent to %s: %s", send.peer or "neighbors", _short(error))
 
+    def serve(self, name: str, answer: Answer) -> None:
+        """Answer queries on a key of the node's, in a thread of zenoh's; an ``InputError`` is the error of a reply."""
+        key = f"{self._base}/{self._id}/{name}"
+
+        def reply(query: zenoh.Query) -> None:
+            try:
+                query.reply(key, answer(_bytes(query.payload)))
+            except InputError as error:
+                query.reply_err(str(error))
+
+        self._held.append(self.session.declare_queryable(key, reply))
+
+    def subscribe(self, name: str, take: Callable[[bytes], None]) -> None:
+        """Take what is put on a key of the node's, in a thread of zenoh's."""
+        key = f"{self._base}/{self._id}/{name}"
+        self._held.append(self.session.declare_subscriber(key, lambda sample: take(_bytes(sample.payload))))
+
     def close(self) -> None:
         """End the session: an open one would keep the process from ending."""
         self.session.close()  # type: ignore[no-untyped-call]
@@ -124,8 +144,7 @@ class ZenohTransport:
 
     def _asked(self, query: zenoh.Query) -> None:
         peer = str(query.key_expr).rpartition("/")[2]
-        payload = query.payload
-        self._deliver(Arrival(peer, payload.to_bytes() if payload else b"", query))
+        self._deliver(Arrival(peer, _bytes(query.payload), query))
 
     def _ask(self, peer: str, data: bytes) -> None:
         def answer(reply: zenoh.Reply) -> None:
@@ -136,11 +155,45 @@ class ZenohTransport:
         self.session.get(key, answer, payload=data, timeout=self._lease, consolidation=every)
 
 
+def ask(network: str, id: str, name: str, payload: bytes, endpoints: Endpoints, timeout: float) -> bytes:
+    """Return what a node answers on one of its keys, asked from outside of the network.
+
+    Parameters
+    ----------
+    network, id, name
+        Make up the key: ``omkl/<network>/<id>/<name>``.
+    payload
+        The question.
+    endpoints
+        Where the node listens, in ``connect``, and the files of TLS.
+    timeout
+        Seconds to wait for it.
+    """
+    config = _config(endpoints, timeout)
+    config.insert_json5("mode", json.dumps("client"))
+    config.insert_json5("connect/exit_on_failure", "true")
+    config.insert_json5("connect/timeout_ms", json.dumps(int(1000 * timeout)))
+    where = f"{id} at {', '.join(endpoints.connect)}"
+    try:
+        with zenoh.open(config) as session:
+            for reply in session.get(f"omkl/{network}/{id}/{name}", payload=payload, timeout=timeout):
+                if reply.ok:
+                    return _bytes(reply.ok.payload)
+                raise InputError(_bytes(reply.err and reply.err.payload).decode(errors="replace"))
+    except zenoh.ZError:
+        raise InputError(f"{where} is not reached in {timeout:g} s; is the node running?") from None
+    raise InputError(f"{where} has not answered in {timeout:g} s; is the node running, and of this network?")
+
+
+def _bytes(payload: zenoh.ZBytes | None) -> bytes:
+    return payload.to_bytes() if payload else b""
+
+
 def _config(endpoints: Endpoints, lease: float) -> zenoh.Config:
     config = zenoh.Config()
     settings = {
         "mode": "peer",
-        "listen/endpoints": [endpoints.listen],
+        "listen/endpoints": [endpoints.listen] if endpoints.listen else [],
         "connect/endpoints": list(endpoints.connect),
         "connect/timeout_ms": -1,
         "connect/exit_on_failure": False,
