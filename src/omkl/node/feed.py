@@ -15,7 +15,7 @@ from omkl.node.inputs import Bad, Format, Sample
 from omkl.node.node import Node
 from omkl.node.runtime import Room
 
-AHEAD = 32  # lines read ahead of their round: so many at most are lost when a node is told to leave
+AHEAD = 32  # lines read ahead of their round; without a checkpoint so many at most are lost when a node leaves
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -245,7 +245,11 @@ def _protocol(role: Role, file: Path | None) -> tuple[Protocol, bool]:
     if file is None:
         return Protocol(role, boot, now), False
     file.parent.mkdir(parents=True, exist_ok=True)
-    return (checkpoint.restore(file, role, boot, now), True) if file.exists() else (Protocol(role, boot, now), False)
+    if not file.exists():
+        return Protocol(role, boot, now), False
+    protocol = checkpoint.restore(file, role, boot, now)
+    protocol.ended = False  # that was the stream of the process before
+    return protocol, True
 
 
 def _report(good: bool, status: dict[str, Any]) -> Page:
