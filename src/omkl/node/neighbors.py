@@ -131,7 +131,7 @@ class Neighbors:
             link.ask_at = min(link.ask_at, now + max(pause, link.retry))
 
     def skip(self, to: int, now: float) -> None:
-        """Skip the rounds that neighbors have taken without us, and ask the others: so they hear of it, and skip too."""
+        """Skip the rounds that neighbors took without us, and ask the others: so they hear of it, and skip too."""
         self.learning.round = to
         self.recent.clear()  # the next message does not follow them
         for link in self.links.values():
