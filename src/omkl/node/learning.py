@@ -53,12 +53,10 @@ class Learning:
 
     def gossip(self, copies: Floats, weights: Floats) -> Message:
         """Return the message of the next round: mix, emit and absorb it here (lines 8, 9 and 12)."""
-        theta, hidden = self.state.theta, self.state.hidden
-        with np.errstate(over="ignore", invalid="ignore"):
-            theta = algorithm.mix(theta, hidden, copies, weights, self.method.gamma)
-            message = algorithm.emit(theta, hidden, self.method.channel, self._uniforms())
-            hidden = algorithm.absorb(hidden, message)
-        self.state = self.state._replace(theta=theta, hidden=hidden)
+        theta, hidden, log_weights, memory = self.state
+        theta = algorithm.mix(theta, hidden, copies, weights, self.method.gamma)
+        message = algorithm.emit(theta, hidden, self.method.channel, self._uniforms())
+        self.state = State(theta, algorithm.absorb(hidden, message), log_weights, memory)
         self.round += 1
         return message
 
@@ -66,11 +64,9 @@ class Learning:
         """Return the output and its loss, both from before the sample is learned (lines 3 to 6 and 14)."""
         # For one input np.dot is transform's tensordot, at a fraction of its cost.
         sample = Round(features.waves(np.dot(self.frequencies, x)), y, None)
-        with np.errstate(over="ignore", invalid="ignore"):
-            theta, log_weights, memory, info = self.method.observe(
-                self.state.theta, self.state.log_weights, self.state.memory, sample
-            )
-        self.state = State(theta, self.state.hidden, log_weights, memory)
+        theta, hidden, log_weights, memory = self.state
+        theta, log_weights, memory, info = self.method.observe(theta, log_weights, memory, sample)
+        self.state = State(theta, hidden, log_weights, memory)
         return np.asarray(info.output), float(info.loss)
 
     def predict(self, x: Floats) -> Floats:
@@ -87,9 +83,7 @@ class Learning:
     def is_finite(self) -> bool:
         """Return whether models, hidden state and weights are sound, as they are unless a step was too large."""
         theta, hidden, log_weights, _ = self.state
-        with np.errstate(over="ignore", invalid="ignore"):
-            models, weights = _sum(theta) + _sum(hidden), _sum(log_weights)
-        return math.isfinite(models) and not math.isnan(weights)
+        return math.isfinite(total(theta) + total(hidden)) and not math.isnan(total(log_weights))
 
     def inputs(self, x: npt.ArrayLike) -> Floats:
         """Return one sample as float32, refused unless it is d finite numbers."""
@@ -131,5 +125,6 @@ class Learning:
         return np.asarray(drawn[place])
 
 
-def _sum(array: Floats) -> float:
+def total(array: Floats) -> float:
+    """Return the sum of all elements, which is finite if they are, and tells so at once."""
     return float(np.add.reduce(array, axis=None))

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-import numpy as np
-
 from omkl.node.events import Event, Scored
 from omkl.node.learning import Floats
 from omkl.node.neighbors import Send
@@ -131,9 +129,8 @@ class Runtime:
 
     def _run(self, transport: Transport) -> None:
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # a model that diverges is an event
-                while self._turn(transport):
-                    pass
+            while self._turn(transport):
+                pass
         except BaseException as failure:
             self._failure = failure
             raise
@@ -144,7 +141,7 @@ class Runtime:
         """Do one thing, and return whether to go on."""
         item: Any
         try:
-            wait = self.protocol.wake_at() - self._clock()
+            wait = self.protocol.wake_at() - self._clock() if self._queue.empty() else 0.0
             item = self._queue.get(timeout=max(0.0, min(wait, threading.TIMEOUT_MAX)))
         except queue.Empty:
             item = Wake()
