@@ -5,6 +5,8 @@ python -m benchmarks.network ring       20 processes on a ring in lock step, rou
 python -m benchmarks.network equal      20 processes on a path, the whole of Banana, against memory and simulator
 """
 
+import multiprocessing
+import queue
 import sys
 import time
 import timeit
@@ -19,9 +21,12 @@ from omkl.data import Stream, as_stream
 from omkl.methods import Round
 from omkl.node import cluster
 from omkl.node.config import NetworkConfig
+from omkl.node.neighbors import Send
+from omkl.node.node import endpoints
 from omkl.node.protocol import Protocol
 from omkl.node.settings import Member, Timing
-from omkl.node.transports import memory
+from omkl.node.transports import Arrival, memory
+from omkl.node.transports.zenoh import ZenohTransport
 
 NODES = 20
 QUANTIZERS = {"QSGD M=7": omkl.QSGD(bits=3), "Nearest 2.5": omkl.Nearest(2.5), "exact": None}
@@ -106,15 +111,54 @@ class Recorded(Protocol):
         return super().receive(peer, data, now)
 
 
-def ring(repeats: int = 4) -> None:
-    """Run 20 processes on a ring in lock step."""
+def ring(turns: int = 3) -> None:
+    """Run 20 processes on a ring in lock step, in turns with a bare exchange of as many bytes by as many processes."""
     samples = as_stream("banana", NODES)[0]
-    X, y = np.tile(samples.X, (repeats, 1, 1)), np.tile(samples.y, (repeats, 1))
-    for name, quantizer in QUANTIZERS.items():
-        config = network(omkl.Gossip(eta=1.0, gamma=0.5, quantizer=quantizer), "ring")
-        outcomes = cluster.run(cluster.on_loopback(config), X, y)
-        took = max(one.ended for one in outcomes) - max(one.began for one in outcomes)
-        print(f"{name}: {(len(X) - 1) / took:.0f} rounds/s, {1e6 * cpu(outcomes):.0f} us of CPU a node and round")
+    X, y = np.tile(samples.X, (2, 1, 1)), np.tile(samples.y, (2, 1))
+    for turn in range(turns):
+        bare = exchange(2 * len(X))
+        print(f"turn {turn}: bare exchange {bare:.0f} rounds/s")
+        for name, quantizer in QUANTIZERS.items():
+            config = network(omkl.Gossip(eta=1.0, gamma=0.5, quantizer=quantizer), "ring")
+            outcomes = cluster.run(cluster.on_loopback(config), X, y)
+            rate = (len(X) - 1) / (max(one.ended for one in outcomes) - max(one.began for one in outcomes))
+            print(
+                f"   {name}: {rate:.0f} rounds/s, {rate / bare:.2f} of the bare exchange, "
+                f"{1e6 * cpu(outcomes):.0f} us of CPU a node and round"
+            )
+
+
+def exchange(rounds: int) -> float:
+    """Return the rounds a second of processes that do nothing but send 50 bytes when both neighbors' have come."""
+    context = multiprocessing.get_context("spawn")
+    config = cluster.on_loopback(network(omkl.Gossip(), "ring"))
+    barrier, times = context.Barrier(NODES), context.Queue()
+    workers = [context.Process(target=_exchange, args=(config, id, rounds, barrier, times), daemon=True)
+               for id in config.ids]  # fmt: skip
+    for worker in workers:
+        worker.start()
+    spans = [times.get(timeout=120) for _ in workers]
+    for worker in workers:
+        worker.join()
+    return rounds / (max(end for _, end in spans) - max(begin for begin, _ in spans))
+
+
+def _exchange(config: NetworkConfig, id: str, rounds: int, barrier: Any, times: Any) -> None:
+    mail: queue.SimpleQueue[Arrival] = queue.SimpleQueue()
+    transport = ZenohTransport(config.role(id), endpoints(config, id), mail.put)
+    frame, here = Send(None, bytes(50)), dict.fromkeys(config.neighbors(id), False)
+    while not all(here.values()):
+        arrival = mail.get()
+        here[arrival.peer] = arrival.came
+    barrier.wait()
+    time.sleep(1)  # until every put finds its subscription
+    began = time.monotonic()
+    for _ in range(rounds):
+        transport.send(frame)
+        mail.get(), mail.get()
+    times.put((began, time.monotonic()))
+    barrier.wait()
+    transport.close()
 
 
 def cpu(outcomes: list[cluster.Outcome]) -> float:
