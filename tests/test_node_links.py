@@ -1,5 +1,7 @@
 """Links: their states, what is asked and answered, and how copies come back in step after whatever happens."""
 
+import itertools
+import random
 import re
 from binascii import crc_hqx
 from collections.abc import Callable
@@ -247,13 +249,13 @@ def test_a_node_restarted_without_its_state(timing: Timing, id: str) -> None:
 def test_a_node_that_dies_parts_nobody_else() -> None:
     # All who wait in a row have waited equally long when the first of them gives the dead one up.
     for jitter in (0.0, 0.02):
-        cluster, (x, y) = Cluster(config(6), Conditions(delay=0.01, jitter=jitter)), stream(6, 400)
+        cluster, (x, y) = Cluster(config(6), Conditions(delay=0.01, jitter=jitter)), stream(6, 80)
         cluster.feed(x, y)
         cluster.network.run(0.5)
         cluster.network.leave("f")
         cluster.network.run()
         assert cluster.left_out() == ["e-f"]
-        assert {node.round for node in cluster.nodes.values()} == {400}
+        assert {node.round for node in cluster.nodes.values()} == {80}
 
 
 def test_a_message_lost_on_the_way_to_a_node_without_samples_costs_no_link() -> None:
@@ -521,6 +523,89 @@ def test_all_rows_of_the_table_happen_in_networks_too() -> None:
         seen |= {(event.before, event.after) for _, event in cluster.of(Moved)}
     table = {(state, after) for state, row in TRANSITIONS.items() for after in row.values()}
     assert seen == {move for move in table if LinkState.REFUSED not in move}
+
+
+class Trouble:
+    """A network of whose nodes and links anything may happen, by a seed; the copies are watched all the while."""
+
+    def __init__(self, seed: int, timing: Timing) -> None:
+        self.random = random.Random(seed)
+        pick = self.random.choice
+        conditions = Conditions(
+            delay=0.01,
+            jitter=pick([0.0, 0.02, 0.2]),
+            loss=pick([0.0, 0.1, 0.3]),
+            duplication=pick([0.0, 0.2]),
+            ordered=pick([True, False]),
+        )
+        graph = pick(["path", "ring", "star", "complete"])
+        self.cluster = Cluster(config(4, graph, timing, quantizer=pick([None, "nearest"])), conditions, seed)
+        self.network, self.boots = self.cluster.network, itertools.count(1000)
+        self.cut: set[tuple[str, str]] = set()
+        self.periods = {id: pick([1, 1, 5]) for id in self.cluster.config.ids}
+
+    def let_pass(self, steps: int) -> None:
+        """Give samples, to some nodes rarely."""
+        for t in range(steps):
+            for id, node in list(self.cluster.nodes.items()):
+                if t % self.periods[id] == 0 and not node.is_full:
+                    x = [self.random.gauss(0, 1), self.random.gauss(0, 1)]
+                    self.network.observe(id, x, 1 if x[0] * x[1] > 0 else -1)
+            self.network.run(self.network.now + 0.3)
+
+    def happen(self) -> None:
+        """Let one thing happen, or undo one that did."""
+        config = self.cluster.config
+        id = self.random.choice(config.ids)
+        peer = self.random.choice(list(config.role(id).neighbors))
+        if self.random.random() < 0.4:
+            self.restart(id)
+        elif (ends := (min(id, peer), max(id, peer))) in self.cut:
+            self.mend(ends)
+        elif id in self.cluster.nodes and peer in self.cluster.nodes:
+            self.network.cut(*ends, noticed=self.random.random() < 0.5)
+            self.cut.add(ends)
+
+    def restart(self, id: str) -> None:
+        if id in self.cluster.nodes:
+            self.network.leave(id)
+        else:
+            self.cluster.join(id, next(self.boots))
+
+    def mend(self, ends: tuple[str, str]) -> None:
+        if all(end in self.cluster.nodes for end in ends):
+            self.network.mend(*ends)
+            self.cut.discard(ends)
+
+    def end(self) -> None:
+        """Undo all."""
+        for id in self.cluster.config.ids:
+            if id not in self.cluster.nodes:
+                self.restart(id)
+        for ends in list(self.cut):
+            self.mend(ends)
+        self.network.conditions = DELAY
+
+
+@pytest.mark.parametrize("timing", [LOCKSTEP, TIMER], ids=["lockstep", "timer"])
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_happened_all_are_in_step_again(seed: int, timing: Timing) -> None:
+    trouble = Trouble(seed, timing)
+    for _ in range(25):
+        trouble.let_pass(trouble.random.randrange(12))
+        trouble.happen()
+    trouble.end()
+    trouble.let_pass(70)
+    cluster = trouble.cluster
+    assert cluster.states() == {LinkState.SYNCED}
+    calm = len(cluster.events)
+    trouble.let_pass(70)
+    assert not [event for _, _, event in cluster.events[calm:] if isinstance(event, Moved | Resynced)]
+    if timing is LOCKSTEP:
+        cluster.network.run(cluster.network.now + 1000)
+        assert all(node.wake_at() == np.inf for node in cluster.nodes.values())
+        assert len({node.round for node in cluster.nodes.values()}) == 1
+        cluster.check_copies()
 
 
 def test_star_and_complete_networks_come_through_a_restart_of_their_center() -> None:
