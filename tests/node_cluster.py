@@ -1,7 +1,7 @@
 """Whole networks of protocol objects in memory, and what must hold of them."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -35,14 +35,36 @@ def stream(nodes: int, rounds: int, seed: int = 0) -> tuple[np.ndarray, np.ndarr
     return x, np.where(x[..., 0] * x[..., 1] > 0, 1, -1)
 
 
-class Watched(Protocol):
-    """A node that is never due at the very moment it was woken, nor keeps more than it may."""
+History: TypeAlias = dict[tuple[str, int, int], np.ndarray]
+"""Hidden states by node, boot and round."""
 
-    def wake(self, now: float) -> list[Event]:
-        events = super().wake(now)
+
+class Watched(Protocol):
+    """A node that notes its hidden states, is never due at the moment it was woken, and keeps no more than it may."""
+
+    history: History
+
+    def watch(self, history: History) -> None:
+        self.history = history
+        self._record()
+
+    def _record(self) -> None:
+        self.history[self.role.id, self.neighbors.boot, self.round] = self.learning.state.hidden
+
+    def _gossip(self) -> None:
+        super()._gossip()
+        self._record()
+
+    def _advance(self, now: float) -> list[Event]:
+        events = super()._advance(now)
+        self._record()
         assert self.wake_at() > now
         assert len(self.neighbors.recent) <= RECENT
         assert all(len(link.inbox) <= MOST_AHEAD for link in self.links.values())
+        for peer, link in self.links.items():
+            if link.state is LinkState.SYNCED:
+                assert link.boot is not None
+                np.testing.assert_array_equal(link.copy, self.history[peer, link.boot, link.round])
         return events
 
 
@@ -55,11 +77,23 @@ class Cluster:
         self.streams: dict[str, Iterator[Any]] = {}
         self.network = Network(conditions, seed, self._note)
         self.nodes = self.network.nodes
+        self.history: History = {}
         for k, id in enumerate(config.ids):
-            self.network.join(Watched(config.role(id), 100 + k, 0.0))
+            self.join(id, 100 + k)
 
     def _note(self, now: float, id: str, event: Event) -> None:
         self.events.append((now, id, event))
+
+    def join(self, id: str, boot: int) -> None:
+        """Start a node."""
+        self.add(Protocol(self.config.role(id), boot, self.network.now))
+
+    def add(self, node: Protocol) -> None:
+        """Let a node join, and watch it."""
+        node.__class__ = Watched
+        assert isinstance(node, Watched)
+        node.watch(self.history)
+        self.network.join(node)
 
     def feed(self, x: np.ndarray, y: np.ndarray) -> None:
         for j, id in enumerate(self.config.ids):
@@ -74,7 +108,7 @@ class Cluster:
 
     def resume(self, node: Protocol) -> None:
         """Bring a node back, and go on with its stream where it was."""
-        self.network.join(node)
+        self.add(node)
         if not node.ended:
             self.network.feed(node.role.id, self.streams[node.role.id])
 
@@ -89,7 +123,7 @@ class Cluster:
         return {link.state for node in self.nodes.values() for link in node.links.values()}
 
     def check_copies(self) -> None:
-        """Every copy that is in step is its owner's hidden state, once the messages at hand are absorbed."""
+        """Every copy is its owner's hidden state of the owner's last round."""
         for node in self.nodes.values():
             for peer, link in node.links.items():
                 owner = self.nodes[peer]

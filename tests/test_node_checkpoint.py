@@ -208,9 +208,10 @@ def test_a_learners_memory_is_kept(path: Path, node: Protocol) -> None:
     assert isinstance(back, Twice)
     np.testing.assert_array_equal(back.total, memory.total)
     np.testing.assert_array_equal(back.nested[0], np.full_like(memory.total, 8))
+    checkpoint.save(path, node, clean=True)
+    other = replace(node.role, method=replace(node.role.method, learner=Remembering()))
     with pytest.raises(InputError, match=r"does not fit .*memory_0.*was it another learner's\? delete it"):
-        checkpoint.save(path, node, clean=True)
-        checkpoint.restore(path, replace(node.role, method=replace(node.role.method, learner=Remembering())), 7, 0.0)
+        checkpoint.restore(path, other, 7, 0.0)
 
 
 def test_the_file(path: Path, node: Protocol) -> None:
@@ -239,7 +240,7 @@ def test_a_failed_write_leaves_the_last_one(path: Path, node: Protocol, monkeypa
 
 def test_a_diverged_node_keeps_its_last_good_one(path: Path, node: Protocol) -> None:
     node.diverged = True
-    with pytest.raises(InputError, match="the model diverged at round .*; it would replace a good one in .*; lower"):
+    with pytest.raises(InputError, match=r"the model diverged at round .*; it would replace a good one in .*; lower"):
         checkpoint.save(path, node, clean=True)
     assert not path.exists()
 
@@ -255,7 +256,7 @@ def test_other_files_are_refused(path: Path, node: Protocol) -> None:
     with pytest.raises(InputError, match="is no file; a node resumes from the checkpoint it wrote"):
         checkpoint.restore(path, role(), 7, 0.0)
     node.learning.model().save(path)
-    with pytest.raises(InputError, match="is no whole checkpoint .'omkl_checkpoint'"):
+    with pytest.raises(InputError, match=r"is no whole checkpoint .'omkl_checkpoint'"):
         checkpoint.restore(path, role(), 7, 0.0)
 
 

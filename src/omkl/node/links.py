@@ -25,7 +25,7 @@ class LinkState(StrEnum):
     SYNCED = "synced"
     """Our copy is its hidden state, bit for bit, as of a round of its that we know."""
     LEFT_OUT = "left out"
-    """It was silent past the deadline; its weight is ours until a snapshot brings it back."""
+    """Nothing new came of it until the deadline; its weight is ours until it is in step again."""
     REFUSED = "refused"
     """Its contract differs from ours."""
 
@@ -48,7 +48,7 @@ class Signal(StrEnum):
     RESTARTED = "restarted"
     """It shows a boot that we do not know."""
     SILENT = "silent"
-    """It was not heard of until the deadline."""
+    """Nothing new came of it until the deadline."""
 
 
 _CONNECTING, _SYNCING, _SYNCED, _LEFT_OUT, _REFUSED = LinkState

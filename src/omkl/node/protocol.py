@@ -13,10 +13,11 @@ Each but the last returns the events it caused. A round is that of ``algorithm.p
 weigh and learn. What the modes differ in is when:
 
 Lock step, the letter's. A round for every observation. Round t + 1 begins when the copies of all neighbors that are
-waited for stand at their round t; a message that comes early is kept until then. So what a node computes depends on the
-samples alone, not on who was faster. A neighbor that does not come forward until the deadline is left out. A node
-without an observation takes part in the round its neighbors have begun, without learning, after its patience or at
-once when its stream has ended.
+waited for stand at round t; a message that comes early is kept until then. So what a node computes depends on the
+samples alone, not on who was faster. A neighbor that does not come forward is left out, a deadline after it was last
+heard of or two after the round was due. A node without an observation takes part in the round its neighbors have begun,
+without learning, after its patience or at once when its stream has ended. All count the same rounds: a node that was
+away skips to the round of its neighbors.
 
 Timer. Every observation is learned at once, and gossip happens every period with whatever copies are in step.
 """

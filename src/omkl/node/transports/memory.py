@@ -69,6 +69,10 @@ class Network:
             if id in node.links:
                 self._tell(peer, node.gone(id, self.now))
 
+    def observe(self, id: str, x: Any, y: Any) -> None:
+        """Give a node one sample, now."""
+        self._tell(id, self.nodes[id].observe(x, y, self.now))
+
     def feed(self, id: str, samples: Iterable[Sample]) -> None:
         """Give a node a stream: the next sample as soon as it has taken the last one, and its end."""
         self._streams[id] = iter(samples)
