@@ -30,12 +30,12 @@ inner: Decorator = _jit(no_cpython_wrapper=True)  # for other loops alone to cal
 
 QSGD, NEAREST, EXACT = range(3)
 LOGISTIC, SQUARED, SOFTMAX = range(3)
-LOSS, SCORE, DISAGREEMENT, SENT, CARRIED, WEIGHTS = range(6)  # rows of what is recorded; P weights are the last
-NUMBER, WAITING, BEFORE, CODED, SPOKEN = range(5)  # rows of a frame that is being counted
+LOSS, SCORE, DISAGREEMENT, WEIGHTS = range(4)  # rows of what is recorded; the weights of P kernels are the last
+SENT, CARRIED = range(2)  # rows of the traffic
 FEW = 8  # levels, up to which their costs are a polynomial of them: vectors have no quick way to look them up
 
 _ZERO, _HALF, _ONE, _TWO = (np.float32(value) for value in (0, 0.5, 1, 2))
-_UNIT = np.float32(2.0**-16)
+_UNIT, _EIGHTH = np.float32(2.0**-16), np.float32(1 / 8)
 _SMALLEST, _LARGEST = np.float32(SMALLEST_STEP), np.float32(LARGEST_STEP)
 _QUARTERS, _H, _M, _L = (np.float32(value) for value in (2 / math.pi, HIGH, MIDDLE, LOW))
 _S0, _S1, _S2 = (np.float32(value) for value in SINE)
@@ -119,13 +119,11 @@ class Scratch(NamedTuple):
     waves: Floats
     sides: Floats
     """The waves again: the sines, then the cosines."""
-    steps: Floats
     norms: Floats
+    steps: Floats
+    """Of all rows."""
     bits: Floats
-    """Of the levels of one row."""
-    frame: Floats
-    """A node's frame so far: the bits of its last number, those of silent blocks that cost nothing unless another
-    follows that is not, the step before, the bytes of the numbers before, and how many blocks are not silent."""
+    """Of the levels of all rows."""
     keys: npt.NDArray[np.uint32]
     outputs: Floats
     slopes: Floats
@@ -152,10 +150,9 @@ def scratch(rows: int, n: int, seeds: int, kernels: int) -> Scratch:
         halves=uniforms.reshape(2, -1, seeds),
         waves=waves,
         sides=waves.reshape(2, -1),
-        steps=room(),
         norms=room(),
-        bits=room(),
-        frame=room(5),
+        steps=room(rows),
+        bits=room(rows),
         keys=np.empty((2, seeds), np.uint32),
         outputs=room(kernels, outputs),
         slopes=room(outputs),
@@ -170,12 +167,13 @@ def scratch(rows: int, n: int, seeds: int, kernels: int) -> Scratch:
 
 @compiled
 def advance(
-    times: Any, lanes: Any, links: Any, angles: Any, y: Any, s: Any, prices: Any, every: Any, k: Any, recorded: Any
-) -> None:
+    times: Any, lanes: Any, links: Any, angles: Any, y: Any, s: Any, prices: Any, every: Any, k: Any, recorded: Any,
+    traffic: Any,
+) -> None:  # fmt: skip
     """Take the network through rounds ``times``: angles ``(T, J, P, D * S)``, targets ``(T, J, C)``.
 
-    Every round whose number plus one is a multiple of ``every`` is measured into ``recorded``, ``(..., 5 + P, S)`` in
-    float64.
+    Every round whose number plus one is a multiple of ``every`` is measured into ``recorded``, ``(..., 3 + P, S)`` in
+    float64, and the bytes of its messages added to ``traffic``, ``(..., 2, S)``.
     """
     nodes, kernels = lanes.log_weights.shape[:2]
     row = 0
@@ -187,20 +185,21 @@ def advance(
             _clear(k.away, recorded[row])
         for j in range(nodes):
             theta = lanes.theta[j]
-            if measured:
-                k.frame[:] = _ZERO
             if s.quantizer == QSGD:
                 _dither(lanes.low[j], lanes.high[j], t, k.keys, k.halves)
             for p in range(kernels):
-                _exchange(j, p, theta, hidden, fresh, links, k, s, prices, measured)
+                if measured:
+                    _exchange(j, p, theta, hidden, fresh, links, k, s, prices)
+                else:
+                    _exchange(j, p, theta, hidden, fresh, links, k, s, None)
                 _features(angles[r, j, p], k.sides, s.amplitude)
                 _predict(p, theta, k.waves, k.outputs[p], k.squares[p])
                 if measured:
-                    _spread(j, p, theta, k.reference, k.away, k.slopes, recorded[row, DISAGREEMENT])
+                    _spread(j, p, theta, k.reference, k.away, k.slopes, k.norms, recorded[row, DISAGREEMENT])
                 _loss(k.outputs[p], y[r, j], k.values[p], k.slopes, s.loss)
                 _learn(p, theta, k.waves, k.slopes, s)
             if measured:
-                _charge(links.degrees[j], k.frame, s, prices, recorded[row])
+                _charge(links.degrees[j], k.steps, k.bits, s, prices, traffic[row])
                 _normalize(lanes.log_weights[j], k.weights, k.norms)
                 _measure(k.outputs, k.weights, y[r, j], k.ensemble, k.slopes, k.norms, s.loss, recorded[row])
             _weigh(lanes.log_weights[j], k.values, k.squares, k.norms, s)
@@ -210,30 +209,27 @@ def advance(
 
 
 @inner
-def _exchange(
-    j: Any, p: Any, theta: Any, hidden: Any, fresh: Any, links: Any, k: Any, s: Any, prices: Any, measured: Any
-) -> None:
-    """Mix the models of kernel p at node j, emit and absorb; in measured rounds count the bits of what is sent."""
+def _exchange(j: Any, p: Any, theta: Any, hidden: Any, fresh: Any, links: Any, k: Any, s: Any, prices: Any) -> None:
+    """Mix the models of kernel p at node j, emit and absorb; count the bits of the levels, unless prices are None."""
     count = k.outputs.shape[1]
     for c in range(count):
         row = p * count + c
         own, after = hidden[j, row], fresh[j, row]
         _mix(j, row, theta[row], hidden, links, s.gamma, k.v)
         if s.quantizer == QSGD:
-            if not measured:
-                _qsgd(k.v, k.uniforms[row], own, after, k.steps, k.norms, s, prices, None, None)
+            if prices is None:
+                _qsgd(k.v, k.uniforms[row], own, after, k.steps[row], k.norms, s, None, None, None)
             elif prices.few:
-                _qsgd(k.v, k.uniforms[row], own, after, k.steps, k.norms, s, prices, k.bits, None)
+                _qsgd(k.v, k.uniforms[row], own, after, k.steps[row], k.norms, s, prices.curve, k.bits[row], None)
             else:
-                _qsgd(k.v, k.uniforms[row], own, after, k.steps, k.norms, s, prices, None, k.levels)
+                _qsgd(k.v, k.uniforms[row], own, after, k.steps[row], k.norms, s, None, None, k.levels)
+                _price(k.levels, prices, k.bits[row])
         elif s.quantizer == NEAREST:
-            _nearest(k.v, k.levels, own, after, k.steps, k.norms, s)
+            _nearest(k.v, k.levels, own, after, k.steps[row], k.norms, s)
+            if prices is not None:
+                _price(k.levels, prices, k.bits[row])
         else:
             _exact(k.v, own, after)
-        if measured and s.quantizer != EXACT:
-            if s.quantizer == NEAREST or not prices.few:
-                _price(k.levels, prices, k.bits)
-            _count(row, len(theta), k.steps, k.bits, k.frame, prices)
 
 
 @inner
@@ -291,11 +287,11 @@ def _round_up(step: Any) -> Any:
 
 @inner
 def _qsgd(
-    v: Any, uniforms: Any, own: Any, after: Any, steps: Any, divisors: Any, s: Any, prices: Any, bits: Any, levels: Any
+    v: Any, uniforms: Any, own: Any, after: Any, steps: Any, divisors: Any, s: Any, curve: Any, bits: Any, levels: Any
 ) -> None:
     """Add to the hidden state what the message of v = theta - h stands for.
 
-    ``bits`` gets what the levels cost, and ``levels`` the levels; each may be None, for which this is compiled apart.
+    ``bits`` get what the levels cost by the ``curve``, ``levels`` the levels; what is None is left out of the program.
     """
     n, seeds = v.shape
     _squares(v, steps)
@@ -311,7 +307,7 @@ def _qsgd(
             size = level * steps[m]
             after[i, m] = own[i, m] + (-size if v[i, m] < _ZERO else size)
             if bits is not None:
-                bits[m] += _curve(level, prices.curve)
+                bits[m] += _curve(level, curve)
             if levels is not None:
                 levels[i, m] = level
 
@@ -352,37 +348,33 @@ def _squares(v: Any, sums: Any) -> None:
 
 
 @inner
-def _count(row: Any, rows: Any, steps: Any, bits: Any, frame: Any, prices: Any) -> None:
-    """Add a block to the frame: what a step costs is known when the next one is."""
-    number, waiting, before = frame[NUMBER], frame[WAITING], frame[BEFORE]
-    coded, spoken = frame[CODED], frame[SPOKEN]
-    ends = (row + 1) % prices.together == 0 or row + 1 == rows
-    for m in range(len(steps)):
-        step, last = steps[m], before[m]
-        near = _TWO * last >= step and last < _TWO * step
-        told = _ZERO if last == _ZERO else prices.near if near else prices.far
-        there = step > _ZERO
-        number[m] += bits[m] + told + waiting[m] if there else _ZERO
-        waiting[m] = _ZERO if there else waiting[m] + prices.silent
-        before[m] = step if there else last
-        spoken[m] += _ONE if there else _ZERO
-    if ends:
-        for m in range(len(steps)):
-            final = prices.last if steps[m] > _ZERO else prices.far if before[m] > _ZERO else _ZERO
-            coded[m] += max(np.ceil((number[m] + final - prices.start) / np.float32(8)), _ZERO)
-            number[m] = waiting[m] = before[m] = _ZERO
+def _charge(degree: Any, steps: Any, bits: Any, s: Any, prices: Any, traffic: Any) -> None:
+    """Add the bytes of a node's frame to what was sent, and once for each neighbor to what was carried."""
+    for m in range(steps.shape[1]):
+        size = prices.frame + (_ZERO if s.quantizer == EXACT else _body(m, steps, bits, prices))
+        traffic[SENT, m] += size if degree else _ZERO
+        traffic[CARRIED, m] += degree * size
 
 
 @inner
-def _charge(degree: Any, frame: Any, s: Any, prices: Any, sums: Any) -> None:
-    """Add the bytes of a node's frame to what was sent, and once for each neighbor to what was carried."""
-    coded, spoken = frame[CODED], frame[SPOKEN]
-    for m in range(len(coded)):
-        size = prices.frame
-        if s.quantizer != EXACT:
-            size += min(coded[m] + prices.lengths, np.ceil(spoken[m] * prices.block) + prices.steps)
-        sums[SENT, m] += size * min(degree, 1)
-        sums[CARRIED, m] += size * degree
+def _body(m: Any, steps: Any, bits: Any, prices: Any) -> Any:
+    """Return the bytes of steps and levels, in the shorter form; the blocks of a number from the last to the first."""
+    rows = len(steps)
+    coded, spoken = prices.lengths, _ZERO
+    for first in range(0, rows, prices.together):
+        last = min(first + prices.together, rows) - 1
+        number, following = -prices.start, _ZERO
+        for row in range(last, first - 1, -1):
+            step = steps[row, m]
+            if step > _ZERO:
+                near = _TWO * step >= following and step < _TWO * following
+                number += bits[row, m] + (prices.near if near else prices.last if row == last else prices.far)
+                spoken += _ONE
+                following = step
+            elif following > _ZERO:
+                number += prices.silent
+        coded += max(np.ceil(number * _EIGHTH), _ZERO)
+    return min(coded, np.ceil(spoken * prices.block) + prices.steps)
 
 
 @inner
@@ -583,7 +575,7 @@ def _clear(away: Any, sums: Any) -> None:
 
 
 @inner
-def _spread(j: Any, p: Any, theta: Any, reference: Any, away: Any, slopes: Any, squares: Any) -> None:
+def _spread(j: Any, p: Any, theta: Any, reference: Any, away: Any, slopes: Any, row_squares: Any, squares: Any) -> None:
     """Add up over nodes how far the models of kernel p lie from node 0's, which is where they are near."""
     count, seeds = slopes.shape
     for row in range(p * count, p * count + count):
@@ -592,11 +584,15 @@ def _spread(j: Any, p: Any, theta: Any, reference: Any, away: Any, slopes: Any, 
             for i in range(len(model)):
                 for m in range(seeds):
                     first[i, m] = model[i, m]
+        for m in range(seeds):
+            row_squares[m] = _ZERO
         for i in range(len(model)):
             for m in range(seeds):
                 apart = model[i, m] - first[i, m]
                 sums[i, m] += apart
-                squares[m] += apart * apart
+                row_squares[m] += apart * apart
+        for m in range(seeds):
+            squares[m] += row_squares[m]
 
 
 @inner
@@ -635,12 +631,12 @@ def _score(f: Any, y: Any, sums: Any, kind: Any) -> None:
 
 @inner
 def _finish(nodes: Any, away: Any, sums: Any) -> None:
-    """Turn sums over nodes into means, but for what was sent, and the distances into the disagreement."""
+    """Turn sums over nodes into means, and the distances into the disagreement."""
     rows, n, seeds = away.shape
     share = 1 / nodes
     for row in range(len(sums)):
         for m in range(seeds):
-            sums[row, m] *= 1.0 if row in (SENT, CARRIED) else share
+            sums[row, m] *= share
     for r in range(rows):
         for i in range(n):
             for m in range(seeds):

@@ -98,6 +98,7 @@ def run(
     links, settings = _links(network, nodes), _settings(method, n)
     prices = _prices(method.channel, kernels * outputs, n)
     recorded = np.empty((rounds // every, fused.WEIGHTS + kernels, len(filled)))
+    traffic = np.zeros((rounds // every, 2, len(filled)))
     budget = ANGLE_BYTES if inputs < LONG_INPUT else LONG_ANGLE_BYTES
     length = max(1, budget // (4 * nodes * V.shape[1]))
     angles = np.empty((length, nodes, kernels, n // 2 * len(filled)), np.float32)
@@ -109,12 +110,14 @@ def run(
         np.matmul(X[first:last].reshape(-1, inputs), V, out=angles[: last - first].reshape(-1, V.shape[1]))
         part = recorded[first // every : last // every]
         targets, times = y[first:last], np.arange(first, last)
-        fused.advance(times, lanes, links, angles, targets, settings, prices, every, scratch, part)
+        bytes_ = traffic[first // every : last // every]
+        fused.advance(times, lanes, links, angles, targets, settings, prices, every, scratch, part, bytes_)
         passed(last, part[:, fused.LOSS, :count])
     models, shadows = (_seeds_second(part[..., :count]) for part in (theta, hidden[rounds % 2]))
     shape = (nodes, count, kernels, outputs, n)
     state = State(models.reshape(shape), shadows.reshape(shape), _seeds_second(log_weights[..., :count]), ())
-    loss, score, disagreement, sent, carried, *weights = recorded[..., :count].swapaxes(0, 1).astype(np.float32)
+    loss, score, disagreement, *weights = recorded[..., :count].swapaxes(0, 1).astype(np.float32)
+    sent, carried = traffic[..., :count].swapaxes(0, 1).astype(np.float32)
     return state, Metrics(loss, score, disagreement, np.stack(weights, axis=-1), sent, carried)
 
 
