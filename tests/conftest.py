@@ -12,6 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from omkl import wire
+from omkl.quantizers import Message
+
 hypothesis.settings.register_profile("omkl", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("omkl")
 
@@ -45,3 +48,13 @@ def library(request: pytest.FixtureRequest) -> Library:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+def frames(quantizer: Any, rows: int, n: int) -> tuple[Message, np.ndarray, np.ndarray]:
+    """Return messages of blocks that are silent, alike or far apart, the bits of their levels, and their steps."""
+    rng = np.random.default_rng(rows)
+    costs = np.array(wire.costs(quantizer, n).levels, dtype=np.float32)
+    steps = rng.choice([0, 2**-9, 2**-8, 2**-7, 1.5], size=(rows, 500), p=[0.3, 0.2, 0.2, 0.2, 0.1]).astype(np.float32)
+    levels = np.where(steps[:, None] > 0, rng.integers(0, rng.integers(1, len(costs) + 1, 500), (rows, n, 500)), 0)
+    message = Message(levels.astype(np.int16).transpose(2, 0, 1)[:, None], steps.T[:, None, :, None])
+    return message, costs[levels].sum(axis=1), steps

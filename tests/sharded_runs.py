@@ -17,7 +17,7 @@ from omkl.simulator import rounds as chunked
 from omkl.simulator.sharding import place
 from omkl.topology import Graph, Topology
 
-PARTS = ("loss", "theta", "log_weights", "weights", "accuracy", "disagreement", "pooled_loss")
+PARTS = ("loss", "theta", "log_weights", "weights", "accuracy", "disagreement", "pooled_loss", "bits", "link_bits")
 
 EXACT = Gossip(eta=0.5, gamma=0.3, quantizer=None)
 COARSE = Gossip(eta=1.0, gamma=0.3, quantizer=QSGD(bits=1, rescale=True))  # another dither would be another run

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import omkl
-from omkl import QSGD, Choco, Complete, Faults, Gossip, Local, Nearest, Sign, gaussian, noise, quantizers
+from omkl import QSGD, Choco, Complete, Faults, Gossip, Local, Nearest, Sign, gaussian, noise, quantizers, wire
 from omkl.learners import SGD
 from omkl.simulator import engine, lanes, rounds
 from omkl.simulator.networks import Dense, Hubs, Lists, network
 from omkl.simulator.waves import LIMIT
 from omkl.topology import Schedule, build
+from tests.conftest import frames
 
 numba = pytest.importorskip("numba")
 
@@ -82,6 +83,14 @@ def assert_same(results: Both, atol: float = 1e-5, flipped: float = 0.0) -> None
         np.testing.assert_allclose(there.accuracy, here.accuracy, atol=1.01 / len(here.theta))
         apart, size = (np.linalg.norm(one, axis=(-2, -1)) for one in (there.theta - here.theta, here.theta))
         assert (apart > 1e-5 * size + 1e-9).mean() <= flipped
+        assert_same_bits(there, here, flipped)
+
+
+def assert_same_bits(there: omkl.Result, here: omkl.Result, flipped: float) -> None:
+    """Compare what was sent: the same to the bit, but for levels that flipped."""
+    for ours, theirs in ((there.bits, here.bits), (there.link_bits, here.link_bits)):
+        np.testing.assert_allclose(ours, theirs, rtol=0.05 if flipped else 0)
+        assert ours.mean() == pytest.approx(theirs.mean(), rel=5e-4)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared", "softmax"])
@@ -137,12 +146,32 @@ def test_networks(both: Callable[..., Both], topology: str, nodes: int, kind: ty
     assert_same(both(blobs(30, nodes), {"": (method, topology)}), flipped=0.0 if quantizer is None else 0.1)
 
 
+@pytest.mark.parametrize("quantizer", [QSGD(bits=3), QSGD(bits=5), Nearest()], ids=str)
+@pytest.mark.parametrize(("rows", "n"), [(1, 40), (3, 40), (30, 40), (5, 300), (2, 512)])
+def test_frames_are_counted_as_the_wire_counts(quantizer: Any, rows: int, n: int) -> None:
+    message, bits, steps = frames(quantizer, rows, n)
+    prices, body = lanes._prices(quantizer, rows, n), fused._body.py_func  # type: ignore[attr-defined]
+    found = prices.frame + np.array([body(m, steps, bits, prices) for m in range(steps.shape[1])])
+    expected = wire.message_bytes(message, quantizer)
+    assert (found != expected).mean() <= 0.002
+    np.testing.assert_allclose(found, expected, atol=1)  # a sum may fall on either side of a whole byte
+
+
+@pytest.mark.parametrize("quantizer", [QSGD(bits=3), QSGD(bits=1, rescale=True), Nearest(), Nearest(1)], ids=str)
+def test_the_curve_goes_through_the_costs(quantizer: Any) -> None:
+    prices = lanes._prices(quantizer, 3, 40)
+    curve = fused._curve.py_func(np.arange(len(prices.levels), dtype=np.float32), prices.curve)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(curve, prices.levels, atol=2e-4)
+    assert prices.few
+
+
 def test_nodes_without_neighbors() -> None:
     # No topology has them, but a matrix may: links of weight zero are none.
     links = lanes._links(Dense(jnp.zeros((3, 3))), 3)
     assert links.start.tolist() == [0, 1, 2, 3]
     assert links.ids.tolist() == [[0, 0], [1, 1], [2, 2]]
     assert not links.weights.any()
+    assert not links.degrees.any()
 
 
 @pytest.mark.parametrize("rounds", [1, 30])
@@ -245,6 +274,7 @@ def test_a_stopped_run_returns_nothing(calls: list[Any]) -> None:
         (Gossip(quantizer=QSGD(bits=3, block=8)), {}),
         (Gossip(quantizer=Nearest(block=8)), {}),
         (Gossip(quantizer=Sign()), {}),
+        (Gossip(quantizer=Nearest(), features=257), {}),
         (Gossip(weigh_first=True), {}),
         (Gossip(learner=type("Mine", (SGD,), {})(0.1)), {}),
         (Choco(fresh=True), {}),

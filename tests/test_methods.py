@@ -1,15 +1,18 @@
 """Every method through the declared protocol."""
 
+import dataclasses
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from omkl import QSGD, SGD, Choco, Complete, Gossip, Local, algorithm, gaussian, topology
+from omkl import QSGD, SGD, Choco, Complete, Gossip, Local, algorithm, gaussian, topology, wire
 from omkl.errors import InputError
-from omkl.methods import METHODS, Method, Neighbors, Round
+from omkl.methods import METHODS, Info, Method, Neighbors, Round
+from omkl.quantizers import Message
 from tests.conftest import Library
 
 J, S, C, D = 5, 3, 2, 6
@@ -47,6 +50,8 @@ def test_shapes_and_names(method: Method) -> None:
         assert info.output.shape == (J, S, C)
         assert info.loss.shape == (J, S)
         assert (info.loss > 0).all()
+        assert info.message_bytes.shape == (J, S)
+        assert (info.message_bytes == np.rint(info.message_bytes)).all()
     assert [leaf.shape for leaf in jax.tree.leaves(state)] == before
     theta, log_weights = method.models(state)
     assert theta.shape == (J, S, len(method.kernels), C, 2 * D)
@@ -89,11 +94,68 @@ def test_a_step_leaves_its_arguments_alone(method: Method) -> None:
         np.testing.assert_array_equal(leaf, copy)
 
 
-def test_bits_by_hand() -> None:
-    # 9 bytes of header, 3 kernels, each 40 levels of 3 bits and a sign and a step of two bytes
-    assert Gossip().message_bits(1) == 72 + 3 * (40 * 4 + 16) == 600
-    assert Gossip(quantizer=None).message_bits(2) == 72 + 3 * 2 * 40 * 32
-    assert Local().message_bits(1) == 0
+def name(method: Method) -> str:
+    return method.name + " fresh" * getattr(method, "fresh", False)
+
+
+def sizes(method: Method, count: int = 3) -> list[np.ndarray]:
+    """Return how large the messages of every round are."""
+    state, found = method.init(np, (J, S), C), []
+    for given in rounds(method, count):
+        state, info = method.step(state, given, network())
+        found.append(info.message_bytes)
+    return found
+
+
+def test_bytes_by_hand() -> None:
+    # Nine bytes of header; 3 kernels of 2 outputs of 12 numbers, exact; a sign takes a bit, and a step two bytes.
+    settings: dict[str, Any] = {"features": D, "loss": "squared"}
+    assert all((size == 9 + 3 * 2 * 12 * 4).all() for size in sizes(Gossip(quantizer=None, **settings)))
+    assert all((size == 9 + 3 * 2 * 2 + 9).all() for size in sizes(Gossip(quantizer="sign", **settings))[1:])
+    assert not np.any(sizes(Local(**settings)))
+    first, *others = sizes(Gossip(**settings))
+    assert (first == 9).all()  # zeros: not a step to send
+    assert all(((size > 9 + 6) & (size < 9 + 6 * 2 + 6 * 12 * 4 / 8)).all() for size in others)
+
+
+@pytest.mark.parametrize("method", [Gossip(), Choco(), Choco(fresh=True), Complete()], ids=name)
+def test_sizes_are_those_of_the_frames(method: Gossip, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Message] = []
+    charge = type(method).charge
+
+    def noted(self: Gossip, info: Info, message: Message) -> Info:
+        sent.append(message)
+        return charge(self, info, message)
+
+    monkeypatch.setattr(type(method), "charge", noted)
+    method = dataclasses.replace(method, features=D, eta=0.1, loss="squared")
+    found = np.array(sizes(method, 20))
+    codec = wire.Codec((len(method.kernels), C, 2 * D), method.channel)
+    losses = 4 * len(method.kernels) if isinstance(method, Complete) else 0
+    packed = [
+        len(wire.write_gossip(codec, 0, 0, Message(one.levels[place], one.step[place]), 0)) + losses
+        for one in sent
+        for place in np.ndindex(J, S)
+    ]
+    assert np.abs(found.ravel() - packed).max() <= 1
+    assert found.mean() == pytest.approx(np.mean(packed), rel=0.005)
+
+
+@pytest.mark.parametrize("method", [Gossip(features=D), Choco(features=D, fresh=True), Complete(features=D)], ids=name)
+def test_sizes_that_nobody_reads_cost_nothing(method: Gossip, monkeypatch: pytest.MonkeyPatch) -> None:
+    (given,) = jax.tree.map(jnp.asarray, rounds(method, 1))
+    state = method.init(jnp, (J, S), C)
+
+    def work(parts: slice) -> float:
+        one = jax.jit(lambda state: method.step(state, given, jax.tree.map(jnp.asarray, network()))[parts])
+        found = one.lower(state).compile().cost_analysis()
+        assert found is not None
+        return float(found["flops"])
+
+    unread, read = work(slice(0, 1)), work(slice(0, 2))
+    with monkeypatch.context() as patch:
+        patch.setattr(type(method), "charge", lambda self, info, message: info)
+        assert work(slice(0, 1)) == unread < work(slice(0, 2)) < read
 
 
 @pytest.mark.parametrize(
@@ -166,10 +228,6 @@ def test_complete_scores_before_the_weights_see_the_sample() -> None:
     _, info = method.step(state, given, network())
     equal = np.einsum("spcd,jspd->jspc", state.theta[0], given.z).mean(axis=2)
     np.testing.assert_allclose(info.output, equal, rtol=1e-4, atol=1e-5)
-
-
-def test_complete_counts_its_losses() -> None:
-    assert Complete().message_bits(1) == Gossip().message_bits(1) + 3 * 32
 
 
 def test_choco_is_gossip_with_one_kernel() -> None:

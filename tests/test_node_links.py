@@ -401,10 +401,11 @@ def test_messages_whose_sum_is_not_finite_are_refused() -> None:
     node.receive("b", wire.write_hello(5, 0, network.role("b").contract()), 0.0)
     huge = np.full_like(link.copy, 3e38)
     copy = np.zeros_like(huge)
+    events: list[Event] = []
     for t in (1, 2):
         message = Message(huge, np.ones((*huge.shape[:2], 1), dtype=np.float32))
-        node.observe([1.0, 2.0], 1, 0.0)
-        events = node.receive("b", wire.write_gossip(node.neighbors.codec, 5, t, message, wire.digest(copy)), 0.0)
+        events += node.observe([1.0, 2.0], 1, 0.0)
+        events += node.receive("b", wire.write_gossip(node.neighbors.codec, 5, t, message, wire.digest(copy)), 0.0)
         copy = huge
     events += node.observe([1.0, 2.0], 1, 0.0)
     assert any("a sum that is not finite" in event.why for event in events if isinstance(event, Dropped))

@@ -25,10 +25,11 @@ def test_loss_is_drawn_with_its_interval(against: str) -> None:
     half = 1.96 * progressive.std(axis=0, ddof=1) / 2
     top = np.asarray(band.get_paths()[0].vertices)[:, 1].max()
     assert top == pytest.approx((progressive.mean(axis=0) + half).max(), rel=1e-6)
-    expected = 600 * 12 if against == "bits" else 12
-    assert np.asarray(line.get_xdata())[-1] == expected
+    expected = result.bits.mean(axis=0).sum() / 3 if against == "bits" else 12
+    assert np.asarray(line.get_xdata())[-1] == pytest.approx(expected)
     thinned = omkl.simulate((X, y), "path", method=omkl.Gossip(eta=1.0), seeds=4, record_every=4)
     plot_loss(axes, thinned, label="thinned", against=against)
-    assert np.asarray(axes.lines[-1].get_xdata())[-1] == expected
+    expected = 4 * thinned.bits.mean(axis=0).sum() / 3 if against == "bits" else 12
+    assert np.asarray(axes.lines[-1].get_xdata())[-1] == pytest.approx(expected)
     with pytest.raises(omkl.InputError, match="unknown axis"):
         plot_loss(axes, result, label="", against="bitz")

@@ -46,6 +46,7 @@ def test_four_devices_equal_one(found: Any, name: str) -> None:
     for case, apart in found["passes"][name].items():
         quantized = case.startswith("quantized")
         assert apart["loss"] <= (1e-4 if quantized else 1e-6), case
+        assert max(apart["bits"], apart["link_bits"]) <= (1e-2 if quantized else 0), case
         if not quantized:
             assert apart["theta"] <= (1e-5 if name == "coarse" else 1e-6), case
             assert max(apart[part] for part in sharded_runs.PARTS) <= 1e-5, case

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import omkl
-from omkl import QSGD, Gossip, Local, Nearest, topology
+from omkl import QSGD, Gossip, Local, Nearest, algorithm, topology, wire
 from omkl.data import as_stream, load
 from omkl.errors import InputError
 from omkl.methods import Method, Neighbors
+from omkl.quantizers import Message
 from omkl.simulator import engine, rounds
 from omkl.simulator.networks import Dense, Edges, Hubs, Lists, hubs, network
 from omkl.simulator.waves import LIMIT, waves
@@ -160,6 +161,8 @@ def test_all_ways_to_mix_are_the_algorithms(name: str) -> None:
         np.add.at(matrix, (receiver, sender), weight)
         np.testing.assert_allclose(matrix, built.matrix() * (1 - np.eye(12)), atol=1e-7)
         np.testing.assert_allclose(fast.mix(jnp.asarray(theta), jnp.asarray(hidden), 0.7), stated, atol=2e-6)
+        np.testing.assert_array_equal(fast.degrees(12), built.degrees)
+    np.testing.assert_array_equal(Neighbors(index, weights).degrees(12), built.degrees)
 
 
 def test_waves_are_sines_and_cosines(rng: np.random.Generator) -> None:
@@ -209,12 +212,34 @@ def test_banana_at_the_letters_settings() -> None:
 
 def test_bits_and_links() -> None:
     X, y = blobs(3, 5)
-    path = omkl.simulate((X, y), "path", method=Gossip())
-    assert (path.bits == 5 * 600).all()
-    assert (path.link_bits == 8 * 600).all()
-    star = omkl.simulate((X, y), "star", method=Gossip())
+    message = 8 * (9 + 3 * 40 * 4)
+    path = omkl.simulate((X, y), "path", method=Gossip(quantizer=None))
+    assert (path.bits == 5 * message).all()
+    assert (path.link_bits == 8 * message).all()
+    star = omkl.simulate((X, y), "star", method=Gossip(quantizer=None))
     assert (star.link_bits == path.link_bits).all()
+    everyone = omkl.simulate((X, y), "complete", method=omkl.Complete(quantizer=None))
+    assert (everyone.bits == 5 * (message + 3 * 32)).all()  # a broadcast counts once
+    assert (everyone.link_bits == 20 * (message + 3 * 32)).all()
     assert not omkl.simulate((X, y), "path", method=Local()).bits.any()
+
+
+@pytest.mark.parametrize("quantizer", [QSGD(bits=3), QSGD(bits=8, block=8), Nearest(), "sign", None], ids=str)
+@pytest.mark.parametrize(("eta", "gamma"), [(0.01, 0.009), (0.5, 0.3)])
+def test_bits_are_what_the_codec_packs(quantizer: Any, eta: float, gamma: float) -> None:
+    X, y = blobs(60, 6)
+    method = Gossip(eta=eta, gamma=gamma, quantizer=quantizer)
+    star, codec = topology.build("star", 6), wire.Codec((3, 1, 40), method.channel)
+    before, packed = method.init(np, (6,), 1), np.zeros((60, 6))
+    for t, (after, info, given) in enumerate(numpy_run.play(method, X, y, star, seed=0)):
+        levels, step = algorithm.emit(info.theta, before.hidden, method.channel, given.uniforms)
+        packed[t] = [len(wire.write_gossip(codec, 0, t, Message(levels[j], step[j]), 0)) for j in range(6)]
+        before = after
+    found = omkl.simulate((X, y), star, method=method)
+    assert found.bits.mean() == pytest.approx(8 * packed.sum(axis=1).mean(), rel=0.01)
+    assert found.link_bits.mean() == pytest.approx(8 * (packed @ star.degrees).mean(), rel=0.01)
+    # A byte in some of the messages: the codec's rounding, or a level that another library's rounding flipped.
+    assert np.abs(found.bits[0] - 8 * packed.sum(axis=1)).max() <= 8 * 6
 
 
 def test_one_node_learns_alone_for_nothing() -> None:

@@ -25,7 +25,7 @@ def test_size_by_hand() -> None:
         state=3 * (2 * model + 4 * 2 * 2),
         rounds=3 * 3 * model + 5 * 3 * model // 2,
         inputs=4 * 5 * 3 * (6 + 1),
-        records=5 * 2 * (2 * 4 * (3 + 2) + 16),
+        records=5 * 2 * (2 * 4 * (5 + 2) + 16),
         frequencies=4 * 2 * 2 * 4 * 6,
         network=24 * 2,
     )

@@ -7,7 +7,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from omkl import QSGD, Choco, Complete, Gossip, Nearest, features, gaussian, noise
+from omkl import QSGD, Choco, Complete, Gossip, Nearest, features, gaussian, noise, wire
 from omkl.algorithm import State
 from omkl.learners import SGD
 from omkl.methods import Info, Round
@@ -17,6 +17,7 @@ from omkl.simulator.measures import metrics
 from omkl.simulator.networks import Dense, Edges, Lists
 from omkl.simulator.waves import waves
 from omkl.topology import build
+from tests.conftest import frames
 
 pytest.importorskip("jax.experimental.pallas.triton")
 
@@ -86,11 +87,23 @@ def assert_same(method: Gossip, network: Any, state: State, rounds: Any, within:
             different.append(np.asarray(kernels.hidden != after.hidden))
         else:
             near(kernels.hidden, after.hidden)
-        jax.tree.map(near, (kernels._replace(hidden=()), found), (after._replace(hidden=()), seen))
+        if not different or not different[-1].any():
+            np.testing.assert_array_equal(found.message_bytes, seen.message_bytes)
+        jax.tree.map(near, (kernels._replace(hidden=()), found[:-1]), (after._replace(hidden=()), seen[:-1]))
         assert jax.tree.map(jnp.shape, (kernels, found)) == jax.tree.map(jnp.shape, (after, seen))
         state = after
     assert not different or np.mean(different) < 1e-3
     return state
+
+
+@pytest.mark.parametrize("quantizer", [QSGD(bits=3), QSGD(bits=5)], ids=str)
+@pytest.mark.parametrize("kernels", [1, 3, 6])
+def test_frames_are_counted_as_the_wire_counts(quantizer: QSGD, kernels: int) -> None:
+    message, bits, steps = frames(quantizer, kernels, 40)
+    found = tiles._frame_bytes(quantizer, 40, list(map(jnp.asarray, bits)), list(map(jnp.asarray, steps)))
+    expected = wire.message_bytes(message, quantizer)
+    assert np.mean(found != expected) <= 0.002
+    np.testing.assert_allclose(found, expected, atol=1)  # a sum may fall on either side of a whole byte
 
 
 def gossip(kernels: int = 2, width: int = 4, **options: Any) -> Gossip:

@@ -4,11 +4,12 @@ Three doors: ``omkl.simulate`` for whole networks, a node for every device, esti
 itself is in ``omkl.algorithm``, the file to read first.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from omkl import topology
 from omkl.compressors import RandK, Sign, TopK
-from omkl.errors import InputError, MissingExtraError
+from omkl.errors import DivergedError, InputError, MissingExtraError
 from omkl.features import Kernel, cauchy, gaussian, laplacian
 from omkl.learners import SGD
 from omkl.losses import Logistic, Softmax, Squared
@@ -19,9 +20,12 @@ from omkl.theory import explain
 from omkl.topology import Faults
 
 if TYPE_CHECKING:
-    from omkl.simulator import DivergedError, Result, compare, load, simulate
+    from omkl.node.node import Node
+    from omkl.simulator import Result, compare, load, simulate
 
-_SIMULATOR = ("DivergedError", "Result", "compare", "load", "simulate")
+# What brings more than NumPy along is imported when it is asked for: its module, and the extra it needs.
+_LAZY = dict.fromkeys(("Result", "compare", "load", "simulate"), ("omkl.simulator", "sim"))
+_LAZY["Node"] = ("omkl.node.node", "node")
 
 __all__ = [
     "QSGD",
@@ -39,6 +43,7 @@ __all__ = [
     "MissingExtraError",
     "Model",
     "Nearest",
+    "Node",
     "RandK",
     "Result",
     "Sign",
@@ -58,11 +63,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # The simulator brings JAX along; `import omkl` must not.
-    if name not in _SIMULATOR:
+    if name not in _LAZY:
         raise AttributeError(f"module 'omkl' has no attribute {name!r}")
+    module, extra = _LAZY[name]
     try:
-        from omkl import simulator
+        return getattr(import_module(module), name)
     except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "jax", "sim") from None
-    return getattr(simulator, name)
+        raise MissingExtraError(error.name or module, extra) from None

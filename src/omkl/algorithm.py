@@ -118,7 +118,7 @@ def learn(
 ) -> tuple[Array, Memory]:
     """Return theta' = theta - eta grad L(theta), line 14, or what the learner makes of the gradient."""
     slope = gradient(theta, kernel_outputs, z, y, loss, regularization)
-    return learner.update(theta, memory, slope, z, loss.curvature(kernel_outputs, y[..., None, :]))
+    return learner.update(theta, memory, slope, z, lambda: loss.curvature(kernel_outputs, y[..., None, :]))
 
 
 def normalize(log_weights: Array) -> Array:

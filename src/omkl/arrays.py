@@ -1,11 +1,55 @@
 """The array type of the core and the namespace it brings along."""
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
+
+import numpy as np
 
 Array: TypeAlias = Any
 """Any array of the Python Array API standard: NumPy on a node, JAX in the simulator."""
 
 
 def namespace(array: Array) -> Any:
-    """Return the module whose functions work on ``array``."""
-    return array.__array_namespace__()
+    """Return what holds the functions that work on ``array``."""
+    return _NUMPY if type(array) is np.ndarray else array.__array_namespace__()
+
+
+class _Numpy:
+    """NumPy without the Python around its C functions, which takes longer than the few numbers of one node.
+
+    What is not listed here is NumPy's own.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(np, name)
+        setattr(self, name, found)  # so that it is looked up once
+        return found
+
+    @staticmethod
+    def astype(x: Array, dtype: Any) -> Array:
+        return x.astype(dtype)
+
+    @staticmethod
+    def reshape(x: Array, shape: tuple[int, ...]) -> Array:
+        return x.reshape(shape)
+
+    @staticmethod
+    def zeros_like(x: Array) -> Array:
+        return np.zeros(x.shape, x.dtype)
+
+    @staticmethod
+    def ones_like(x: Array) -> Array:
+        ones = np.empty(x.shape, x.dtype)
+        ones.fill(1)
+        return ones
+
+    @staticmethod
+    def clip(x: Array, low: float | None = None, high: float | None = None) -> Array:
+        x = x if low is None else np.maximum(x, low)
+        return x if high is None else np.minimum(x, high)
+
+    sum: Callable[..., Array] = staticmethod(np.add.reduce)
+    max: Callable[..., Array] = staticmethod(np.maximum.reduce)
+
+
+_NUMPY = _Numpy()

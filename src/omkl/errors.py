@@ -12,6 +12,10 @@ class InputError(ValueError):
     """Something the caller gave breaks a rule; raised before any computation."""
 
 
+class DivergedError(InputError):
+    """The models left the finite numbers: a step was too large for them."""
+
+
 class MissingExtraError(ImportError):
     """An optional dependency is not installed."""
 

@@ -102,9 +102,13 @@ def transform(x: Array, frequencies: Array) -> Array:
     -----
     z(x) = D^(-1/2) [sin(v_1.x) ... sin(v_D.x)  cos(v_1.x) ... cos(v_D.x)], so that |z(x)| = 1.
     """
-    xp = namespace(x)
-    angles = xp.tensordot(x, frequencies, axes=((-1,), (-1,)))
-    return xp.concat([xp.sin(angles), xp.cos(angles)], axis=-1) * (frequencies.shape[-2] ** -0.5)
+    return waves(namespace(x).tensordot(x, frequencies, axes=((-1,), (-1,))))
+
+
+def waves(angles: Array) -> Array:
+    """Return z(x), shape ``(..., 2D)``, for the angles v_i.x, shape ``(..., D)``."""
+    xp = namespace(angles)
+    return xp.concat([xp.sin(angles), xp.cos(angles)], axis=-1) * (angles.shape[-1] ** -0.5)
 
 
 def _draw_one(kernel: Kernel, features: int, dimension: int, key: noise.Key) -> Floats:

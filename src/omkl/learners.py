@@ -1,5 +1,6 @@
 """Local update rules: what a node does with the gradient of its own sample."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -10,6 +11,9 @@ Memory: TypeAlias = Any
 """Whatever a learner carries from round to round: a tuple of arrays, empty for the letter's rule."""
 
 
+Curvature: TypeAlias = Callable[[], Array]
+
+
 class Learner(Protocol):
     """What the algorithm asks of an update rule."""
 
@@ -18,12 +22,14 @@ class Learner(Protocol):
     def init(self, theta: Array) -> Memory:
         """Return the memory to start with."""
 
-    def update(self, theta: Array, memory: Memory, gradient: Array, z: Array, curvature: Array) -> tuple[Array, Memory]:
+    def update(
+        self, theta: Array, memory: Memory, gradient: Array, z: Array, curvature: Curvature
+    ) -> tuple[Array, Memory]:
         """Return the new theta and memory.
 
         ``gradient`` is that of the regularized loss in theta, ``(..., P, C, 2D)``; ``z`` the features it came from,
-        ``(..., P, 2D)``, and ``curvature`` that of the loss in the outputs, ``(..., P, C, C)``, for rules of second
-        order.
+        ``(..., P, 2D)``, and ``curvature()`` that of the loss in the outputs, ``(..., P, C, C)``: a function, so that
+        only rules of second order pay for it.
         """
 
 
@@ -44,6 +50,8 @@ class SGD:
         """Return nothing: the rule has no memory."""
         return ()
 
-    def update(self, theta: Array, memory: Memory, gradient: Array, z: Array, curvature: Array) -> tuple[Array, Memory]:
+    def update(
+        self, theta: Array, memory: Memory, gradient: Array, z: Array, curvature: Curvature
+    ) -> tuple[Array, Memory]:
         """Return theta - eta * gradient."""
         return theta - self.eta * gradient, memory

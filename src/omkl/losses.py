@@ -197,7 +197,7 @@ def named(loss: str | Loss) -> Loss:
 def _numeric(labels: npt.ArrayLike) -> npt.NDArray[np.float64]:
     try:
         values = np.asarray(labels, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(
             f"labels of type {np.asarray(labels).dtype}; labels must be numbers; encode them first"
         ) from None

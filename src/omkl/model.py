@@ -5,7 +5,7 @@ import zipfile
 import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -72,15 +72,19 @@ class Model:
 
     def save(self, path: str | Path) -> None:
         """Write the model as npz with a JSON header, never pickle."""
-        header = {"omkl_model": FORMAT, "loss": {"name": self.loss.name, **asdict(self.loss)}}  # type: ignore[call-overload]
         with Path(path).open("wb") as file:
-            np.savez(
-                file,
-                header=np.array(json.dumps(header)),
-                frequencies=self.frequencies,
-                theta=self.theta,
-                log_weights=self.log_weights,
-            )
+            self.write(file)
+
+    def write(self, file: BinaryIO) -> None:
+        """Write the same to an open file."""
+        header = {"omkl_model": FORMAT, "loss": {"name": self.loss.name, **asdict(self.loss)}}  # type: ignore[call-overload]
+        np.savez(
+            file,
+            header=np.array(json.dumps(header)),
+            frequencies=self.frequencies,
+            theta=self.theta,
+            log_weights=self.log_weights,
+        )
 
 
 def load_model(path: str | Path) -> Model:

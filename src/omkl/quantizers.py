@@ -46,7 +46,10 @@ class Quantizer(Protocol):
         """Refuse a length n for which the quantizer is no contraction."""
 
     def size(self, n: int) -> int:
-        """Return the bits of a message of length n at fixed width, steps and signs included."""
+        """Return the bits of a vector of length n at fixed width, steps and signs included.
+
+        The codec packs levels by how likely they are, and so shorter: see ``wire.message_bytes``.
+        """
 
 
 def restore(message: Message) -> Array:
@@ -57,8 +60,10 @@ def restore(message: Message) -> Array:
     array([ 1.5, -0.5], dtype=float32)
     """
     xp = namespace(message.step)
-    levels = _blocks(xp.astype(message.levels, xp.float32), message.step.shape[-1])
-    return xp.reshape(message.step[..., None] * levels, message.levels.shape)
+    levels = xp.astype(message.levels, xp.float32)
+    if message.step.shape[-1] == 1:
+        return message.step * levels
+    return xp.reshape(message.step[..., None] * _blocks(levels, message.step.shape[-1]), levels.shape)
 
 
 @dataclass(frozen=True)
@@ -159,7 +164,7 @@ class QSGD:
             )
 
     def size(self, n: int) -> int:
-        """Return level and sign of every element, and a step for every block."""
+        """Return level and sign of every element, and a step for every block, at fixed width."""
         return n * (self.bits + 1) + STEP_BITS * (n // (self.block or n))
 
 
@@ -248,6 +253,8 @@ def _round_up_bits(step: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def _blocks(vector: Array, count: int) -> Array:
+    if count == 1:
+        return vector[..., None, :]
     return namespace(vector).reshape(vector, (*vector.shape[:-1], count, vector.shape[-1] // count))
 
 

@@ -8,16 +8,18 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from omkl.cli.cluster import cluster
 from omkl.cli.data import data
 from omkl.cli.doctor import doctor
 from omkl.cli.exits import MEANINGS, Exit
 from omkl.cli.explain import explain
+from omkl.cli.node import node
 from omkl.cli.paper import paper
 from omkl.cli.simulate import simulate
 from omkl.cli.sweep import sweep
-from omkl.errors import InputError, MissingExtraError
+from omkl.errors import DivergedError, InputError, MissingExtraError
 
-COMMANDS = (simulate, sweep, paper, explain, data, doctor)
+COMMANDS = (simulate, sweep, cluster, paper, explain, data, doctor)
 
 
 class _Commands(TyperGroup):
@@ -31,10 +33,7 @@ class _Commands(TyperGroup):
         except MissingExtraError as error:
             code, line = Exit.MISSING, f"error: {error}"
         except (InputError, OSError) as error:
-            # The simulator, and JAX with it, is only there where something can diverge.
-            simulator = sys.modules.get("omkl.simulator")
-            diverged = simulator is not None and isinstance(error, simulator.DivergedError)
-            code, line = Exit.DIVERGED if diverged else Exit.INPUT, f"error: {error}"
+            code, line = Exit.DIVERGED if isinstance(error, DivergedError) else Exit.INPUT, f"error: {error}"
         except KeyboardInterrupt:
             code, line = Exit.INTERRUPTED, "interrupted"
         print(f"omkl: {line}", file=sys.stderr)
@@ -74,3 +73,4 @@ def _omkl(
 
 for command in COMMANDS:
     app.command()(command)
+app.add_typer(node, name="node")

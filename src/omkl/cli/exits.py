@@ -17,7 +17,7 @@ class Exit(IntEnum):
 MEANINGS = {
     Exit.OK: "ok",
     Exit.UNEXPECTED: "unexpected error",
-    Exit.INPUT: "bad input or usage",
+    Exit.INPUT: "bad input or usage, or a port that is taken",
     Exit.MISSING: "a missing extra",
     Exit.DIVERGED: "a run that diverged",
     Exit.INTERRUPTED: "interrupted",

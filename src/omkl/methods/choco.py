@@ -45,4 +45,4 @@ class Choco(Gossip):
         hidden = algorithm.absorb(state.hidden, message)
         theta = network.mix(state.theta, hidden, self.gamma)
         theta, log_weights, memory, info = self.observe(theta, state.log_weights, state.memory, inputs)
-        return State(theta, hidden, log_weights, memory), info
+        return State(theta, hidden, log_weights, memory), self.charge(info, message)

@@ -8,10 +8,10 @@ from omkl.arrays import Array, namespace
 from omkl.errors import InputError
 from omkl.methods.ensemble import Quantized
 from omkl.methods.protocol import Info, Network, Round
-from omkl.quantizers import restore
+from omkl.quantizers import Message, restore
 from omkl.topology import Topology
 
-LOSS_BITS = 32
+LOSS_BYTES = 4
 
 
 class CommonState(NamedTuple):
@@ -85,10 +85,13 @@ class Complete(Quantized):
         weighed = algorithm.weigh(state.log_weights, combined, self.hedge_rate)
         slopes = algorithm.gradient(theta, outputs, inputs.z, inputs.y, loss, lam)
         sent = slopes if self.exchange == "gradients" else theta - self.eta * slopes
-        mean = xp.mean(restore(self.channel.quantize(sent, inputs.uniforms)), axis=0, keepdims=True)
+        message = self.channel.quantize(sent, inputs.uniforms)
+        mean = xp.mean(restore(message), axis=0, keepdims=True)
         common = state.theta - self.eta * mean if self.exchange == "gradients" else mean
         after = CommonState(common, weighed, state.nodes)
-        return after, self.score(theta, self.models(after)[1] if self.weigh_first else log_weights, inputs)
+        scored = self.models(after)[1] if self.weigh_first else log_weights
+        info = self.score(algorithm.predict(theta, scored, inputs.z).output, theta, scored, inputs.y)
+        return after, self.charge(info, message)
 
     def models(self, state: CommonState) -> tuple[Array, Array]:
         """Return the common models and log weights once for every node."""
@@ -96,6 +99,7 @@ class Complete(Quantized):
         theta = xp.broadcast_to(state.theta, (nodes, *state.theta.shape[1:]))
         return theta, xp.broadcast_to(state.log_weights, (nodes, *state.log_weights.shape[1:]))
 
-    def message_bits(self, outputs: int) -> int:
-        """Return the bits of P x C quantized vectors, P losses and the header."""
-        return self.vector_bits(outputs) + LOSS_BITS * len(self.kernels)
+    def charge(self, info: Info, message: Message) -> Info:
+        """Return the info with the size of a gossip frame that carries P losses besides."""
+        charged = super().charge(info, message)
+        return charged._replace(message_bytes=charged.message_bytes + LOSS_BYTES * len(self.kernels))

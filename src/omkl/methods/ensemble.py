@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from omkl import algorithm, compressors, losses
-from omkl.arrays import Array
+from omkl.arrays import Array, namespace
 from omkl.errors import InputError, real, whole
 from omkl.features import Kernel, gaussian
 from omkl.learners import SGD, Learner, Memory
 from omkl.losses import Loss
-from omkl.methods.protocol import HEADER_BITS, Info, Round
-from omkl.quantizers import QSGD, Quantizer
+from omkl.methods.protocol import Info, Round
+from omkl.quantizers import QSGD, Message, Quantizer
+from omkl.wire import message_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,17 +92,20 @@ class Ensemble:
     ) -> tuple[Array, Array, Memory, Info]:
         """Return models, log weights, memory and info after predicting, weighing and learning one sample."""
         loss, lam = self.objective, self.regularization
-        outputs = algorithm.predict(theta, log_weights, inputs.z).kernel_outputs
+        output, outputs = algorithm.predict(theta, log_weights, inputs.z)
         losses = algorithm.kernel_losses(theta, outputs, inputs.y, loss, lam)
         weighed = algorithm.weigh(log_weights, losses, self.hedge_rate)
-        info = self.score(theta, weighed if self.weigh_first else log_weights, inputs)
+        if self.weigh_first:
+            info = self.score(algorithm.predict(theta, weighed, inputs.z).output, theta, weighed, inputs.y)
+        else:
+            info = self.score(output, theta, log_weights, inputs.y)
         theta, memory = algorithm.learn(theta, memory, outputs, inputs.z, inputs.y, loss, lam, self.rule)
         return theta, weighed, memory, info
 
-    def score(self, theta: Array, log_weights: Array, inputs: Round) -> Info:
-        """Return the prediction of every node and its loss."""
-        output = algorithm.predict(theta, log_weights, inputs.z).output
-        return Info(output, self.objective.value(output, inputs.y), theta, log_weights)
+    def score(self, output: Array, theta: Array, log_weights: Array, y: Array) -> Info:
+        """Return the prediction of every node and its loss; nothing is sent."""
+        loss = self.objective.value(output, y)
+        return Info(output, loss, theta, log_weights, namespace(loss).zeros_like(loss))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +134,6 @@ class Quantized(Ensemble):
         """Whether the quantizer needs uniforms."""
         return self.channel.dithered
 
-    def vector_bits(self, outputs: int) -> int:
-        """Return the bits of P x C quantized vectors and the header."""
-        return HEADER_BITS + len(self.kernels) * outputs * self.channel.size(2 * self.features)
+    def charge(self, info: Info, message: Message) -> Info:
+        """Return the info with the size of the messages that were sent."""
+        return info._replace(message_bytes=message_bytes(message, self.channel))

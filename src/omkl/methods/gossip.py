@@ -45,12 +45,8 @@ class Gossip(Quantized):
         message = algorithm.emit(theta, state.hidden, self.channel, inputs.uniforms)
         hidden = algorithm.absorb(state.hidden, message)
         theta, log_weights, memory, info = self.observe(theta, state.log_weights, state.memory, inputs)
-        return State(theta, hidden, log_weights, memory), info
+        return State(theta, hidden, log_weights, memory), self.charge(info, message)
 
     def models(self, state: State) -> tuple[Array, Array]:
         """Return every node's models and log weights."""
         return state.theta, state.log_weights
-
-    def message_bits(self, outputs: int) -> int:
-        """Return the bits of P x C quantized vectors and the header."""
-        return self.vector_bits(outputs)

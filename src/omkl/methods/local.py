@@ -51,7 +51,3 @@ class Local(Ensemble):
     def models(self, state: LocalState) -> tuple[Array, Array]:
         """Return every node's models and log weights."""
         return state.theta, state.log_weights
-
-    def message_bits(self, outputs: int) -> int:
-        """Return zero."""
-        return 0

@@ -11,8 +11,6 @@ from omkl.features import Kernel
 from omkl.losses import Loss
 from omkl.topology import Topology
 
-HEADER_BITS = 72  # kind 1, boot 2, round 4, check 2 bytes
-
 MethodState: TypeAlias = Any
 """A NamedTuple of arrays, a method's own."""
 
@@ -39,6 +37,8 @@ class Info(NamedTuple):
     """The models the nodes predicted with, ``(J, ..., P, C, 2D)``."""
     log_weights: Array
     """The log weights they predicted with, ``(J, ..., P)``."""
+    message_bytes: Array
+    """The size of each node's message as the codec packs it, header and all, ``(J, ...)``; zero where none is sent."""
 
 
 class Network(Protocol):
@@ -46,6 +46,9 @@ class Network(Protocol):
 
     def mix(self, theta: Array, hidden: Array, gamma: float) -> Array:
         """Return ``algorithm.mix`` at every node."""
+
+    def degrees(self, nodes: int) -> Array:
+        """Return how many hear each node, ``(J,)``, or ``(J, ...)`` where that differs; a weight of zero is no link."""
 
 
 class Method(Protocol):
@@ -83,9 +86,6 @@ class Method(Protocol):
     def models(self, state: MethodState) -> tuple[Array, Array]:
         """Return theta ``(J, ..., P, C, 2D)`` and log weights ``(J, ..., P)`` that each node predicts with."""
 
-    def message_bits(self, outputs: int) -> int:
-        """Return the bits that a node with neighbors sends in a round, all-in."""
-
 
 class Neighbors(NamedTuple):
     """The network as lists of neighbors, ids and weights ``(J, K)``, padded with the node itself at weight zero."""
@@ -101,3 +101,7 @@ class Neighbors(NamedTuple):
         copies = xp.moveaxis(xp.reshape(copies, (nodes, most, *hidden.shape[1:])), 1, -4)
         weights = xp.reshape(self.weights, (nodes, *(1,) * (hidden.ndim - 4), most))
         return algorithm.mix(theta, hidden, copies, weights, gamma)
+
+    def degrees(self, nodes: int) -> Array:
+        """Return how many neighbors each node has."""
+        return namespace(self.weights).count_nonzero(self.weights, axis=1)

@@ -1,6 +1,8 @@
 """A whole network on one machine: a process for every node, over loopback."""
 
+import gc
 import multiprocessing
+import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +19,7 @@ from omkl.node.config import NetworkConfig
 from omkl.node.events import Event, Gossiped, Resynced, Scored
 from omkl.node.links import LinkState
 from omkl.node.node import Node
+from omkl.node.runtime import Observation
 
 POLL = 0.1  # seconds between two looks at how far the nodes are
 GIVE_UP = 60.0  # seconds without any round anywhere, after which a run has failed
@@ -39,6 +42,8 @@ class Outcome(NamedTuple):
     resyncs: int
     began: float
     ended: float
+    cpu: float
+    """Seconds of processor time between the two."""
 
 
 class Tally:
@@ -47,7 +52,7 @@ class Tally:
     def __init__(self, progress: Any, index: int) -> None:
         self.losses: list[float] = []
         self.sent = self.resyncs = 0
-        self.began = self.ended = 0.0
+        self.began = self.ended = self.cpu = 0.0
         self._progress, self._index = progress, index
 
     def __call__(self, event: Event) -> None:
@@ -57,7 +62,8 @@ class Tally:
                 self.losses.append(float("nan") if loss is None else loss)
                 self._progress[self._index] = round
                 self.ended = time.monotonic()
-                self.began = self.began or self.ended
+                if not self.began:
+                    self.began, self.cpu = self.ended, time.process_time()
             case Gossiped(_, size, _):
                 self.sent += size
             case Resynced():
@@ -89,15 +95,17 @@ def run(config: NetworkConfig, X: Floats, y: npt.NDArray[Any], progress: Progres
     ]
     for worker in workers:
         worker.start()
+    ends = [end for end, _ in pipes]
     try:
-        ends = [end for end, _ in pipes]
         _watch(workers, ends, taken, rounds, progress)
         for end in ends:
             end.send("leave")
-        return [end.recv() for end in ends]
-    finally:
+        outcomes = [end.recv() for end in ends]
         for worker in workers:
             worker.join(GIVE_UP)
+        return outcomes
+    finally:
+        for worker in workers:
             worker.kill()
 
 
@@ -125,10 +133,12 @@ def _work(
     pipe: "Connection[Any, Any]",
 ) -> None:  # fmt: skip
     """Run one node until its stream has ended and its neighbors have all they need of it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, who ends its nodes
+    gc.freeze()  # what is loaded stays: no need to look it over again and again
     tally = Tally(taken, index)
     with Node.join(config, id, [tally]) as node:
-        for x, label in zip(X, y, strict=True):
-            node.observe(x, label)
+        for x, label in zip(X, node.config.method.objective.encode(y), strict=True):
+            node.runtime.observe(Observation(x, label))
         while len(tally.losses) < len(X) or not node.runtime.call(lambda: _is_level(node)):
             time.sleep(POLL / 2)
         pipe.send("done")
@@ -146,4 +156,7 @@ def _outcome(node: Node, tally: Tally) -> Outcome:
     state = node.protocol.learning.state
     copies = {peer: link.copy.copy() for peer, link in node.protocol.links.items()}
     losses = np.array(tally.losses, dtype=np.float32)
-    return Outcome(losses, state.theta, state.hidden, copies, tally.sent, tally.resyncs, tally.began, tally.ended)
+    return Outcome(
+        losses, state.theta, state.hidden, copies, tally.sent, tally.resyncs, tally.began, tally.ended,
+        time.process_time() - tally.cpu,
+    )  # fmt: skip

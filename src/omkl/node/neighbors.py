@@ -22,7 +22,7 @@ import numpy as np
 
 from omkl import algorithm, wire
 from omkl.node.events import Dropped, Event, Moved, Resynced
-from omkl.node.learning import Floats, Learning
+from omkl.node.learning import Floats, Learning, total
 from omkl.node.links import TRANSITIONS, Link, LinkState, Signal
 from omkl.node.role import Role, differences
 from omkl.wire import Header, Kind, VersionError, WireError
@@ -114,9 +114,8 @@ class Neighbors:
 
     def _next(self, link: Link, data: bytes) -> Floats:
         message = wire.read_gossip(self.codec, data, wire.digest(link.copy))
-        with np.errstate(over="ignore"):
-            hidden = algorithm.absorb(link.copy, message)
-        if not np.isfinite(hidden).all():
+        hidden = algorithm.absorb(link.copy, message)
+        if not math.isfinite(total(hidden)):
             raise WireError("a sum that is not finite; hidden states are; its sender should have stopped")
         return np.asarray(hidden)
 

@@ -1,25 +1,55 @@
 """The second door: a node of a real network, in Python."""
 
+import json
+import logging
 import secrets
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import numpy.typing as npt
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from omkl.errors import DivergedError
 from omkl.model import Model
+from omkl.node import checkpoint
 from omkl.node import config as configs
 from omkl.node.config import NetworkConfig
-from omkl.node.events import Event
+from omkl.node.events import Event, Gossiped
 from omkl.node.learning import Floats
-from omkl.node.protocol import Protocol
-from omkl.node.runtime import Observation, Runtime, Watch
+from omkl.node.links import LinkState
+from omkl.node.metrics import Metrics
+from omkl.node.neighbors import Send
+from omkl.node.protocol import MOST_WAITING, Protocol
+from omkl.node.role import Role
+from omkl.node.runtime import Done, Observation, Runtime, Tap, Watch
+from omkl.node.services import Refuse, Services
 from omkl.node.transports.zenoh import Endpoints, ZenohTransport
+from omkl.node.web import Page, Server
+
+logger = logging.getLogger(__name__)
+
+LOOK = 0.5  # seconds between two looks whether the program has ended
+READY = (LinkState.SYNCED, LinkState.LEFT_OUT)
 
 
 class Node:
     """A node that learns from its own stream and gossips with its neighbors, from ``join`` to ``close``.
+
+    The constructor takes its place, ports and all; it is at work from ``start`` on. When the main thread ends it is
+    closed at the latest.
+
+    It does all that the network's file says of it: it goes on from its checkpoint and keeps it up to date, serves its
+    metrics and health, and answers on its zenoh keys (see ``omkl.node.services``).
+
+    Attributes
+    ----------
+    restored
+        Whether it goes on from a checkpoint.
 
     Examples
     --------
@@ -28,13 +58,41 @@ class Node:
     ...     node.observe([0.5, -1.0], 1)
     """
 
-    def __init__(self, config: NetworkConfig, id: str, watch: Sequence[Watch] = ()) -> None:
-        role = config.role(id)
-        self.config, self.id, self.watch = config, id, list(watch)
-        self.protocol = Protocol(role, secrets.randbelow(2**16), time.monotonic())
-        self.runtime = Runtime(self.protocol, self._tell)
-        self.transport = ZenohTransport(role, _endpoints(config, id), self.runtime.deliver)
+    def __init__(
+        self,
+        config: NetworkConfig,
+        id: str,
+        watch: Sequence[Watch] = (),
+        taps: Sequence[Tap] = (),
+        refuse: Sequence[Refuse] = (),
+    ) -> None:
+        role, member = config.role(id), config.members[config.index(id)]
+        self.config, self.id = config, id
+        self._file = None if config.checkpoint is None else config.checkpoint.file(id)
+        self.protocol, self.restored = _protocol(role, self._file)
+        self._watch, self._taps, self._refuse = list(watch), list(taps), list(refuse)
+        if config.checkpoint is not None:
+            self._watch.append(Keep(config.checkpoint.every, partial(self._save, clean=False)))
+        with ExitStack() as stack:
+            if member.metrics is not None:
+                metrics = Metrics(self.protocol)
+                self._watch.append(metrics.watch)
+                self._taps.append(metrics.tap)
+                self._refuse.append(lambda _: metrics.refuse())
+                stack.callback(Server(member.metrics, self._pages(metrics)).start().close)
+            self.runtime = Runtime(self.protocol, self._tell, tap=self._tap if self._taps else None)
+            self.transport = ZenohTransport(role, endpoints(config, id), self.runtime.deliver)
+            stack.callback(self.transport.close)
+            self.services = Services(self, self.refuse)
+            self._closed = threading.Event()
+            threading.Thread(target=self._close_at_exit, name="omkl-exit").start()
+            self._open = stack.pop_all()
+
+    def start(self) -> Self:
+        """Begin to learn, gossip and serve; return this."""
         self.runtime.start(self.transport)
+        self.services.declare(self.transport)
+        return self
 
     @classmethod
     def join(cls, network: str | Path | NetworkConfig, id: str, watch: Sequence[Watch] = ()) -> Self:
@@ -43,7 +101,7 @@ class Node:
         Neighbors that are not there yet are waited for, up to the deadline, with the first round; they may come at
         any time. ``watch`` are functions that are called with every event, in the node's thread.
         """
-        return cls(network if isinstance(network, NetworkConfig) else configs.load(network), id, watch)
+        return cls(network if isinstance(network, NetworkConfig) else configs.load(network), id, watch).start()
 
     def __enter__(self) -> Self:
         return self
@@ -59,15 +117,46 @@ class Node:
         """Return the output f of the ensemble, shape ``(C,)``."""
         return self.protocol.predict(x)
 
-    def observe(self, x: npt.ArrayLike, y: npt.ArrayLike | None = None, timeout: float | None = None) -> None:
+    def observe(
+        self,
+        x: npt.ArrayLike,
+        y: npt.ArrayLike | None = None,
+        timeout: float | None = None,
+        done: Done | None = None,
+    ) -> None:
         """Give the node a sample of its stream; without a label it takes part in the round, and is only predicted.
 
-        Returns at once unless many samples wait for their round already; then it waits for one to be taken.
+        Returns at once unless many samples wait for their round already; then it waits for one to be taken. ``done`` is
+        called with the prediction and its loss, in the node's thread, when the sample has been taken; ``wait`` waits
+        for all.
         """
         learning = self.protocol.learning
-        sample = Observation(learning.inputs(x), None if y is None else learning.targets(y))
-        if not self.runtime.observe(sample, timeout):
-            raise TimeoutError(f"no round was taken in {timeout} s; are the neighbors there? see the node's log")
+        sample = Observation(learning.inputs(x), None if y is None else learning.targets(y), done)
+        until = None if timeout is None else time.monotonic() + timeout
+        while not self.runtime.observe(sample, _pause(until)):
+            self.check()
+            if until is not None and time.monotonic() >= until:
+                raise TimeoutError(f"{MOST_WAITING} observations wait for their round; that is the most; observe later")
+        self.check()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until all that was observed so far has been taken; what waits when a node is closed is lost."""
+        taken = threading.Event()
+        self.runtime.call(lambda: self.runtime.after_all(taken.set))
+        until = None if timeout is None else time.monotonic() + timeout
+        while not taken.wait(_pause(until)):
+            self.check()
+            if until is not None and time.monotonic() >= until:
+                raise TimeoutError(f"{len(self.protocol.waiting)} observations are not taken after {timeout:g} s")
+
+    def check(self) -> None:
+        """Raise if the node cannot go on: its model has diverged, or its thread has ended."""
+        if self.protocol.diverged:
+            raise DivergedError(
+                f"the model of {self.id} is not finite after round {self.protocol.round}; a node must stay finite; "
+                "lower eta or gamma, scale the inputs, or use a finer quantizer (see omkl explain)"
+            )
+        self.runtime.check()
 
     def end(self) -> None:
         """Say that the stream has ended: the node goes on in its neighbors' rounds."""
@@ -78,19 +167,95 @@ class Node:
         return self.protocol.learning.model()
 
     def close(self) -> None:
-        """Finish the round and leave."""
-        self.runtime.stop()
-        self.transport.close()
+        """Finish the round, write the checkpoint and leave; after the first time nothing is left to do."""
+        self._closed.set()
+        with self._open.pop_all():
+            if self.runtime.is_alive:
+                self.runtime.stop()
+                self._save(clean=True)
+
+    def _close_at_exit(self) -> None:
+        """Close a node that nobody has closed: zenoh's threads would keep the interpreter from ending."""
+        while not self._closed.wait(LOOK):
+            if not threading.main_thread().is_alive():
+                self.close()
+
+    def refuse(self, why: str) -> None:
+        """Count an observation that nobody could take."""
+        for refuse in self._refuse:
+            refuse(why)
 
     def _tell(self, event: Event) -> None:
-        for watch in self.watch:
+        for watch in self._watch:
             watch(event)
 
+    def _tap(self, item: Any, sends: list[Send]) -> None:
+        for tap in self._taps:
+            tap(item, sends)
 
-def _endpoints(config: NetworkConfig, id: str) -> Endpoints:
+    def _save(self, clean: bool) -> None:
+        # A model that has diverged must not take the place of the last one that had not.
+        if self._file is not None and not self.protocol.diverged:
+            checkpoint.save(self._file, self.protocol, clean)
+
+    def _pages(self, metrics: Metrics) -> dict[str, Callable[[], Page]]:
+        return {
+            "/metrics": lambda: Page(200, CONTENT_TYPE_LATEST, generate_latest(metrics.registry)),
+            "/healthz": lambda: _report(self.runtime.is_alive and not self.protocol.diverged, self._status()),
+            "/readyz": lambda: _report(self.is_ready, self._status()),
+        }
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the node's rounds wait for nobody to join: every neighbor is in step, or left out as silent."""
+        return self.runtime.is_alive and all(link.state in READY for link in self.protocol.links.values())
+
+    def _status(self) -> dict[str, Any]:
+        links = {peer: link.state.value for peer, link in self.protocol.links.items()}
+        return {"node": self.id, "round": self.protocol.round, "links": links}
+
+
+class Keep:
+    """Saves every so many rounds."""
+
+    def __init__(self, every: int, save: Callable[[], None]) -> None:
+        self._every, self._save = every, save
+
+    def __call__(self, event: Event) -> None:
+        """Save if a round is the one."""
+        if isinstance(event, Gossiped) and event.round % self._every == 0:
+            try:
+                self._save()
+            except OSError as error:  # a full disk is no reason to stop learning
+                logger.warning("the checkpoint of round %d is not written: %s", event.round, error)
+
+
+def endpoints(config: NetworkConfig, id: str) -> Endpoints:
+    """Return where a node of the network listens and connects, and its files of TLS."""
     files = None if config.tls is None else config.tls.of(id)
     return Endpoints(
         listen=config.members[config.index(id)].listen,
         connect=config.endpoints(id),
         tls=None if files is None else {name: str(path) for name, path in vars(files).items()},
     )
+
+
+def _protocol(role: Role, file: Path | None) -> tuple[Protocol, bool]:
+    boot, now = secrets.randbelow(2**16), time.monotonic()
+    if file is None:
+        return Protocol(role, boot, now), False
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if not file.exists():
+        return Protocol(role, boot, now), False
+    protocol = checkpoint.restore(file, role, boot, now)
+    protocol.ended = False  # that was the stream of the process before
+    return protocol, True
+
+
+def _report(good: bool, status: dict[str, Any]) -> Page:
+    return Page(200 if good else 503, "application/json", json.dumps(status).encode() + b"\n")
+
+
+def _pause(until: float | None) -> float:
+    """Return how long to wait before another look whether the node is alive."""
+    return 1.0 if until is None else max(0.0, min(1.0, until - time.monotonic()))

@@ -92,7 +92,7 @@ class Protocol:
         if self.is_full:
             raise InputError(f"{MOST_WAITING} observations wait for their round; that is the most; observe more slowly")
         self.waiting.append((x, y))
-        return self._advance(now)
+        return self._advance(now) if len(self.waiting) == 1 else []  # else the first of them waits already
 
     def end(self, now: float) -> list[Event]:
         """Note that the stream has ended: from here on the node takes part in its neighbors' rounds."""
@@ -144,9 +144,11 @@ class Protocol:
 
     def _advance(self, now: float) -> list[Event]:
         """Take the rounds that can be taken, ask what is to be asked, and return what happened."""
-        step = self._step_together if self._lockstep else self._step_by_timer
-        while not self.diverged and step(now):
-            pass
+        if not self.diverged:
+            step = self._step_together if self._lockstep else self._step_by_timer
+            with np.errstate(over="ignore", invalid="ignore"):  # a model that diverges is an event
+                while step(now) and not self.diverged:
+                    pass
         if not self.diverged:
             self.neighbors.wake(now)
         events, self._events[:] = list(self._events), []
@@ -233,7 +235,7 @@ class Protocol:
         neighbors, weights = self.neighbors, self.neighbors.weights
         seed = wire.digest(self.learning.state.hidden)
         message = self.learning.gossip(neighbors.copies, weights)
-        if self._is_sound():
+        if self.waiting or self._is_sound():  # a sample that follows is looked after when it is learned
             frame = wire.write_gossip(neighbors.codec, neighbors.boot, self.round, message, seed)
             neighbors.recent.append(frame)
             neighbors.sends.append(Send(None, frame))

@@ -8,19 +8,29 @@ whole, never changed.
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from omkl.node.events import Event, Scored
 from omkl.node.learning import Floats
+from omkl.node.neighbors import Send
 from omkl.node.protocol import MOST_WAITING, Protocol
 from omkl.node.transports import Arrival, Transport
 
 T = TypeVar("T")
 
+LOOK = 1.0  # seconds between two looks whether the thread that is waited for is alive
+
 Watch: TypeAlias = Callable[[Event], None]
 """Called with every event, in the node's thread."""
+
+Tap: TypeAlias = Callable[[Any, list[Send]], None]
+"""Called in the node's thread with each thing it has done, be it an ``Arrival``, and what was sent for it."""
+
+Done: TypeAlias = Callable[[Scored], None]
+"""Called in the node's thread when an observation has been taken."""
 
 
 class Observation(NamedTuple):
@@ -28,6 +38,7 @@ class Observation(NamedTuple):
 
     x: Floats
     y: Floats | None
+    done: Done | None = None
 
 
 class Call(NamedTuple):
@@ -46,11 +57,18 @@ class Runtime:
         Only to be touched in the node's thread: see ``call``.
     """
 
-    def __init__(self, protocol: Protocol, watch: Watch, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        protocol: Protocol,
+        watch: Watch,
+        clock: Callable[[], float] = time.monotonic,
+        tap: Tap | None = None,
+    ) -> None:
         self.protocol = protocol
-        self._watch, self._clock = watch, clock
+        self._watch, self._clock, self._tap = watch, clock, tap
         self._queue: queue.SimpleQueue[Arrival | Observation | Call | None] = queue.SimpleQueue()
-        self._room = threading.BoundedSemaphore(MOST_WAITING)
+        self._room = Room(MOST_WAITING, len(protocol.waiting))
+        self._done: deque[Done | None] = deque([None] * len(protocol.waiting))  # of each that waits, in their order
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
 
@@ -65,7 +83,7 @@ class Runtime:
 
     def observe(self, observation: Observation, timeout: float | None = None) -> bool:
         """Queue a sample, waiting while too many are; return whether there was room in time."""
-        if not self._room.acquire(timeout=timeout):
+        if not self._room.take(timeout):
             return False
         self._queue.put(observation)
         return True
@@ -75,7 +93,23 @@ class Runtime:
         self.check()
         result: Future[T] = Future()
         self._queue.put(Call(function, result))
+        while not wait([result], timeout=LOOK).done:
+            self.check()
         return result.result()
+
+    def after_all(self, then: Callable[[], None]) -> None:
+        """Call a function when all samples at hand are taken; in the node's thread."""
+        if not self._done:
+            then()
+            return
+        last = self._done.pop()
+
+        def done(event: Scored) -> None:
+            if last is not None:
+                last(event)
+            then()
+
+        self._done.append(done)
 
     def stop(self) -> None:
         """End the thread after the round it is in."""
@@ -83,9 +117,14 @@ class Runtime:
         if self._thread is not None:
             self._thread.join()
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread is not None and self._thread.is_alive()
+
     def check(self) -> None:
-        """Raise what ended the thread, if something did."""
-        if self._failure is not None:
+        """Raise what ended the thread, if it has ended."""
+        if not self.is_alive:
             raise RuntimeError("the node's thread has ended") from self._failure
 
     def _run(self, transport: Transport) -> None:
@@ -102,19 +141,24 @@ class Runtime:
         """Do one thing, and return whether to go on."""
         item: Any
         try:
-            wait = self.protocol.wake_at() - self._clock()
+            wait = self.protocol.wake_at() - self._clock() if self._queue.empty() else 0.0
             item = self._queue.get(timeout=max(0.0, min(wait, threading.TIMEOUT_MAX)))
         except queue.Empty:
             item = Wake()
         if item is None:
             return False
         events = self._do(item)
-        for send in self.protocol.outgoing():
+        sends = self.protocol.outgoing()
+        for send in sends:
             transport.send(send, getattr(item, "query", None))
         for event in events:
             if isinstance(event, Scored):
-                self._room.release()
+                self._room.give()
+                if (done := self._done.popleft()) is not None:
+                    done(event)
             self._watch(event)
+        if self._tap is not None:
+            self._tap(item, sends)
         return True
 
     def _do(self, item: Any) -> list[Event]:
@@ -124,7 +168,8 @@ class Runtime:
                 return self.protocol.came(peer, now) if came else self.protocol.gone(peer, now)
             case Arrival(peer, bytes(data)):
                 return self.protocol.receive(peer, data, now)
-            case Observation(x, y):
+            case Observation(x, y, done):
+                self._done.append(done)
                 return self.protocol.take(x, y, now)
             case Call(function, result):
                 _resolve(function, result)
@@ -134,6 +179,38 @@ class Runtime:
         while not self._queue.empty():
             if isinstance(item := self._queue.get(), Call):
                 item.result.cancel()
+
+
+class Room:
+    """Places for observations that wait; when all are taken, callers wait until half of them are free.
+
+    To wake a caller for every place would cost the node more than a round.
+    """
+
+    def __init__(self, places: int, taken: int = 0) -> None:
+        self._places = places
+        self._taken, self._given = taken, 0
+        self._lock, self._free = threading.Lock(), threading.Event()
+
+    def take(self, timeout: float | None) -> bool:
+        """Take a place, waiting for one if need be; return whether there was one in time."""
+        if not self._lock.acquire(timeout=-1 if timeout is None else timeout):
+            return False
+        try:
+            if self._taken - self._given >= self._places:
+                self._free.clear()
+                if 2 * (self._taken - self._given) > self._places and not self._free.wait(timeout):
+                    return False
+            self._taken += 1
+            return True
+        finally:
+            self._lock.release()
+
+    def give(self) -> None:
+        """Free a place; always from the same thread."""
+        self._given += 1
+        if 2 * (self._taken - self._given) <= self._places and not self._free.is_set():
+            self._free.set()
 
 
 class Wake(NamedTuple):

@@ -18,6 +18,7 @@ from omkl.methods import Choco, Complete, Gossip, Local, Method
 from omkl.paper.store import Arrays, Store
 from omkl.quantizers import QSGD
 from omkl.simulator import compare
+from omkl.wire import VERSION
 
 NODES = 20
 SHUFFLES = 5
@@ -60,7 +61,7 @@ class Runs(NamedTuple):
     shuffle: npt.NDArray[np.int64]
     """``(runs,)``, which shuffle each had."""
     bits: float
-    """Sent by a node in a round, a broadcast counting once."""
+    """Sent by a node in a round on average, a broadcast counting once."""
     link_bits: float
     """The same in all, counted once per directed link."""
 
@@ -122,7 +123,7 @@ def run_cases(store: Store, data: str, name: str, cases: Cases, seeds: int, prog
     parts = []
     for shuffle, share in enumerate(shares):
         title = f"{name}-{data}-{shuffle}"
-        settings = {"data": data, "shuffle": shuffle, "seeds": list(share), "cases": repr(cases)}
+        settings = {"data": data, "shuffle": shuffle, "seeds": list(share), "cases": repr(cases), "wire": VERSION}
         work = partial(_compute, data, cases, shuffle, share, partial(progress, title))
         parts.append(store.get(title, settings, work))
     return {
@@ -130,8 +131,8 @@ def run_cases(store: Store, data: str, name: str, cases: Cases, seeds: int, prog
             np.concatenate([part[f"{case}:loss"] for part in parts]),
             np.concatenate([part[f"{case}:accuracy"] for part in parts]),
             np.repeat(np.arange(len(shares)), [len(share) for share in shares]),
-            float(parts[0][f"{case}:bits"]),
-            float(parts[0][f"{case}:link_bits"]),
+            float(np.concatenate([part[f"{case}:bits"] for part in parts]).mean()),
+            float(np.concatenate([part[f"{case}:link_bits"] for part in parts]).mean()),
         )
         for case in cases
     }
@@ -143,6 +144,6 @@ def _compute(data: str, cases: Cases, shuffle: int, share: range, progress: Call
     for case, result in results.items():
         arrays[f"{case}:loss"] = result.loss
         arrays[f"{case}:accuracy"] = result.accuracy.mean(axis=1, dtype=np.float64)
-        arrays[f"{case}:bits"] = result.bits[0, 0] / NODES
-        arrays[f"{case}:link_bits"] = result.link_bits[0, 0]
+        arrays[f"{case}:bits"] = result.bits.mean(axis=1) / NODES
+        arrays[f"{case}:link_bits"] = result.link_bits.mean(axis=1)
     return {name: np.asarray(value) for name, value in arrays.items()}

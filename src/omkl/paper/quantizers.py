@@ -17,6 +17,7 @@ from omkl.simulator.engine import Case, Problem, run
 from omkl.simulator.measures import metrics
 from omkl.simulator.networks import network
 from omkl.topology import build
+from omkl.wire import VERSION
 
 D = 20
 SETTINGS = {"letter": (0.01, 0.009), "larger": (1.0, 0.1)}
@@ -38,7 +39,7 @@ class Row(NamedTuple):
 
     quantizer: str
     bits: float
-    """All-in, a node and round, at fixed width."""
+    """All-in, a node and round on average, as the codec packs them."""
     bound: float
     """The delta it guarantees."""
     measured: float
@@ -54,7 +55,7 @@ class Row(NamedTuple):
 def study(store: Store, data: str, setting: str, seeds: int, progress: Progress) -> list[Row]:
     """Return a row for every quantizer, computed or from the store."""
     title = f"quantizers-{data}-{setting}"
-    found = store.get(title, {"seeds": seeds, "studied": repr(STUDIED), "steps": SETTINGS[setting]},
+    found = store.get(title, {"seeds": seeds, "studied": repr(STUDIED), "steps": SETTINGS[setting], "wire": VERSION},
                       lambda: _compute(data, setting, seeds, title, progress))  # fmt: skip
     exact = found["final"][0]
     rows = []
@@ -63,12 +64,12 @@ def study(store: Store, data: str, setting: str, seeds: int, progress: Progress)
         difference = found["final"][i] - exact
         error = float(difference.std(ddof=1) / len(difference) ** 0.5) if seeds > 1 else 0.0
         bound = method.channel.delta(2 * D)
-        rows.append(Row(name, method.message_bits(1), bound, float(found["delta"][i]), float(found["final"][i].mean()),
+        rows.append(Row(name, float(found["bits"][i]), bound, float(found["delta"][i]), float(found["final"][i].mean()),
                         float(difference.mean()), error))  # fmt: skip
     return rows
 
 
-WORDS = """What a node sends in a round, all-in at fixed width; the contraction delta that a quantizer guarantees
+WORDS = """What a node sends in a round, all-in as the codec packs it; the contraction delta that a quantizer guarantees
 for every vector and the one it showed on the differences it had to send; the loss over the last tenth of the
 stream, and its paired difference from the run that sends exact float32."""
 
@@ -98,6 +99,7 @@ def _compute(data: str, setting: str, seeds: int, title: str, progress: Progress
     outcomes = run(Problem(stream.X, targets, V, runs), cases, metrics, report)
     last = max(1, len(stream.X) // 10)
     return {
+        "bits": np.array([8 * measured.sent.mean(dtype=np.float64) / NODES for _, measured in outcomes]),
         "final": np.array([measured.loss[-last:].mean(axis=0, dtype=np.float64) for _, measured in outcomes]),
         "delta": np.array(
             [_measured(m.channel, s.theta - s.hidden) for m, (s, _) in zip(methods, outcomes, strict=True)]

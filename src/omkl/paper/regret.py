@@ -208,7 +208,7 @@ class OwnScores(NamedTuple):
     """r of every kernel, ``(S, P)``."""
 
 
-def own_scores(method: Method, given: Round, info: Info, state: MethodState) -> OwnScores:
+def own_scores(method: Method, given: Round, info: Info, degrees: Array, state: MethodState) -> OwnScores:
     """Return the losses of every node on its own sample, and what the lemmas are about."""
     xp = namespace(info.theta)
     weights = algorithm.normalize(info.log_weights)
@@ -235,7 +235,7 @@ class PooledScores(NamedTuple):
     square: Array
 
 
-def pooled_scores(method: Method, given: Round, info: Info, state: MethodState) -> PooledScores:
+def pooled_scores(method: Method, given: Round, info: Info, degrees: Array, state: MethodState) -> PooledScores:
     """Return the losses of every node's model on all nodes' samples."""
     xp = namespace(info.theta)
     weights = algorithm.normalize(info.log_weights)

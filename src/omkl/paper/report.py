@@ -52,7 +52,7 @@ GLOSSARY = {
     "OMKL": "what the letter compares with, on the complete graph: all nodes hold one model, and each broadcasts its "
             "quantized gradient and its losses in every round",
     "single-kernel CHOCO": "the same gossip with one kernel, sigma = 1, instead of three",
-    "M": "levels of the quantizer: M = 7 is three bits and a sign for each coefficient; exact sends 32 bits",
+    "M": "levels of the quantizer: M = 7 is three bits and a sign a coefficient before coding; exact sends 32 bits",
     "feature draw, shuffle": "two sources of chance: the random frequencies of the kernels, and the order of the data",
     "final loss": "the mean loss over the last tenth of the stream",
     "h": "the hidden state: what a node's neighbors know of its model, the sum of all messages so far",

@@ -1,6 +1,6 @@
 """Whole networks in JAX: ``simulate``, its ``Result``, and ``load``."""
 
-from omkl.simulator.engine import DivergedError
+from omkl.errors import DivergedError
 from omkl.simulator.result import Result, load
 from omkl.simulator.simulation import compare, simulate
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl import noise
-from omkl.errors import InputError
+from omkl.errors import DivergedError
 from omkl.methods import Method, Network
 from omkl.methods.protocol import MethodState
 from omkl.simulator import lanes, tiles
@@ -35,10 +35,6 @@ ADVICE = "lower gamma or eta, scale the data, or use a quantizer with a larger d
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the rounds done and the rounds in all."""
-
-
-class DivergedError(InputError):
-    """The run left the finite numbers."""
 
 
 class Case(NamedTuple):

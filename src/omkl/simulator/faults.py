@@ -1,4 +1,4 @@
-"""Networks that change, for the engine: the weights of every round and seed, and how many links were up.
+"""Networks that change, for the engine: the weights of every round and seed.
 
 The links of a graph are held as places where a node hears another: lists of neighbors, whole rows, or directed edges,
 as in ``networks``. A place at which a node would hear itself is padding. What fails is a function of seed, round and
@@ -6,21 +6,17 @@ the two ends alone, so both ends agree, and so do runs of the same seed on other
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from jax import Array, lax
-from jax.ops import segment_max
+from jax import Array
 
 from omkl import noise
 from omkl.methods import Network
 from omkl.simulator.networks import Edges, Lists, are_even, are_many, directed
 from omkl.topology import Faults, Topology, union
-from omkl.topology.graphs import Integers
 
 Places: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
 """Receivers and senders, broadcast against each other, and weights."""
@@ -35,6 +31,10 @@ class Rows(NamedTuple):
         """Return theta + gamma sum_k w_k (h_k - h), a matrix product for every seed."""
         kept = jnp.sum(self.weights, axis=1)[..., None, None, None] * hidden
         return theta + gamma * (jnp.einsum("jks,ks...->js...", self.weights, hidden, precision="highest") - kept)
+
+    def degrees(self, nodes: int) -> Array:
+        """Return how many neighbors each node has under every seed."""
+        return jnp.count_nonzero(self.weights, axis=1)
 
 
 class Changing(NamedTuple):
@@ -103,26 +103,6 @@ def changing(turns: Sequence[Topology], faults: Faults, seeds: list[int]) -> Cha
         None if isinstance(faults.links, float) else _numbers(turns, receivers, senders),
         _key(seeds),
     )
-
-
-def count(network: Changing, nodes: int, rounds: Integers) -> tuple[Integers, Integers]:
-    """Return how many nodes had a link that was up, and how many directed links were, both ``(S, R)``."""
-    heard, links = _counts(network, nodes, jnp.asarray(rounds, dtype=jnp.uint32))
-    return np.asarray(heard, dtype=np.int64).T, np.asarray(links, dtype=np.int64).T
-
-
-@partial(jax.jit, static_argnums=1)
-def _counts(network: Changing, nodes: int, rounds: Array) -> tuple[Array, Array]:
-    def one(t: Array) -> tuple[Array, Array]:
-        up = network.up(t)
-        if up.ndim == 3:
-            return jnp.sum(jnp.any(up, axis=1), axis=0), jnp.sum(up, axis=(0, 1))
-        receivers = network.receivers[t % len(network.receivers)]
-        heard = segment_max(up.astype(jnp.int32), receivers, nodes, indices_are_sorted=True) > 0
-        return jnp.sum(heard, axis=0), jnp.sum(up, axis=0)
-
-    counts: tuple[Array, Array] = lax.map(one, rounds)
-    return counts
 
 
 def _key(seeds: list[int]) -> noise.Key:

@@ -31,9 +31,11 @@ inner: Decorator = _jit(no_cpython_wrapper=True)  # for other loops alone to cal
 QSGD, NEAREST, EXACT = range(3)
 LOGISTIC, SQUARED, SOFTMAX = range(3)
 LOSS, SCORE, DISAGREEMENT, WEIGHTS = range(4)  # rows of what is recorded; the weights of P kernels are the last
+SENT, CARRIED = range(2)  # rows of the traffic
+FEW = 8  # levels, up to which their costs are a polynomial of them: vectors have no quick way to look them up
 
 _ZERO, _HALF, _ONE, _TWO = (np.float32(value) for value in (0, 0.5, 1, 2))
-_UNIT = np.float32(2.0**-16)
+_UNIT, _EIGHTH = np.float32(2.0**-16), np.float32(1 / 8)
 _SMALLEST, _LARGEST = np.float32(SMALLEST_STEP), np.float32(LARGEST_STEP)
 _QUARTERS, _H, _M, _L = (np.float32(value) for value in (2 / math.pi, HIGH, MIDDLE, LOW))
 _S0, _S1, _S2 = (np.float32(value) for value in SINE)
@@ -60,12 +62,39 @@ class Settings(NamedTuple):
     """Of the waves."""
 
 
+class Prices(NamedTuple):
+    """What ``wire.message_bytes`` charges for a message: bits of its parts, as in ``wire.Costs``."""
+
+    levels: Floats
+    """Of a level by its magnitude."""
+    few: bool
+    """Whether levels are so few that ``curve`` goes through their costs."""
+    curve: tuple[np.float32, ...]
+    """The coefficients of a polynomial."""
+    last: np.float32
+    near: np.float32
+    far: np.float32
+    silent: np.float32
+    start: np.float32
+    together: int
+    """How many blocks make a number."""
+    lengths: np.float32
+    """Bytes that tell where numbers end."""
+    steps: np.float32
+    """Bytes of all steps at fixed width."""
+    block: np.float32
+    """Bytes of the levels of a block at fixed width."""
+    frame: np.float32
+    """Bytes of the rest of the frame; without a quantizer, of all of it."""
+
+
 class Links(NamedTuple):
     """Neighbors in pairs, and their gossip weights: those of node j are ``ids[start[j] : start[j + 1]]``."""
 
     start: npt.NDArray[np.int64]
     ids: npt.NDArray[np.int64]
     weights: Floats
+    degrees: npt.NDArray[np.int64]
 
 
 class Lanes(NamedTuple):
@@ -90,8 +119,11 @@ class Scratch(NamedTuple):
     waves: Floats
     sides: Floats
     """The waves again: the sines, then the cosines."""
-    steps: Floats
     norms: Floats
+    steps: Floats
+    """Of all rows."""
+    bits: Floats
+    """Of the levels of all rows."""
     keys: npt.NDArray[np.uint32]
     outputs: Floats
     slopes: Floats
@@ -118,8 +150,9 @@ def scratch(rows: int, n: int, seeds: int, kernels: int) -> Scratch:
         halves=uniforms.reshape(2, -1, seeds),
         waves=waves,
         sides=waves.reshape(2, -1),
-        steps=room(),
         norms=room(),
+        steps=room(rows),
+        bits=room(rows),
         keys=np.empty((2, seeds), np.uint32),
         outputs=room(kernels, outputs),
         slopes=room(outputs),
@@ -133,11 +166,14 @@ def scratch(rows: int, n: int, seeds: int, kernels: int) -> Scratch:
 
 
 @compiled
-def advance(times: Any, lanes: Any, links: Any, angles: Any, y: Any, s: Any, every: Any, k: Any, recorded: Any) -> None:
+def advance(
+    times: Any, lanes: Any, links: Any, angles: Any, y: Any, s: Any, prices: Any, every: Any, k: Any, recorded: Any,
+    traffic: Any,
+) -> None:  # fmt: skip
     """Take the network through rounds ``times``: angles ``(T, J, P, D * S)``, targets ``(T, J, C)``.
 
     Every round whose number plus one is a multiple of ``every`` is measured into ``recorded``, ``(..., 3 + P, S)`` in
-    float64.
+    float64, and the bytes of its messages added to ``traffic``, ``(..., 2, S)``.
     """
     nodes, kernels = lanes.log_weights.shape[:2]
     row = 0
@@ -152,14 +188,18 @@ def advance(times: Any, lanes: Any, links: Any, angles: Any, y: Any, s: Any, eve
             if s.quantizer == QSGD:
                 _dither(lanes.low[j], lanes.high[j], t, k.keys, k.halves)
             for p in range(kernels):
-                _exchange(j, p, theta, hidden, fresh, links, k, s)
+                if measured:
+                    _exchange(j, p, theta, hidden, fresh, links, k, s, prices)
+                else:
+                    _exchange(j, p, theta, hidden, fresh, links, k, s, None)
                 _features(angles[r, j, p], k.sides, s.amplitude)
                 _predict(p, theta, k.waves, k.outputs[p], k.squares[p])
                 if measured:
-                    _spread(j, p, theta, k.reference, k.away, k.slopes, recorded[row, DISAGREEMENT])
+                    _spread(j, p, theta, k.reference, k.away, k.slopes, k.norms, recorded[row, DISAGREEMENT])
                 _loss(k.outputs[p], y[r, j], k.values[p], k.slopes, s.loss)
                 _learn(p, theta, k.waves, k.slopes, s)
             if measured:
+                _charge(links.degrees[j], k.steps, k.bits, s, prices, traffic[row])
                 _normalize(lanes.log_weights[j], k.weights, k.norms)
                 _measure(k.outputs, k.weights, y[r, j], k.ensemble, k.slopes, k.norms, s.loss, recorded[row])
             _weigh(lanes.log_weights[j], k.values, k.squares, k.norms, s)
@@ -169,17 +209,25 @@ def advance(times: Any, lanes: Any, links: Any, angles: Any, y: Any, s: Any, eve
 
 
 @inner
-def _exchange(j: Any, p: Any, theta: Any, hidden: Any, fresh: Any, links: Any, k: Any, s: Any) -> None:
-    """Mix the models of kernel p at node j, emit and absorb."""
+def _exchange(j: Any, p: Any, theta: Any, hidden: Any, fresh: Any, links: Any, k: Any, s: Any, prices: Any) -> None:
+    """Mix the models of kernel p at node j, emit and absorb; count the bits of the levels, unless prices are None."""
     count = k.outputs.shape[1]
     for c in range(count):
         row = p * count + c
         own, after = hidden[j, row], fresh[j, row]
         _mix(j, row, theta[row], hidden, links, s.gamma, k.v)
         if s.quantizer == QSGD:
-            _qsgd(k.v, k.uniforms[row], own, after, k.steps, k.norms, s)
+            if prices is None:
+                _qsgd(k.v, k.uniforms[row], own, after, k.steps[row], k.norms, s, None, None, None)
+            elif prices.few:
+                _qsgd(k.v, k.uniforms[row], own, after, k.steps[row], k.norms, s, prices.curve, k.bits[row], None)
+            else:
+                _qsgd(k.v, k.uniforms[row], own, after, k.steps[row], k.norms, s, None, None, k.levels)
+                _price(k.levels, prices, k.bits[row])
         elif s.quantizer == NEAREST:
-            _nearest(k.v, k.levels, own, after, k.steps, k.norms, s)
+            _nearest(k.v, k.levels, own, after, k.steps[row], k.norms, s)
+            if prices is not None:
+                _price(k.levels, prices, k.bits[row])
         else:
             _exact(k.v, own, after)
 
@@ -238,18 +286,52 @@ def _round_up(step: Any) -> Any:
 
 
 @inner
-def _qsgd(v: Any, uniforms: Any, own: Any, after: Any, steps: Any, divisors: Any, s: Any) -> None:
-    """Add to the hidden state what the message of v = theta - h stands for."""
+def _qsgd(
+    v: Any, uniforms: Any, own: Any, after: Any, steps: Any, divisors: Any, s: Any, curve: Any, bits: Any, levels: Any
+) -> None:
+    """Add to the hidden state what the message of v = theta - h stands for.
+
+    ``bits`` get what the levels cost by the ``curve``, ``levels`` the levels; what is None is left out of the program.
+    """
     n, seeds = v.shape
     _squares(v, steps)
     for m in range(seeds):
         steps[m] = _round_up(np.sqrt(steps[m]) / (s.levels * s.scale))
         divisors[m] = max(steps[m], _SMALLEST) * s.scale
+        if bits is not None:
+            bits[m] = _ZERO
     for i in range(n):
         for m in range(seeds):
             level = np.floor(abs(v[i, m]) / divisors[m] + uniforms[i, m])
-            size = (level if level < s.levels else s.levels) * steps[m]
+            level = level if level < s.levels else s.levels
+            size = level * steps[m]
             after[i, m] = own[i, m] + (-size if v[i, m] < _ZERO else size)
+            if bits is not None:
+                bits[m] += _curve(level, curve)
+            if levels is not None:
+                levels[i, m] = level
+
+
+@inner
+def _curve(x: Any, c: Any) -> Any:
+    return c[0] + x * (c[1] + x * (c[2] + x * (c[3] + x * (c[4] + x * (c[5] + x * (c[6] + x * c[7]))))))
+
+
+@inner
+def _price(levels: Any, prices: Any, bits: Any) -> None:
+    """Write what levels cost."""
+    n, seeds = levels.shape
+    half = n // 2
+    one, two, costs = levels[:half], levels[half:], prices.levels
+    for m in range(seeds):
+        bits[m] = _ZERO
+    for i in range(half):
+        if prices.few:
+            for m in range(seeds):
+                bits[m] += _curve(one[i, m], prices.curve) + _curve(two[i, m], prices.curve)
+        else:
+            for m in range(seeds):
+                bits[m] += costs[np.int32(one[i, m])] + costs[np.int32(two[i, m])]
 
 
 @inner
@@ -263,6 +345,36 @@ def _squares(v: Any, sums: Any) -> None:
     for i in range(half):
         for m in range(seeds):
             sums[m] += one[i, m] * one[i, m] + two[i, m] * two[i, m]
+
+
+@inner
+def _charge(degree: Any, steps: Any, bits: Any, s: Any, prices: Any, traffic: Any) -> None:
+    """Add the bytes of a node's frame to what was sent, and once for each neighbor to what was carried."""
+    for m in range(steps.shape[1]):
+        size = prices.frame + (_ZERO if s.quantizer == EXACT else _body(m, steps, bits, prices))
+        traffic[SENT, m] += size if degree else _ZERO
+        traffic[CARRIED, m] += degree * size
+
+
+@inner
+def _body(m: Any, steps: Any, bits: Any, prices: Any) -> Any:
+    """Return the bytes of steps and levels, in the shorter form; the blocks of a number from the last to the first."""
+    rows = len(steps)
+    coded, spoken = prices.lengths, _ZERO
+    for first in range(0, rows, prices.together):
+        last = min(first + prices.together, rows) - 1
+        number, following = -prices.start, _ZERO
+        for row in range(last, first - 1, -1):
+            step = steps[row, m]
+            if step > _ZERO:
+                near = _TWO * step >= following and step < _TWO * following
+                number += bits[row, m] + (prices.near if near else prices.last if row == last else prices.far)
+                spoken += _ONE
+                following = step
+            elif following > _ZERO:
+                number += prices.silent
+        coded += max(np.ceil(number * _EIGHTH), _ZERO)
+    return min(coded, np.ceil(spoken * prices.block) + prices.steps)
 
 
 @inner
@@ -463,7 +575,7 @@ def _clear(away: Any, sums: Any) -> None:
 
 
 @inner
-def _spread(j: Any, p: Any, theta: Any, reference: Any, away: Any, slopes: Any, squares: Any) -> None:
+def _spread(j: Any, p: Any, theta: Any, reference: Any, away: Any, slopes: Any, row_squares: Any, squares: Any) -> None:
     """Add up over nodes how far the models of kernel p lie from node 0's, which is where they are near."""
     count, seeds = slopes.shape
     for row in range(p * count, p * count + count):
@@ -472,11 +584,15 @@ def _spread(j: Any, p: Any, theta: Any, reference: Any, away: Any, slopes: Any, 
             for i in range(len(model)):
                 for m in range(seeds):
                     first[i, m] = model[i, m]
+        for m in range(seeds):
+            row_squares[m] = _ZERO
         for i in range(len(model)):
             for m in range(seeds):
                 apart = model[i, m] - first[i, m]
                 sums[i, m] += apart
-                squares[m] += apart * apart
+                row_squares[m] += apart * apart
+        for m in range(seeds):
+            squares[m] += row_squares[m]
 
 
 @inner

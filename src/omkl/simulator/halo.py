@@ -75,6 +75,13 @@ class Halo:
         mixed = jax.shard_map(mix_block, mesh=self.mesh, in_specs=BLOCKS, out_specs=BLOCKS)
         return mixed(self.local, self.sends, theta, hidden)[:nodes]
 
+    def degrees(self, nodes: int) -> Array:
+        """Return how many neighbors each node has."""
+        size = block(nodes, self.mesh.size)
+        counted = jax.shard_map(lambda local: local.degrees(size), mesh=self.mesh, in_specs=BLOCKS, out_specs=BLOCKS)
+        degrees: Array = counted(self.local)[:nodes]  # type: ignore[no-untyped-call]
+        return degrees
+
     def _pass_on(self, rows: Array, shift: int) -> Array:
         devices = self.mesh.size
         pairs = [(n, (n + shift) % devices) for n in range(devices)]

@@ -13,16 +13,17 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from omkl import noise
+from omkl import noise, wire
 from omkl.algorithm import State
 from omkl.losses import Logistic, Softmax, Squared
 from omkl.methods import Gossip, Method
-from omkl.quantizers import QSGD, Exact, Nearest
+from omkl.quantizers import QSGD, Exact, Nearest, Quantizer
 from omkl.simulator.measures import Metrics
 from omkl.simulator.networks import Dense, Edges, Hubs, Lists
 from omkl.simulator.plain import is_plain
 from omkl.simulator.rounds import reach
 from omkl.simulator.waves import LIMIT
+from omkl.wire.coded import ELEMENTS
 
 if TYPE_CHECKING:
     from omkl.simulator import fused
@@ -63,7 +64,9 @@ def loads() -> bool:
 def knows(method: Method, network: Any) -> bool:
     """Return whether the loops compute this method on this network."""
     plain = is_plain(method, (Logistic, Squared, Softmax), (QSGD, Nearest, Exact))
-    return plain and isinstance(network, Dense | Lists | Edges | Hubs)
+    # The levels of longer vectors go into several numbers on the wire, which the loops do not count.
+    long = 2 * method.features > ELEMENTS and not isinstance(getattr(method, "channel", None), Exact)
+    return plain and not long and isinstance(network, Dense | Lists | Edges | Hubs)
 
 
 def run(
@@ -93,7 +96,9 @@ def run(
     hidden, log_weights = np.zeros((2, *theta.shape), np.float32), np.zeros((nodes, kernels, len(filled)), np.float32)
     lanes = fused.Lanes(theta, hidden, log_weights, key.low[..., 0], key.high[..., 0])
     links, settings = _links(network, nodes), _settings(method, n)
+    prices = _prices(method.channel, kernels * outputs, n)
     recorded = np.empty((rounds // every, fused.WEIGHTS + kernels, len(filled)))
+    traffic = np.zeros((rounds // every, 2, len(filled)))
     budget = ANGLE_BYTES if inputs < LONG_INPUT else LONG_ANGLE_BYTES
     length = max(1, budget // (4 * nodes * V.shape[1]))
     angles = np.empty((length, nodes, kernels, n // 2 * len(filled)), np.float32)
@@ -104,13 +109,16 @@ def run(
         last = min(first + length, rounds)
         np.matmul(X[first:last].reshape(-1, inputs), V, out=angles[: last - first].reshape(-1, V.shape[1]))
         part = recorded[first // every : last // every]
-        fused.advance(np.arange(first, last), lanes, links, angles, y[first:last], settings, every, scratch, part)
+        targets, times = y[first:last], np.arange(first, last)
+        bytes_ = traffic[first // every : last // every]
+        fused.advance(times, lanes, links, angles, targets, settings, prices, every, scratch, part, bytes_)
         passed(last, part[:, fused.LOSS, :count])
     models, shadows = (_seeds_second(part[..., :count]) for part in (theta, hidden[rounds % 2]))
     shape = (nodes, count, kernels, outputs, n)
     state = State(models.reshape(shape), shadows.reshape(shape), _seeds_second(log_weights[..., :count]), ())
     loss, score, disagreement, *weights = recorded[..., :count].swapaxes(0, 1).astype(np.float32)
-    return state, Metrics(loss, score, disagreement, np.stack(weights, axis=-1))
+    sent, carried = traffic[..., :count].swapaxes(0, 1).astype(np.float32)
+    return state, Metrics(loss, score, disagreement, np.stack(weights, axis=-1), sent, carried)
 
 
 def _seeds_second(array: Floats) -> Floats:
@@ -132,6 +140,35 @@ def _settings(method: Gossip, n: int) -> "fused.Settings":
     return fused.Settings(*rates, loss, kind, f(levels), f(scale), f(method.features**-0.5))
 
 
+def _prices(quantizer: Quantizer, rows: int, n: int) -> "fused.Prices":
+    """Return what ``wire.message_bytes`` charges for messages of so many vectors."""
+    from omkl.simulator import fused
+
+    f, together = np.float32, max(1, ELEMENTS // n)
+    if isinstance(quantizer, QSGD | Nearest):
+        costs, frame = wire.costs(quantizer, n), wire.HEADER_BYTES
+    else:
+        costs, frame = wire.Costs((0.0,), 0, 0, 0, 0, 0, 0), wire.HEADER_BYTES + rows * quantizer.size(n) // 8
+    few = len(costs.levels) <= fused.FEW
+    powers = np.vander(np.arange(len(costs.levels)), increasing=True)
+    curve = np.linalg.solve(powers, costs.levels) if few else np.zeros(fused.FEW)
+    return fused.Prices(
+        levels=np.array(costs.levels, f),
+        few=few,
+        curve=tuple(np.pad(curve, (0, fused.FEW - len(curve))).astype(f)),
+        last=f(costs.last),
+        near=f(costs.near),
+        far=f(costs.far),
+        silent=f(costs.silent),
+        start=f(costs.start),
+        together=together,
+        lengths=f(2 * (-(-rows // together) - 1)),
+        steps=f(2 * rows),
+        block=f(costs.width * n / 8),
+        frame=f(frame),
+    )
+
+
 def _links(network: Dense | Lists | Edges | Hubs, nodes: int) -> "fused.Links":
     from omkl.simulator import fused
 
@@ -145,4 +182,4 @@ def _links(network: Dense | Lists | Edges | Hubs, nodes: int) -> "fused.Links":
     ids, pulls = np.repeat(np.arange(nodes), 2 * pairs), np.zeros(2 * start[-1], np.float32)
     place = 2 * start[receiver] + np.arange(len(receiver)) - (np.cumsum(degrees) - degrees)[receiver]
     ids[place], pulls[place] = sender, weights
-    return fused.Links(start, ids.reshape(-1, 2), pulls.reshape(-1, 2))
+    return fused.Links(start, ids.reshape(-1, 2), pulls.reshape(-1, 2), degrees)

@@ -11,12 +11,19 @@ from omkl.methods.protocol import MethodState
 
 
 class Metrics(NamedTuple):
-    """Means over nodes, ``(S,)``; ``weights`` has P more."""
+    """Means over nodes, ``(S,)``, of which ``weights`` has P; and sums, in bytes.
+
+    The sums are float32: exact below 2^24, beyond that to seven digits.
+    """
 
     loss: Array
     accuracy: Array
     disagreement: Array
     weights: Array
+    sent: Array
+    """By all nodes that somebody hears."""
+    carried: Array
+    """Over all directed links."""
 
 
 class PooledMetrics(NamedTuple):
@@ -26,24 +33,29 @@ class PooledMetrics(NamedTuple):
     accuracy: Array
     disagreement: Array
     weights: Array
+    sent: Array
+    carried: Array
     pooled_loss: Array
 
 
-def metrics(method: Method, given: Round, info: Info, state: MethodState) -> Metrics:
-    """Return loss, accuracy, disagreement and kernel weights of the models that predicted."""
+def metrics(method: Method, given: Round, info: Info, degrees: Array, state: MethodState) -> Metrics:
+    """Return loss, accuracy, disagreement and kernel weights of the models that predicted, and what was sent."""
     # The mean over nodes first: along the outermost axis it vectorizes, and what is left is small.
     spread = jnp.mean((info.theta - jnp.mean(info.theta, axis=0)) ** 2, axis=0)
+    hearers = jnp.asarray(degrees, dtype=jnp.float32).reshape(len(degrees), -1)  # one column, or one a seed
     return Metrics(
         jnp.mean(info.loss, axis=0),
         jnp.mean(method.objective.score(info.output, given.y), axis=0),
         jnp.sqrt(jnp.sum(spread, axis=(-3, -2, -1))),
         jnp.mean(algorithm.normalize(info.log_weights), axis=0),
+        jnp.sum(jnp.minimum(hearers, 1) * info.message_bytes, axis=0),
+        jnp.sum(hearers * info.message_bytes, axis=0),
     )
 
 
-def pooled_metrics(method: Method, given: Round, info: Info, state: MethodState) -> PooledMetrics:
+def pooled_metrics(method: Method, given: Round, info: Info, degrees: Array, state: MethodState) -> PooledMetrics:
     """Return ``metrics`` and the mean over nodes of each model's loss on the samples of all nodes."""
-    return PooledMetrics(*metrics(method, given, info, state), pooled_loss(method, given, info))
+    return PooledMetrics(*metrics(method, given, info, degrees, state), pooled_loss(method, given, info))
 
 
 def pooled_loss(method: Method, given: Round, info: Info) -> Array:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from jax import Array
+from jax.ops import segment_sum
 
 from omkl.methods import Network
 from omkl.topology import Topology
@@ -37,6 +38,10 @@ class Dense(NamedTuple):
         """Return theta + gamma (W - I) h, in full float32 on every device."""
         return theta + gamma * jnp.tensordot(self.laplacian, hidden, axes=1, precision="highest")
 
+    def degrees(self, nodes: int) -> Array:
+        """Return how many neighbors each node has."""
+        return jnp.count_nonzero(self.laplacian - jnp.diag(jnp.diagonal(self.laplacian)), axis=1)
+
     def edges(self) -> Links:
         """Return receivers, senders and weights of the links, in order of receivers."""
         off = np.asarray(self.laplacian) * (1 - np.eye(len(self.laplacian), dtype=np.float32))
@@ -58,6 +63,10 @@ class Lists(NamedTuple):
             pull = pull + weight * (hidden[self.ids[:, k]] - own)
         return theta + gamma * pull
 
+    def degrees(self, nodes: int) -> Array:
+        """Return how many neighbors each node has, under every seed where weights have seeds."""
+        return jnp.count_nonzero(self.weights, axis=1)
+
     def edges(self) -> Links:
         """Return receivers, senders and weights of the links, in order of receivers; padding has weight zero."""
         nodes, most = self.ids.shape
@@ -75,6 +84,11 @@ class Edges(NamedTuple):
         """Return theta + gamma times the sum over each node's incoming edges."""
         pulls = _lift(self.weights, theta.ndim) * (hidden[self.sender] - hidden[self.receiver])
         return theta.at[self.receiver].add(gamma * pulls, indices_are_sorted=True)
+
+    def degrees(self, nodes: int) -> Array:
+        """Return how many neighbors each node has, under every seed where weights have seeds."""
+        there = jnp.asarray(self.weights != 0, dtype=jnp.int32)
+        return segment_sum(there, self.receiver, nodes, indices_are_sorted=True)
 
     def edges(self) -> Links:
         """Return receivers, senders and weights of the links, in order of receivers."""
@@ -96,6 +110,10 @@ class Hubs(NamedTuple):
             pulls = pulls + _lift(self.more.weights[:, k], theta.ndim) * (hidden[self.more.ids[:, k]] - own)
         mixed = self.lists.mix(theta, hidden, gamma)
         return mixed.at[self.owners].add(gamma * pulls, indices_are_sorted=True)
+
+    def degrees(self, nodes: int) -> Array:
+        """Return how many neighbors each node has."""
+        return self.lists.degrees(nodes).at[self.owners].add(self.more.degrees(nodes), indices_are_sorted=True)
 
     def edges(self) -> Links:
         """Return receivers, senders and weights of the links, in order of receivers; padding has weight zero."""

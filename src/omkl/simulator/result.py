@@ -35,7 +35,8 @@ class Result:
     disagreement
         ``(S, R)``, root mean square over nodes of the distance from the network's mean theta.
     bits
-        ``(S, R)``, sum of one message for each node that has a link in that round: a broadcast counts once.
+        ``(S, R)``, sum of one message, as the codec would pack its levels, header and all, for each node that has a
+        link in that round: a broadcast counts once. Exact up to 16 megabytes a round, beyond that to seven digits.
     link_bits
         ``(S, R)``, the same counted once per directed link that is up.
     weights

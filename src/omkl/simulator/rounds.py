@@ -33,8 +33,8 @@ TOGETHER_BYTES = 2**30  # of rounds that are measured at once
 
 LEADING = {"nodes": 0, "seeds": 1}  # axes of a state
 
-Measure: TypeAlias = Callable[[Method, Round, Info, MethodState], Any]
-"""What to record of a round: a NamedTuple of arrays ``(S, ...)``, the first of them the loss."""
+Measure: TypeAlias = Callable[[Method, Round, Info, Array, MethodState], Any]
+"""What to record of a round, given how many hear each node: a NamedTuple of arrays ``(S, ...)``, first the loss."""
 
 
 class Chunk(NamedTuple):
@@ -186,7 +186,7 @@ def _measured(program: Program, seen: list[list[Any]]) -> list[Any]:
 
 def _round(
     program: Program, given: Given, states: list[MethodState], inputs: tuple[Array, Array, Array], measured: bool
-) -> tuple[list[MethodState], list[tuple[Round, Info | None, MethodState]]]:
+) -> tuple[list[MethodState], list[tuple[Round, Info | None, Array, MethodState]]]:
     """Return the states after a round, and what there is to measure of each case."""
     t, projected, targets = inputs
     z = _alone(_features(program, given.frequencies, projected))
@@ -202,7 +202,7 @@ def _round(
         else:
             state, info = method.step(state, sample, here)
         after.append(state)
-        seen.append((sample, info, state))
+        seen.append((sample, info, here.degrees(len(targets)), state))
     return after, seen
 
 

@@ -17,7 +17,7 @@ from omkl.methods import METHODS, Gossip, Method, Network
 from omkl.methods.protocol import MethodState
 from omkl.simulator import engine
 from omkl.simulator.description import describe, describe_data, describe_topology, versions
-from omkl.simulator.faults import Changing, changing, count
+from omkl.simulator.faults import Changing, changing
 from omkl.simulator.measures import metrics, pooled_metrics
 from omkl.simulator.placement import Placement
 from omkl.simulator.result import Result
@@ -183,19 +183,17 @@ def compare(
     recorded = np.arange(record_every - 1, rounds, record_every)
     results = {}
     for k, (name, (_, topology)) in enumerate(cases.items()):
-        sent = _sent(graphs[k], networks[k], len(runs), recorded)
         own = settings | {
             "topology": describe_topology(topology, graphs[k]),
             "devices": where.describe(graphs[k][0]),
         }
-        results[name] = _result(methods[k], measured[k], sent, frequencies, runs, recorded, own)
+        results[name] = _result(methods[k], measured[k], frequencies, runs, recorded, own)
     return results
 
 
 def _result(
     method: Method,
     outcome: tuple[MethodState, Any],
-    sent: tuple[Integers, Integers],
     frequencies: npt.NDArray[np.float32],
     runs: list[int],
     recorded: Integers,
@@ -204,18 +202,21 @@ def _result(
     state, measured = outcome
     theta, log_weights = (np.asarray(part) for part in method.models(state))
     curves = {name: np.moveaxis(curve, 1, 0) for name, curve in measured._asdict().items()}
-    message = method.message_bits(theta.shape[-2])
     return Result(
         config=settings | {"method": describe(method) | {"loss": describe(method.objective)}},
         seeds=np.array(runs),
         rounds=recorded,
-        bits=message * sent[0],
-        link_bits=message * sent[1],
+        bits=_bits(curves.pop("sent")),
+        link_bits=_bits(curves.pop("carried")),
         theta=theta,
         log_weights=log_weights,
         frequencies=frequencies[:, : len(method.kernels)],
         **curves,
     )
+
+
+def _bits(count: npt.NDArray[np.float32]) -> Integers:
+    return np.int64(8) * np.rint(count).astype(np.int64)
 
 
 def _nodes(given: Sequence[Any], weights: str) -> int | None:
@@ -250,16 +251,6 @@ def _network(turns: Sequence[Topology], faults: Faults | None, runs: list[int], 
             'pass shard="seeds" (--shard seeds), or one device'
         )
     return changing(turns, faults or Faults(), runs)
-
-
-def _sent(
-    turns: Sequence[Topology], network: Network | Changing, seeds: int, recorded: Integers
-) -> tuple[Integers, Integers]:
-    """Return how many nodes had a neighbor to hear them, and over how many directed links, both ``(S, R)``."""
-    if isinstance(network, Changing):
-        return count(network, turns[0].nodes, recorded)
-    degrees, shape = turns[0].degrees, (seeds, len(recorded))
-    return np.full(shape, np.count_nonzero(degrees)), np.full(shape, degrees.sum())
 
 
 def _shared_bank(methods: Sequence[Method]) -> tuple[Kernel, ...]:

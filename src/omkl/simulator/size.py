@@ -62,7 +62,7 @@ def size(
     --------
     >>> import omkl
     >>> print(size((1000, 10**6, 2), 1, [omkl.Gossip()], [omkl.topology.build("ring", 10**6)], 1))
-    13.5 GiB (state 927.0 MiB, rounds 1.4 GiB, inputs 11.2 GiB, records 62.5 KiB, frequencies 480 B, network 22.9 MiB)
+    13.5 GiB (state 927.0 MiB, rounds 1.4 GiB, inputs 11.2 GiB, records 78.1 KiB, frequencies 480 B, network 22.9 MiB)
     """
     rounds, nodes, dimension = shape
     kernels, features = max(len(method.kernels) for method in methods), methods[0].features
@@ -71,7 +71,7 @@ def size(
     ahead = min(rounds, chunked.most_rounds(nodes, dimension, seeds, kernels, features))
     given = FLOAT * nodes * (dimension if dimension <= chunked.SHORT_INPUT else seeds * kernels * features)
     copies = max(_copied(graph, changing) for graph in graphs) * row
-    record = 2 * FLOAT * (3 + kernels) + 16  # as recorded and as joined; bits
+    record = 2 * FLOAT * (5 + kernels) + 16  # as recorded and as joined; bits
     answers = 2 * FLOAT * nodes**2 * seeds * outputs if pooled else 0  # of every model to every sample; losses
     return Size(
         state=sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(states)),

@@ -16,11 +16,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from omkl import noise
+from omkl import noise, wire
 from omkl.algorithm import State
 from omkl.losses import Logistic
 from omkl.methods import Gossip, Info, Method
-from omkl.quantizers import LARGEST_STEP, QSGD, SMALLEST_STEP, Exact
+from omkl.quantizers import LARGEST_STEP, QSGD, SMALLEST_STEP, Exact, Quantizer
 from omkl.simulator.networks import LONGEST_LIST, Lists
 from omkl.simulator.plain import is_plain
 from omkl.simulator.waves import half_wave
@@ -102,7 +102,7 @@ def step(
         projected = projected[:, :, :kernels].reshape(shape.rows, shape.width // 2)
         table = jnp.zeros((1, 1, 1), jnp.float32)  # not read
     wide, narrow, single = (_floats(shape.rows, size) for size in (shape.width, kernels, 1))
-    extra = (wide, single, single) if measured else ()
+    extra = (wide, single, single, single) if measured else ()
     run = pl.pallas_call(
         _kernel(method, shape, network.ids.shape[1], inputs),
         out_shape=(wide, wide, narrow, *extra),
@@ -122,6 +122,7 @@ def step(
         network.ids,
         network.weights,
         t.reshape(1),
+        jnp.asarray(_level_bits(method.channel, n), dtype=jnp.float32),
     )
     before = state.log_weights
     after = State(
@@ -132,9 +133,9 @@ def step(
     )
     if not measured:
         return after, None
-    mixed, output, loss = more
-    info = Info(output.reshape(nodes, seeds, 1), loss.reshape(nodes, seeds), mixed.reshape(state.theta.shape), before)
-    return after, info
+    mixed, output, *each = more
+    loss, sizes = (part.reshape(nodes, seeds) for part in each)
+    return after, Info(output.reshape(nodes, seeds, 1), loss, mixed.reshape(state.theta.shape), before, sizes)
 
 
 def _floats(*shape: int) -> jax.ShapeDtypeStruct:
@@ -147,7 +148,8 @@ def _kernel(method: Any, shape: Shape, neighbors: int, inputs: int) -> Callable[
 
     def kernel(
         theta_in: Any, hidden_in: Any, log_weights_in: Any, projected: Any, table: Any, targets: Any, low: Any,
-        high: Any, ids: Any, weights: Any, time: Any, theta_out: Any, hidden_out: Any, log_weights_out: Any, *more: Any,
+        high: Any, ids: Any, weights: Any, time: Any, costs: Any, theta_out: Any, hidden_out: Any, log_weights_out: Any,
+        *more: Any,
     ) -> None:  # fmt: skip
         place = pl.program_id(0) * ROWS + jnp.arange(ROWS)
         lanes = jnp.arange(pl.next_power_of_2(shape.width))
@@ -168,7 +170,8 @@ def _kernel(method: Any, shape: Shape, neighbors: int, inputs: int) -> Callable[
         theta = wide(theta_in, rows) + method.gamma * pull
 
         now = noise.fold(noise.Key(*(triton.load(ref.at[rows])[:, None] for ref in (low, high))), time[0])
-        sent = _send(method, theta - hidden, now, lanes, shape.width, per)
+        levels, steps = _emit(method, theta - hidden, now, lanes, shape.width, per)
+        sent = levels * per.spread(steps)
         triton.store(hidden_out.at[place[:, None], lanes[None, :]], hidden + sent, mask=mask)
 
         half = shape.n // 2
@@ -197,7 +200,9 @@ def _kernel(method: Any, shape: Shape, neighbors: int, inputs: int) -> Callable[
             products = [w * output for w, output in zip(weights_now, outputs, strict=True)]
             mean = reduce(jnp.add, products) / reduce(jnp.add, weights_now)
             triton.store(more[0].at[place[:, None], lanes[None, :]], theta, mask=mask)
-            for ref, value in zip(more[1:], (mean, _logistic(mean, y)[0]), strict=True):
+            priced = triton.load(costs.at[jnp.abs(levels).astype(jnp.int32)]) if method.dithered else levels
+            size = _frame_bytes(method.channel, shape.n, per.sums(priced), steps)
+            for ref, value in zip(more[1:], (mean, _logistic(mean, y)[0], size), strict=True):
                 triton.store(ref.at[place, 0], value, mask=real)
 
     return kernel
@@ -226,11 +231,13 @@ class _PerKernel(NamedTuple):
         return wide
 
 
-def _send(method: Gossip, v: Array, now: noise.Key, lanes: Array, width: int, per: _PerKernel) -> Array:
-    """Return what the messages for rows v = theta - h stand for."""
+def _emit(
+    method: Gossip, v: Array, now: noise.Key, lanes: Array, width: int, per: _PerKernel
+) -> tuple[Array, list[Array]]:
+    """Return the levels of rows v = theta - h, and the steps of their kernels."""
     channel = method.channel
     if not isinstance(channel, QSGD):
-        return jnp.where(jnp.abs(v) < SMALLEST_STEP, 0.0, v)
+        return jnp.where(jnp.abs(v) < SMALLEST_STEP, 0.0, v), [jnp.ones(v.shape[0], jnp.float32)] * per.kernels
     tau = channel.tau(width // per.kernels)
     steps = [_round_up(jnp.sqrt(square) / (channel.levels * tau)) for square in per.sums(v * v)]
     half = jnp.uint32(width // 2)
@@ -238,9 +245,32 @@ def _send(method: Gossip, v: Array, now: noise.Key, lanes: Array, width: int, pe
     word = noise.scramble(jnp, (counter % half)[None, :], now.low, now.high)
     sixteen = (word >> ((counter // half)[None, :] * jnp.uint32(16))) & jnp.uint32(0xFFFF)
     uniforms = (sixteen.astype(jnp.int32).astype(jnp.float32) + 0.5) * 2.0**-16
-    step = per.spread(steps)
-    levels = jnp.minimum(jnp.floor(jnp.abs(v) / (jnp.maximum(step, SMALLEST_STEP) * tau) + uniforms), channel.levels)
-    return jnp.where(v < 0, -levels, levels) * step
+    step = jnp.maximum(per.spread(steps), SMALLEST_STEP)
+    levels = jnp.minimum(jnp.floor(jnp.abs(v) / (step * tau) + uniforms), channel.levels)
+    return jnp.where(v < 0, -levels, levels), steps
+
+
+def _level_bits(quantizer: Quantizer, n: int) -> Sequence[float]:
+    return wire.costs(quantizer, n).levels if isinstance(quantizer, QSGD) else (0.0,)
+
+
+def _frame_bytes(quantizer: Quantizer, n: int, bits: Sequence[Array], steps: Sequence[Array]) -> Array:
+    """Return ``wire.message_bytes`` of rows, whose levels fit one number, given the bits of those of each kernel."""
+    if not isinstance(quantizer, QSGD):
+        return jnp.full(steps[0].shape, wire.HEADER_BYTES + len(steps) * quantizer.size(n) / 8, jnp.float32)
+    costs = wire.costs(quantizer, n)
+    number, spoken, following = (jnp.zeros_like(steps[0]) for _ in range(3))
+    alone = costs.last
+    for step, own in zip(reversed(steps), reversed(bits), strict=True):
+        near = (2 * step >= following) & (step < 2 * following)
+        silent = jnp.where(following > 0, costs.silent, 0.0)
+        number += jnp.where(step > 0, own + jnp.where(near, costs.near, alone), silent)
+        spoken += jnp.where(step > 0, 1.0, 0.0)
+        following = jnp.where(step > 0, step, following)
+        alone = costs.far
+    coded = jnp.maximum(jnp.ceil((number - costs.start) / 8), 0.0)
+    fixed = 2 * len(steps) + jnp.ceil(spoken * (costs.width * n / 8))
+    return wire.HEADER_BYTES + jnp.minimum(coded, fixed)
 
 
 def _round_up(step: Array) -> Array:

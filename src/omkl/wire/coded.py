@@ -87,7 +87,8 @@ class Coder:
         return x
 
     def _pop(self, parts: list[Part], number: bytes, codes: list[int], levels: list[int]) -> None:
-        x, table, mask, append = int.from_bytes(number, "little"), self._lookup, TOTAL - 1, levels.append
+        x, mask, append = int.from_bytes(number, "little"), TOTAL - 1, levels.append
+        symbols, entries = self._lookup
         told: list[tuple[int, int, bool]] = []
         for block, first, stop, last in parts:
             kind = SILENT if first and not codes[block] else FAR
@@ -98,8 +99,8 @@ class Coder:
                 levels += [0] * (stop - first)
                 continue
             for _ in range(stop - first):
-                level, frequency, place = table[x & mask]
-                x = (x >> PRECISION) * frequency + place
+                level, rest, start = entries[symbols[x & mask]]
+                x -= (x >> PRECISION) * rest + start  # (x div F) f + x mod F - c
                 append(level)
             if not first:
                 x, place = divmod(x, 2 * OCTAVE if kind is NEAR else steps.COUNT)

@@ -6,9 +6,10 @@ rule, and ``decimal`` computes them to forty digits.
 """
 
 import math
+from array import array
 from decimal import Decimal, localcontext
 from functools import cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from omkl.errors import InputError
 from omkl.quantizers import QSGD, Nearest
@@ -61,11 +62,22 @@ def intervals(quantizer: Coded, length: int) -> dict[int, tuple[int, int, int]]:
     return found
 
 
+class Lookup(NamedTuple):
+    """How to pop a level: few and small tables, since a node that wakes for a message finds its cache cold."""
+
+    symbols: "array[int]"
+    """For every remainder, the place of its level in ``entries``."""
+    entries: list[tuple[int, int, int]]
+    """Of every level from the lowest: itself, F less its frequency, and where its interval starts."""
+
+
 @cache
-def lookup(quantizer: Coded, length: int) -> list[tuple[int, int, int]]:
-    """Return for every remainder the level, its frequency, and the place within its interval."""
+def lookup(quantizer: Coded, length: int) -> Lookup:
+    """Return how to pop the levels of vectors of this length."""
     found = intervals(quantizer, length).items()
-    return [(level, frequency, place) for level, (frequency, _, _) in found for place in range(frequency)]
+    entries = [(level, rest, start) for level, (_, rest, start) in found]
+    places = (place for place, (_, (frequency, _, _)) in enumerate(found) for _ in range(frequency))
+    return Lookup(array("H", places), entries)
 
 
 def _qsgd(most: int, length: int) -> list[Decimal]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from omkl.node.config import NetworkConfig
 from omkl.node.events import Event, Scored
 from omkl.node.protocol import Protocol
 
@@ -158,3 +159,14 @@ class Network:
 
     def _at(self, time: float, act: Callable[[], None]) -> None:
         heapq.heappush(self._due, (time, next(self._count), act))
+
+
+def run(config: NetworkConfig, X: Any, y: Any, conditions: Conditions | None = None, seed: int = 0) -> Network:
+    """Return the network after every node has learned its column of a stream X ``(T, J, d)``, y ``(T, J)``."""
+    network = Network(conditions, seed)
+    for index, id in enumerate(config.ids):
+        network.join(Protocol(config.role(id), index, network.now))
+    for index, id in enumerate(config.ids):
+        network.feed(id, zip(X[:, index], y[:, index], strict=True))
+    network.run()
+    return network

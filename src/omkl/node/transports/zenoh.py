@@ -6,13 +6,16 @@ Keys, under ``omkl/<network>/<id>/``:
     ask/<from>    a queryable: a neighbor's question, answered by what it lacks
     alive         a liveliness token, declared last: a neighbor that sees it can be spoken to
 
-Discovery is off: it would link everyone with everyone. Publishing blocks rather than drops, so it happens in a thread
-of its own: a neighbor that does not read must not hold up the node.
+and what the node serves to anyone in reach, see ``omkl.node.services``.
+
+Discovery is off: it would link everyone with everyone. Publishing blocks rather than drops, but not for long: a
+neighbor that has not read for a while, and whose buffers are full, is disconnected, and asks for what it missed when it
+comes back.
 """
 
 import json
-import queue
-import threading
+import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
@@ -25,17 +28,27 @@ from omkl.node.role import Role
 from omkl.node.transports import Arrival
 from omkl.wire import Kind
 
-MOST_UNSENT = 4096  # frames that wait for a neighbor to read; beyond them they are dropped, and asked for later
+LONGEST_PUT = 0.25  # seconds that a neighbor which does not read may hold up the node, once
+
+log = logging.getLogger(__name__)
+
+# One thread for all that zenoh does: a node has few links and short messages, and handing them from thread to thread
+# costs a quarter more. Zenoh reads this once, when the first session of the process is opened.
+os.environ.setdefault(
+    "ZENOH_RUNTIME",
+    "(rx: (handover: net), tx: (handover: net), acc: (handover: net), app: (handover: net), net: (worker_threads: 1))",
+)
 
 
 Deliver: TypeAlias = Callable[[Arrival], None]
+Answer: TypeAlias = Callable[[bytes], bytes]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoints:
     """Where a node listens and to whom it connects, as zenoh writes it: ``tcp/192.168.1.10:7447``."""
 
-    listen: str
+    listen: str | None = None
     connect: Sequence[str] = ()
     tls: Mapping[str, str] | None = None
     """Files for mutual TLS: ``ca``, ``certificate``, ``key``."""
@@ -61,8 +74,6 @@ class ZenohTransport:
             role.timing.deadline,
             deliver,
         )
-        self._unsent: queue.Queue[tuple[Send, Any] | None] = queue.Queue(MOST_UNSENT)
-        self.dropped = 0
         try:
             self.session = zenoh.open(_config(endpoints, self._lease))
         except zenoh.ZError as error:
@@ -80,8 +91,6 @@ class ZenohTransport:
             self._listen_to(peer)
         self._held.append(self.session.declare_queryable(f"{self._base}/{role.id}/ask/*", self._asked))
         self._held.append(self.session.liveliness().declare_token(f"{self._base}/{role.id}/alive"))
-        self._sender = threading.Thread(target=self._send_all, name="omkl-send", daemon=True)
-        self._sender.start()
 
     def __enter__(self) -> Self:
         return self
@@ -90,19 +99,36 @@ class ZenohTransport:
         self.close()
 
     def send(self, send: Send, query: Any = None) -> None:
-        """Send a frame to all neighbors, or ask one, or answer its question; never blocks."""
+        """Send a frame to all neighbors, or ask one, or answer its question; blocks for ``LONGEST_PUT`` at most."""
         try:
-            self._unsent.put_nowait((send, query))
-        except queue.Full:
-            self.dropped += 1
+            if send.peer is None:
+                self._publisher.put(send.data)
+            elif send.data[0] & 15 == Kind.ASK:
+                self._ask(send.peer, send.data)
+            elif query is not None:
+                query.reply(query.key_expr, send.data)  # the query ends with its last reference
+        except zenoh.ZError as error:  # the neighbor is gone, and will ask when it is back
+            log.debug("not sent to %s: %s", send.peer or "neighbors", _short(error))
+
+    def serve(self, name: str, answer: Answer) -> None:
+        """Answer queries on a key of the node's, in a thread of zenoh's; an ``InputError`` is the error of a reply."""
+        key = f"{self._base}/{self._id}/{name}"
+
+        def reply(query: zenoh.Query) -> None:
+            try:
+                query.reply(key, answer(_bytes(query.payload)))
+            except InputError as error:
+                query.reply_err(str(error))
+
+        self._held.append(self.session.declare_queryable(key, reply))
+
+    def subscribe(self, name: str, take: Callable[[bytes], None]) -> None:
+        """Take what is put on a key of the node's, in a thread of zenoh's."""
+        key = f"{self._base}/{self._id}/{name}"
+        self._held.append(self.session.declare_subscriber(key, lambda sample: take(_bytes(sample.payload))))
 
     def close(self) -> None:
-        """Send what is left, within a lease, and end the session: an open one would keep the process from ending."""
-        try:
-            self._unsent.put(None, timeout=self._lease)
-            self._sender.join(self._lease)
-        except queue.Full:
-            pass
+        """End the session: an open one would keep the process from ending."""
         self.session.close()  # type: ignore[no-untyped-call]
 
     def _listen_to(self, peer: str) -> None:
@@ -118,23 +144,7 @@ class ZenohTransport:
 
     def _asked(self, query: zenoh.Query) -> None:
         peer = str(query.key_expr).rpartition("/")[2]
-        payload = query.payload
-        self._deliver(Arrival(peer, payload.to_bytes() if payload else b"", query))
-
-    def _send_all(self) -> None:
-        while (item := self._unsent.get()) is not None:
-            try:
-                self._send(*item)
-            except zenoh.ZError:
-                self.dropped += 1  # the session is ending, or the neighbor gone: it will be asked for again
-
-    def _send(self, send: Send, query: Any) -> None:
-        if send.peer is None:
-            self._publisher.put(send.data)
-        elif send.data[0] & 15 == Kind.ASK:
-            self._ask(send.peer, send.data)
-        elif query is not None:
-            query.reply(query.key_expr, send.data)  # the query ends with its last reference
+        self._deliver(Arrival(peer, _bytes(query.payload), query))
 
     def _ask(self, peer: str, data: bytes) -> None:
         def answer(reply: zenoh.Reply) -> None:
@@ -145,11 +155,45 @@ class ZenohTransport:
         self.session.get(key, answer, payload=data, timeout=self._lease, consolidation=every)
 
 
+def ask(network: str, id: str, name: str, payload: bytes, endpoints: Endpoints, timeout: float) -> bytes:
+    """Return what a node answers on one of its keys, asked from outside of the network.
+
+    Parameters
+    ----------
+    network, id, name
+        Make up the key: ``omkl/<network>/<id>/<name>``.
+    payload
+        The question.
+    endpoints
+        Where the node listens, in ``connect``, and the files of TLS.
+    timeout
+        Seconds to wait for it.
+    """
+    config = _config(endpoints, timeout)
+    config.insert_json5("mode", json.dumps("client"))
+    config.insert_json5("connect/exit_on_failure", "true")
+    config.insert_json5("connect/timeout_ms", json.dumps(int(1000 * timeout)))
+    where = f"{id} at {', '.join(endpoints.connect)}"
+    try:
+        with zenoh.open(config) as session:
+            for reply in session.get(f"omkl/{network}/{id}/{name}", payload=payload, timeout=timeout):
+                if reply.ok:
+                    return _bytes(reply.ok.payload)
+                raise InputError(_bytes(reply.err and reply.err.payload).decode(errors="replace"))
+    except zenoh.ZError:
+        raise InputError(f"{where} is not reached in {timeout:g} s; is the node running?") from None
+    raise InputError(f"{where} has not answered in {timeout:g} s; is the node running, and of this network?")
+
+
+def _bytes(payload: zenoh.ZBytes | None) -> bytes:
+    return payload.to_bytes() if payload else b""
+
+
 def _config(endpoints: Endpoints, lease: float) -> zenoh.Config:
     config = zenoh.Config()
     settings = {
         "mode": "peer",
-        "listen/endpoints": [endpoints.listen],
+        "listen/endpoints": [endpoints.listen] if endpoints.listen else [],
         "connect/endpoints": list(endpoints.connect),
         "connect/timeout_ms": -1,
         "connect/exit_on_failure": False,
@@ -158,6 +202,7 @@ def _config(endpoints: Endpoints, lease: float) -> zenoh.Config:
         "scouting/multicast/enabled": False,
         "scouting/gossip/enabled": False,
         "transport/link/tx/lease": max(100, int(1000 * lease)),
+        "transport/link/tx/queue/congestion_control/block/wait_before_close": int(1e6 * LONGEST_PUT),
     }
     for key, value in settings.items():
         config.insert_json5(key, json.dumps(value))

@@ -10,8 +10,8 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from omkl.errors import InputError
-from omkl.simulator import engine, rounds
+from omkl.errors import DivergedError, InputError
+from omkl.simulator import rounds
 from omkl.simulator.description import versions
 from omkl.simulator.simulation import simulate
 from omkl.simulator.sweeps.points import Point
@@ -34,7 +34,7 @@ def _run(program: str, arguments: Mapping[str, Any]) -> Record:
         warnings.simplefilter("always")
         try:
             outcome: Record = {"summary": _summary(arguments)}
-        except engine.DivergedError as error:
+        except DivergedError as error:
             outcome = {"failure": "diverged", "error": str(error)}
         except InputError as error:
             outcome = {"failure": "input", "error": str(error)}

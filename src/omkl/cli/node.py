@@ -1,0 +1,222 @@
+"""``omkl node``: a node of a real network, and what helps to set one up."""
+
+import logging
+import sys
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+from rich.table import Table
+
+from omkl.cli import options, show
+from omkl.cli.exits import Exit
+from omkl.cli.options import Format
+from omkl.errors import DivergedError, InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from omkl.node.config import NetworkConfig
+
+OBSERVATIONS, OUTPUT = "Observations", "Output"
+TIMEOUT = 5.0
+
+node = typer.Typer(no_args_is_help=True, invoke_without_command=True)
+
+File = typer.Option("--network", help="The network's file, the same for all nodes.", metavar="NETWORK.toml")
+Id = typer.Option("--id", help="Which of the nodes this is.", metavar="ID")
+
+
+class Lines(StrEnum):
+    """How the lines of a stream are written."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+class Log(StrEnum):
+    """How the log is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+Stream: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--input", rich_help_panel=OBSERVATIONS, help="A file of lines; - is standard input.", metavar="FILE"),
+]
+FormatIn: TypeAlias = Annotated[
+    Lines | None,
+    typer.Option(rich_help_panel=OBSERVATIONS, help="By default csv for .csv, else jsonl.", show_default=False),
+]
+Label: TypeAlias = Annotated[
+    str | None, typer.Option(rich_help_panel=OBSERVATIONS, help="The label's column; csv.", metavar="NAME")
+]
+Strict: TypeAlias = Annotated[bool, typer.Option("--strict", rich_help_panel=OBSERVATIONS, help="Stop at a bad line.")]
+UntilEnd: TypeAlias = Annotated[
+    bool, typer.Option("--until-end", rich_help_panel=OBSERVATIONS, help="Leave after the last line.")
+]
+Predictions: TypeAlias = Annotated[
+    bool, typer.Option("--predictions", rich_help_panel=OUTPUT, help="Print each line's prediction, as JSON.")
+]
+Export: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(rich_help_panel=OUTPUT, help="Write the model on leaving and on SIGUSR1.", metavar="MODEL.npz"),
+]
+LogFormat: TypeAlias = Annotated[Log, typer.Option(rich_help_panel=OUTPUT, help="How the log is written.")]
+Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="Log warnings only.")]
+
+
+@node.callback()
+def run(
+    ctx: typer.Context,
+    network: Annotated[Path | None, File] = None,
+    id: Annotated[str | None, Id] = None,
+    stream: Stream = None,
+    format_in: FormatIn = None,
+    label: Label = None,
+    strict: Strict = False,
+    until_end: UntilEnd = False,
+    predictions: Predictions = False,
+    export: Export = None,
+    log_format: LogFormat = Log.TEXT,
+    quiet: Quiet = False,
+) -> None:
+    """Run a node until SIGTERM or Ctrl-C; it finishes its round, writes its checkpoint and leaves.
+
+    Observations come from --input and on the zenoh key omkl/NETWORK/ID/observe. JSON lines: {"x": [0.5, -1.0], "y": 1};
+    y may be missing. CSV: the label is the column --label, else y, else the last; a first line of names is a header.
+    When the lines have ended the node goes on in its neighbors' rounds, unless --until-end.
+
+    The log goes to stderr. Exit codes: 0 after SIGTERM or --until-end, 130 after Ctrl-C, 2 if the network's file or a
+    line is wrong or a port is taken, 4 if the model diverged.
+
+    Example: omkl node --network network.toml --id a --input a.csv
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    if network is None or id is None:
+        raise InputError("a node needs its network and its id; give --network NETWORK.toml --id ID")
+    daemon, feeds, journal = map(_load, ("daemon", "feed", "journal"))
+    config = _load("config").load(network)
+    feed = None
+    if stream is not None:
+        lines = format_in and _load("inputs").Format(format_in)
+        feed = feeds.Feed(file=stream, format=lines, label=label, strict=strict, until_end=until_end)
+    elif until_end or strict or label or format_in:
+        raise InputError("no --input; the flags on its lines need one; give a file, or - for standard input")
+    logging.basicConfig(
+        handlers=[journal.handler(journal.LogFormat(log_format))], level=logging.WARNING if quiet else logging.INFO
+    )
+    try:
+        end = daemon.run(config, id, feed, sys.stdout if predictions else None, export)
+    except DivergedError:  # the log says so already
+        raise typer.Exit(Exit.DIVERGED) from None
+    raise typer.Exit(Exit.INTERRUPTED if end is daemon.End.INTERRUPTED else Exit.OK)
+
+
+@node.command()
+def init(
+    path: Annotated[Path, typer.Argument(help="The file to write.", metavar="NETWORK.toml")] = Path("network.toml"),
+    nodes: Annotated[
+        int | None, typer.Option(help="How many; 5, or as many as hosts.", metavar="INT", show_default=False)
+    ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(help="Address of a node; repeat. Without: 127.0.0.1 for all.", metavar="HOST", show_default=False),
+    ] = None,
+    topology: Annotated[str, typer.Option(help="The graph over them, by name.", metavar="NAME")] = "ring",
+    name: Annotated[str, typer.Option(help="The network's name.", metavar="WORD")] = "sensors",
+    inputs: Annotated[int, typer.Option(help="How many numbers an observation has.", metavar="INT")] = 2,
+) -> None:
+    """Write a network's file to start from, with comments that say what each key does.
+
+    Example: omkl node init --nodes 3 --topology path --inputs 2
+    """
+    write = _load("template").write
+    config = write(path, nodes=nodes, hosts=host or (), topology=topology, name=name, inputs=inputs)
+    print(f"{path}: {config.name}, {len(config.ids)} nodes: {', '.join(config.ids)}")
+
+
+@node.command()
+def check(
+    path: Annotated[Path, typer.Argument(help="The network's file.", metavar="NETWORK.toml")] = Path("network.toml"),
+    output: options.Output = Format.TABLE,
+) -> None:
+    """Check a network's file, and print who listens where, who connects to whom, and what all must agree on.
+
+    Example: omkl node check network.toml
+    """
+    config = _load("config").load(path)
+    if output is Format.JSON:
+        show.print_json(_describe(config))
+    else:
+        _print(config)
+
+
+@node.command()
+def predict(
+    network: Annotated[Path, File],
+    id: Annotated[str, Id],
+    x: Annotated[str, typer.Option("--x", help="The input, separated by commas.", metavar="NUMBERS")],
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for the node.", metavar="SECONDS")] = TIMEOUT,
+) -> None:
+    """Ask a running node for a prediction; prints JSON.
+
+    Example: omkl node predict --network network.toml --id a --x 0.5,-1.0
+    """
+    try:
+        values = [float(number) for number in x.split(",")]
+    except ValueError:
+        raise InputError(f"x is {x!r}; it must be numbers; write --x 0.5,-1.0") from None
+    print(_load("client").predict(_load("config").load(network), id, values, timeout))
+
+
+@node.command()
+def export(
+    path: Annotated[Path, typer.Argument(help="The file to write.", metavar="MODEL.npz")],
+    network: Annotated[Path, File],
+    id: Annotated[str, Id],
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for the node.", metavar="SECONDS")] = TIMEOUT,
+) -> None:
+    """Ask a running node for its model, and write the file that omkl.load_model reads.
+
+    Example: omkl node export model.npz --network network.toml --id a
+    """
+    path.write_bytes(_load("client").model(_load("config").load(network), id, timeout))
+
+
+def _load(module: str) -> Any:
+    """Return a module of ``omkl.node``, which takes a while to import."""
+    try:
+        return import_module(f"omkl.node.{module}")
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "eclipse-zenoh", "node") from None
+
+
+def _describe(config: "NetworkConfig") -> dict[str, Any]:
+    nodes = {
+        member.id: {
+            "listen": member.listen,
+            "metrics": member.metrics,
+            "connects_to": [peer for peer in config.neighbors(member.id) if config.index(peer) < k],
+            "weights": config.neighbors(member.id),
+        }
+        for k, member in enumerate(config.members)
+    }
+    contract = dict(line.partition(" ")[::2] for line in config.role(config.ids[0]).contract().splitlines())
+    return {"name": config.name, "inputs": config.inputs, "nodes": nodes, "contract": contract}
+
+
+def _print(config: "NetworkConfig") -> None:
+    about = _describe(config)
+    page = Table("id", "listens on", "connects to", "neighbors and their weights", "metrics", box=None, pad_edge=False)
+    for id, one in about["nodes"].items():
+        weights = ", ".join(f"{peer} {weight:.3g}" for peer, weight in one["weights"].items())
+        page.add_row(id, one["listen"], ", ".join(one["connects_to"]), weights, one["metrics"] or "")
+    console = show.console()
+    timing = config.timing
+    console.print(f"{config.name}: {len(config.ids)} nodes, {config.inputs} inputs, {timing.mode}")
+    console.print(page)
+    for key, value in about["contract"].items():
+        console.print(f"  {key}: {value}")

@@ -1,0 +1,151 @@
+"""A node as a service: fed from lines of text, stopped by a signal, its log written."""
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import TextIO
+
+from omkl.node.config import NetworkConfig
+from omkl.node.feed import Feed, Reader
+from omkl.node.journal import Journal
+from omkl.node.node import Node
+
+LOOK = 0.2  # seconds between two looks at how the node does
+LAST_WORDS = 2.0  # seconds that predictions may take to be written on leaving
+
+
+class End(StrEnum):
+    """Why a node has left."""
+
+    STREAM = "its stream has ended"
+    TERMINATED = "it was told to"
+    INTERRUPTED = "it was interrupted"
+
+
+ENDS = {signal.SIGTERM: End.TERMINATED, signal.SIGINT: End.INTERRUPTED}
+
+
+class Signals:
+    """What the process was told by signals.
+
+    ``wake`` is for other threads: a handler that set it could find the main thread holding its lock.
+    """
+
+    def __init__(self) -> None:
+        self.wake = threading.Event()
+        self.end: End | None = None
+        self.export = False
+
+    def __call__(self, number: int, _: FrameType | None) -> None:
+        """Note a signal."""
+        if number in ENDS:
+            self.end = ENDS[signal.Signals(number)]
+            signal.signal(number, signal.SIG_DFL)  # who asks twice does not want to wait
+        else:
+            self.export = True
+
+
+@contextmanager
+def listening() -> Iterator[Signals]:
+    """Yield what the process is told by signals."""
+    signals, numbers = Signals(), [*ENDS, *([signal.SIGUSR1] if hasattr(signal, "SIGUSR1") else [])]
+    before = {number: signal.signal(number, signals) for number in numbers}
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def run(
+    config: NetworkConfig,
+    id: str,
+    feed: Feed | None = None,
+    predictions: TextIO | None = None,
+    export: Path | None = None,
+) -> End:
+    """Run a node until a signal comes, or its stream ends if that is asked for, and return why it left.
+
+    Parameters
+    ----------
+    config, id
+        The network, and which of its nodes this is.
+    feed
+        Where observations come from, beside the node's zenoh key.
+    predictions
+        Where to write what was predicted for each line, as JSON.
+    export
+        The file of the model, written on leaving and on SIGUSR1.
+    """
+    journal = Journal(id, {peer: _reached_at(config, id, peer) for peer in config.neighbors(id)})
+
+    def refuse(why: str) -> None:
+        journal.say_rarely(logging.WARNING, "refused", f"no observation, skipped: {why}", None, why=why)
+
+    with listening() as signals, Node(config, id, [journal.watch], [journal.tap], [refuse]) as node:
+        announce(journal, node, feed)
+        node.start()
+        reader = None if feed is None else Reader(node, feed, predictions, signals.wake)
+        end = stay(node, journal, signals, reader, export)
+        node.close()
+        if reader is not None:
+            reader.finish(LAST_WORDS)
+        if export is not None:
+            save(node, journal, export)
+    lines = {} if reader is None else {"lines": reader.lines, "taken": reader.taken}
+    told = "".join(f", {number} {what}" for what, number in lines.items())
+    journal.say(logging.INFO, "left", f"left after round {node.protocol.round}: {end}{told}", why=end, **lines)
+    return end
+
+
+def stay(node: Node, journal: Journal, signals: Signals, reader: Reader | None, export: Path | None) -> End:
+    """Wait until it is time to leave, and return why."""
+    while signals.end is None:
+        signals.wake.wait(LOOK)
+        signals.wake.clear()
+        node.check()
+        journal.remind()
+        if signals.export:
+            signals.export = False
+            if export is None:
+                journal.say(logging.WARNING, "export", "SIGUSR1 without --export; give the file of the model")
+            else:
+                save(node, journal, export)
+        if reader is not None and reader.is_over():
+            return End.STREAM
+    return signals.end
+
+
+def save(node: Node, journal: Journal, path: Path) -> None:
+    """Write the model in one go: whoever reads the file finds the old one or the new one."""
+    part = path.with_name(path.name + ".part")
+    node.model().save(part)
+    part.replace(path)
+    journal.say(logging.INFO, "export", f"the model of round {node.protocol.round} is in {path}", path=str(path))
+
+
+def announce(journal: Journal, node: Node, feed: Feed | None) -> None:
+    """Say who this is, who connects to whom, and where things come from."""
+    config, id = node.config, node.id
+    member, past = config.members[config.index(id)], "goes on from" if node.restored else "begins at"
+    text = f"joins {config.name} on {member.listen}, {past} round {node.protocol.round}"
+    journal.say(logging.INFO, "joined", text, listen=member.listen, round=node.protocol.round, restored=node.restored)
+    for peer in config.neighbors(id):
+        address = _reached_at(config, id, peer)
+        text = f"connects to {peer} at {address}" if address else f"{peer} connects here"
+        journal.say(logging.INFO, "neighbor", text, peer=peer, address=address)
+    key = f"omkl/{config.name}/{id}/observe"
+    source = f"{'standard input' if str(feed.file) == '-' else feed.file} and " if feed else ""
+    metrics = f"; metrics at http://{member.metrics}/metrics" if member.metrics else ""
+    journal.say(logging.INFO, "inputs", f"takes observations from {source}the zenoh key {key}{metrics}", key=key)
+
+
+def _reached_at(config: NetworkConfig, id: str, peer: str) -> str | None:
+    """Return where a node connects to a neighbor, None where that connects to it."""
+    listen = config.members[config.index(peer)].listen
+    return listen if listen in config.endpoints(id) else None

@@ -1,0 +1,149 @@
+"""A stream of lines that feeds a node."""
+
+import json
+import queue
+import threading
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+from omkl.errors import DivergedError, InputError
+from omkl.node import inputs
+from omkl.node.events import Scored
+from omkl.node.inputs import Bad, Format, Sample
+from omkl.node.node import Node
+from omkl.node.runtime import Room
+
+AHEAD = 32  # lines read ahead of their round; without a checkpoint so many at most are lost when a node leaves
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feed:
+    """Where observations come from.
+
+    Attributes
+    ----------
+    file
+        What to read; ``-`` is standard input.
+    format
+        How its lines are written; None goes by the file's name, which ends in .csv or not.
+    label
+        The column that holds the label, by name, in CSV with a header.
+    strict
+        Stop at a bad line; else it is skipped.
+    until_end
+        Leave when the stream has ended; else serve on.
+    """
+
+    file: Path
+    format: Format | None = None
+    label: str | None = None
+    strict: bool = False
+    until_end: bool = False
+
+    def __post_init__(self) -> None:
+        if str(self.file) != "-" and not self.file.exists():
+            raise InputError(f"{self.file} is no file; a node reads its stream from one, or from -, standard input")
+
+    def open(self) -> BinaryIO:
+        """Return the file, opened; one that is a pipe waits for who writes to it."""
+        # Not sys.stdin: a thread that waits in its lock would keep the interpreter from ending.
+        return open(0, "rb", closefd=False) if str(self.file) == "-" else self.file.open("rb")
+
+    def parser(self, columns: int) -> inputs.Parse:
+        """Return what reads a line of so many inputs."""
+        by_name = Format.CSV if self.file.suffix.lower() == ".csv" else Format.JSONL
+        return inputs.Csv(columns, self.label) if (self.format or by_name) is Format.CSV else inputs.parse_json
+
+
+class Reader:
+    """Feeds a node from lines, in threads of its own.
+
+    Lines are read when earlier ones have been taken and, if asked for, their predictions are written: whoever reads
+    those slowly slows the stream, never the node.
+
+    Attributes
+    ----------
+    lines, taken
+        How many lines held a sample, and how many of them have been predicted and learned.
+    """
+
+    def __init__(self, node: Node, feed: Feed, predictions: TextIO | None, wake: threading.Event) -> None:
+        self.lines = self.taken = 0
+        self._node, self._feed, self._predictions, self._wake = node, feed, predictions, wake
+        self._room = Room(AHEAD)
+        self._failure: Exception | None = None
+        self._ended = self._admitted = False
+        self._silent = predictions is None
+        self._scored: queue.SimpleQueue[tuple[int, Scored] | None] = queue.SimpleQueue()
+        self._teller = threading.Thread(target=self._tell, name="omkl-tell", daemon=True)
+        self._teller.start()
+        threading.Thread(target=self._read, name="omkl-read", daemon=True).start()
+
+    def is_over(self) -> bool:
+        """Return whether the node is to leave; raise what is wrong with the stream."""
+        if self._failure is not None:
+            raise self._failure
+        return self._ended and self._feed.until_end
+
+    def finish(self, timeout: float | None) -> None:
+        """Write the predictions that are left, if whoever reads them does so in time."""
+        self._scored.put(None)
+        self._teller.join(timeout)
+
+    def _read(self) -> None:
+        try:
+            with self._feed.open() as file:
+                for number, found in inputs.read(file, self._feed.parser(self._node.config.inputs)):
+                    self._take(number, found)
+            self._node.wait()
+            self.finish(None)
+            self._node.end()
+        except Exception as error:
+            self._failure = error
+        self._ended = True
+        self._wake.set()
+
+    def _take(self, number: int, found: Sample | Bad) -> None:
+        try:
+            if isinstance(found, Bad):
+                raise InputError(found.why)
+            if not self._admitted:  # else the line before was refused, and has left its place to this one
+                self._admitted = self._room.take(None)
+            self._node.observe(found.x, found.y, done=partial(self._done, number))
+            self._admitted = False
+            self.lines += 1
+        except DivergedError:
+            raise
+        except InputError as error:
+            why = f"line {number}: {error}"
+            if self._feed.strict:
+                raise InputError(why) from None
+            self._node.refuse(why)
+
+    def _done(self, number: int, event: Scored) -> None:
+        if self._silent:
+            self._pass()
+        else:
+            self._scored.put((number, event))
+
+    def _pass(self) -> None:
+        self.taken += 1
+        self._room.give()
+
+    def _tell(self) -> None:
+        decide = self._node.config.method.objective.decide
+        while (item := self._scored.get()) is not None:
+            number, event = item
+            label = decide(event.output).tolist()
+            fields = {"line": number, "round": event.round, "label": label, "output": event.output.tolist()}
+            self._print(fields | {"loss": event.loss})
+            self._pass()
+
+    def _print(self, fields: dict[str, Any]) -> None:
+        if self._predictions is not None:
+            try:
+                print(json.dumps(fields), file=self._predictions, flush=True)
+            except OSError:  # nobody reads them any more
+                self._predictions = None

@@ -1,0 +1,128 @@
+"""Samples from lines of text: JSON, one object a line, or CSV.
+
+JSON lines are ``{"x": [0.5, -1.0], "y": 1}``; without y, or with null, a sample has no label. In CSV the label is the
+column that is named, else the one called ``y``, else the last; the others are x in their order. A first row that is not
+all numbers is a header. An empty label is none, and so is a row that is one column short at its end.
+"""
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
+
+from omkl.errors import InputError, unknown
+
+MOST_BYTES = 2**20  # of a line: one without an end must not fill the memory
+
+
+class Format(StrEnum):
+    """How lines are written."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+class Sample(NamedTuple):
+    """What a line holds; not checked against the network yet."""
+
+    x: list[Any]
+    y: Any = None
+
+
+class Bad(NamedTuple):
+    """A line that holds no sample."""
+
+    why: str
+
+
+class HeaderError(InputError):
+    """The first line does not fit the network, so that no other will."""
+
+
+Parse: TypeAlias = Callable[[str], Sample | None]
+"""Returns what a line holds, None for a header; raises ``InputError``."""
+
+
+def read(file: BinaryIO, parse: Parse) -> Iterator[tuple[int, Sample | Bad]]:
+    """Yield the number of each line, from 1, and its sample or what is wrong with it; blank lines are passed over."""
+    number = 0
+    while line := file.readline(MOST_BYTES):
+        number += 1
+        try:
+            if not line.endswith(b"\n") and len(line) == MOST_BYTES:
+                _skip(file)
+                raise InputError(f"a line of over {MOST_BYTES} bytes")
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+            if text and (sample := parse(text)) is not None:
+                yield number, sample
+        except HeaderError:
+            raise
+        except (ValueError, RecursionError) as error:  # also what JSON and UTF-8 raise
+            yield number, Bad(str(error))
+
+
+def parse_json(text: str | bytes) -> Sample:
+    """Return the sample of an object ``{"x": [...], "y": ...}``."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f'no JSON ({error}); write {{"x": [0.5, -1.0], "y": 1}}') from None
+    if not isinstance(value, dict) or not isinstance(value.get("x"), list) or not value.keys() <= {"x", "y"}:
+        raise InputError('an object with a list x, and y or none, is wanted; write {"x": [0.5, -1.0], "y": 1}')
+    return Sample(**value)
+
+
+class Csv:
+    """Reads rows of so many inputs and a label.
+
+    Parameters
+    ----------
+    inputs
+        d, the length of x.
+    label
+        The name of the label's column, which needs a header.
+    """
+
+    def __init__(self, inputs: int, label: str | None = None) -> None:
+        self._inputs, self._label, self._place = inputs, label, inputs
+        self._first = True
+
+    def __call__(self, text: str) -> Sample | None:
+        """Return the sample of a row, None for the header."""
+        try:
+            (row,) = csv.reader([text], skipinitialspace=True)
+        except csv.Error as error:
+            raise InputError(f"no CSV ({error})") from None
+        first, self._first = self._first, False
+        if first and not all(map(_is_number, filter(None, row))):
+            self._place = self._find(row)
+            return None
+        if first and self._label is not None:
+            raise HeaderError(f"no header; the label is to be {self._label!r}; name the columns in the first line")
+        if len(row) != self._inputs + 1 and (len(row), self._place) != (self._inputs, self._inputs):
+            raise InputError(f"{len(row)} columns; {self._inputs} inputs and a label are wanted")
+        label = row.pop(self._place) if len(row) > self._inputs else ""
+        return Sample([float(cell) for cell in row], float(label) if label else None)
+
+    def _find(self, header: list[str]) -> int:
+        names = [name.strip() for name in header]
+        if len(names) not in (self._inputs, self._inputs + 1):
+            raise HeaderError(f"a header of {len(names)} columns; {self._inputs} inputs and a label are wanted")
+        if self._label is not None and self._label not in names:
+            raise HeaderError(unknown("column", self._label, names))
+        wanted = self._label or "y"
+        return names.index(wanted) if wanted in names else self._inputs
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _skip(file: BinaryIO) -> None:
+    while (rest := file.readline(MOST_BYTES)) and not rest.endswith(b"\n"):
+        pass

@@ -1,0 +1,202 @@
+"""What a node says of itself: a line for each event of interest, as text or JSON, through ``logging``."""
+
+import json
+import logging
+import math
+import time
+from collections.abc import Callable, Hashable, Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from omkl.node.events import Diverged, Dropped, Event, Gossiped, Moved, Resynced, Scored
+from omkl.node.links import LinkState
+from omkl.node.neighbors import Send
+from omkl.node.transports import Arrival
+
+logger = logging.getLogger(__name__)
+
+PROGRESS = 1.0  # seconds between two lines of progress, at least
+PAUSE, BURST = 10.0, 5  # in so many seconds so many lines on the same trouble; what happens beyond them is counted
+FIRST_REMINDER, LAST_REMINDER = 2.0, 300.0  # seconds between two lines on who is waited for, ever longer
+ADVICE = "lower eta or gamma, scale the inputs, or use a finer quantizer (see omkl explain)"
+
+
+class LogFormat(StrEnum):
+    """How a line of the log is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Journal:
+    """Writes the log of one node: a watch and a tap of its runtime.
+
+    Parameters
+    ----------
+    id
+        The node's.
+    peers
+        Its neighbors, and where each is reached, or None where it connects here by itself.
+    every
+        Rounds from one line of progress to the next.
+    """
+
+    def __init__(
+        self, id: str, peers: Mapping[str, str | None], every: int = 100, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._id, self._peers, self._every, self._clock = id, peers, every, clock
+        self._throttle = Throttle(PAUSE, BURST)
+        self._away = dict.fromkeys(peers, clock())
+        self._remind_at, self._pause = clock() + FIRST_REMINDER, FIRST_REMINDER
+        self._progress = Progress(clock())
+
+    def say(self, level: int, event: str, text: str, **fields: Any) -> None:
+        """Write a line."""
+        logger.log(level, text, extra={"omkl": {"node": self._id, "event": event} | fields})
+
+    def say_rarely(self, level: int, event: str, text: str, key: Hashable, **fields: Any) -> None:
+        """Write a line, unless some on the same were written just now."""
+        if (unsaid := self._throttle.pass_on((event, key), self._clock())) is not None:
+            text += f" ({unsaid:,} like it were not told)" if unsaid else ""
+            self.say(level, event, text, **fields, unsaid=unsaid)
+
+    def watch(self, event: Event) -> None:
+        """Write what an event is worth."""
+        match event:
+            case Scored(_, _, loss):
+                self._progress.score(loss)
+            case Gossiped():
+                self._gossiped(event)
+            case Moved(peer, before, after, why):
+                level = logging.WARNING if after in (LinkState.LEFT_OUT, LinkState.REFUSED) else logging.INFO
+                self.say(level, "link", f"{peer} is {after}: {why}", peer=peer, before=before, after=after, why=why)
+            case Resynced(peer, round):
+                text = f"the copy of {peer} is replaced by a snapshot of its round {round}"
+                self.say(logging.INFO, "resync", text, peer=peer, round=round)
+            case Dropped(peer, why):
+                # Anyone may claim any name. Of a neighbor it is mostly what came twice; links tell of the rest.
+                known = peer if peer in self._peers else None
+                level = logging.INFO if known else logging.WARNING
+                text = f"bytes from {known or 'a stranger'} dropped: {why}"
+                self.say_rarely(level, "dropped", text, known, peer=known, why=why)
+            case Diverged(round):
+                text = f"the model is not finite after round {round}; this node stops; {ADVICE}"
+                self.say(logging.ERROR, "diverged", text, round=round)
+
+    def tap(self, item: Any, _: list[Send]) -> None:
+        """Note who comes into reach and who leaves it."""
+        if isinstance(item, Arrival) and item.data is None and item.peer in self._peers:
+            now = self._clock()
+            if not item.came:
+                self._away.setdefault(item.peer, now)
+            elif (since := self._away.pop(item.peer, None)) is not None:
+                text = f"{item.peer} is reached after {now - since:.1f} s"
+                self.say(logging.INFO, "reached", text, peer=item.peer, seconds=round(now - since, 3))
+
+    def remind(self) -> None:
+        """Say who is waited for, if that is due; to be called now and then."""
+        now, away = self._clock(), sorted(self._away)
+        if not away:
+            self._remind_at, self._pause = now + FIRST_REMINDER, FIRST_REMINDER
+        elif now >= self._remind_at:
+            self._pause = min(2 * self._pause, LAST_REMINDER)
+            self._remind_at = now + self._pause
+            where = {peer: address and f"tried at {address}" for peer, address in self._peers.items()}
+            names = ", ".join(f"{peer} ({where[peer] or 'which connects here'})" for peer in away)
+            self.say(logging.WARNING, "waiting", f"waits for {names}", peers=away)
+
+    def _gossiped(self, event: Gossiped) -> None:
+        progress, now = self._progress, self._clock()
+        progress.gossip(event.size)
+        if event.round % self._every == 0 and now >= progress.since + PROGRESS:
+            fields = progress.summary(now) | {"round": event.round, "neighbors": event.mixed}
+            loss = "no label yet" if fields["loss"] is None else f"loss {fields['loss']:.4f}"
+            text = (
+                f"round {event.round}: {loss}, {fields['bytes_per_round']:.1f} bytes a round, {event.mixed} of "
+                f"{len(self._peers)} neighbors, {fields['rounds_per_second']:.3g} rounds/s"
+            )
+            self.say(logging.INFO, "progress", text, **fields)
+            self._progress = Progress(now)
+
+
+class Progress:
+    """What has happened since the last line of progress."""
+
+    def __init__(self, now: float) -> None:
+        self.since = now
+        self._rounds = self._bytes = self._labels = 0
+        self._loss = 0.0
+
+    def score(self, loss: float | None) -> None:
+        """Count an observation."""
+        if loss is not None:
+            self._loss += loss
+            self._labels += 1
+
+    def gossip(self, size: int) -> None:
+        """Count a round."""
+        self._rounds += 1
+        self._bytes += size
+
+    def summary(self, now: float) -> dict[str, Any]:
+        """Return means; the loss is None where there was no label."""
+        rounds = max(1, self._rounds)
+        return {
+            "loss": self._loss / self._labels if self._labels else None,
+            "bytes_per_round": self._bytes / rounds,
+            "rounds_per_second": self._rounds / max(now - self.since, 1e-9),
+        }
+
+
+class Throttle:
+    """Lets a few things of a kind pass in a while, and counts the others."""
+
+    def __init__(self, pause: float, burst: int) -> None:
+        self._pause, self._burst = pause, burst
+        self._kinds: dict[Hashable, tuple[float, int]] = {}
+
+    def pass_on(self, kind: Hashable, now: float) -> int | None:
+        """Return how many were held back before this one; None holds it back too."""
+        since, seen = self._kinds.get(kind, (-math.inf, 0))
+        if now >= since + self._pause:
+            self._kinds[kind] = now, 1
+            return max(0, seen - self._burst)
+        self._kinds[kind] = since, seen + 1
+        return 0 if seen < self._burst else None
+
+
+class TextLines(logging.Formatter):
+    """``2026-01-31T12:00:00Z a: what happened``, and the level unless it is INFO."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        node = getattr(record, "omkl", {}).get("node", "omkl")
+        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
+        return f"{_time(record)} {node}: {level}{_message(self, record)}"
+
+
+class JsonLines(logging.Formatter):
+    """An object a line: time, level, node, event, message, and the event's own fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        head = {"time": _time(record), "level": record.levelname.lower()}
+        fields = head | getattr(record, "omkl", {}) | {"message": _message(self, record)}
+        return json.dumps(fields, default=str)
+
+
+def handler(lines: LogFormat) -> logging.Handler:
+    """Return what writes the log to stderr."""
+    stderr = logging.StreamHandler()
+    stderr.setFormatter(JsonLines() if lines is LogFormat.JSON else TextLines())
+    return stderr
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _message(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    text = record.getMessage()
+    return f"{text}\n{formatter.formatException(record.exc_info)}" if record.exc_info else text

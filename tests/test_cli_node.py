@@ -1,0 +1,268 @@
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import omkl
+from omkl.cli.app import app
+from omkl.cli.exits import Exit
+from omkl.node.config import load
+from tests import node_processes
+from tests.node_processes import CHECKPOINT, Daemon, as_csv, as_json, daemons, samples, write_network
+
+
+def run(*args: Any) -> Result:
+    return CliRunner().invoke(app, [str(arg) for arg in args], prog_name="omkl")
+
+
+def get(address: str, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=20) as page:
+            return page.status, page.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_init_writes_a_file_that_check_explains(tmp_path: Path) -> None:
+    path = tmp_path / "network.toml"
+    made = run("node", "init", path, "--nodes", 3, "--topology", "path", "--inputs", 4, "--name", "farm")
+    assert (made.exit_code, made.stdout) == (Exit.OK, f"{path}: farm, 3 nodes: a, b, c\n")
+    about = json.loads(run("node", "check", path, "--format", "json").stdout)
+    assert (about["name"], about["inputs"]) == ("farm", 4)
+    assert [one["connects_to"] for one in about["nodes"].values()] == [[], ["a"], ["b"]]
+    assert about["nodes"]["b"]["weights"] == pytest.approx({"a": 1 / 3, "c": 1 / 3})
+    assert about["contract"]["quantizer"] == "nearest step=2.5 block=None"
+    page = run("node", "check", path).stdout
+    assert all(one["listen"] in page for one in about["nodes"].values())
+    again = run("node", "init", path)
+    assert (again.exit_code, again.stderr.count("\n")) == (Exit.INPUT, 1)
+
+
+def test_init_for_hosts(tmp_path: Path) -> None:
+    path = tmp_path / "network.toml"
+    assert run("node", "init", path, "--host", "10.0.0.1", "--host", "10.0.0.2").exit_code == Exit.OK
+    assert [member.listen for member in load(path).members] == ["tcp/10.0.0.1:7447", "tcp/10.0.0.2:7447"]
+
+
+WRONG = {
+    "unknown key": ('nam = "x"', "", "nam: unknown key"),
+    "edge to nobody": ('links = [["a", "z"]]', 'topology = "path"', "links.0: unknown node 'z'; known: a, b, c"),
+    "disconnected": ('links = [["a", "b"]]', 'topology = "path"', "the network falls into parts: a, b | c"),
+    "duplicate id": ("", 'id = "c"', "nodes.2.id: 'b' is nodes.1 already; ids must differ"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_file_is_one_line_and_an_exit_code(tmp_path: Path, case: str) -> None:
+    top, remove, says = WRONG[case]
+    path = write_network(tmp_path, "abc", top=top)
+    path.write_text(path.read_text().replace(remove, 'id = "b"' if case == "duplicate id" else ""))
+    for command in (["--network", path, "--id", "a"], ["check", path]):
+        result = run("node", *command)
+        assert (result.exit_code, result.stdout) == (Exit.INPUT, "")
+        (line,) = result.stderr.splitlines()
+        assert line.startswith("omkl: error: ")
+        assert says in line
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ([], "a node needs its network and its id"),
+        (["--network", "none.toml", "--id", "a"], "none.toml is no file"),
+        (["--network", "network.toml", "--id", "q"], "unknown node 'q'; known: a, b"),
+        (["--network", "network.toml", "--id", "a", "--input", "none.csv"], "none.csv is no file"),
+        (["--network", "network.toml", "--id", "a", "--until-end"], "no --input; "),
+        (["predict", "--network", "network.toml", "--id", "a", "--x", "1,b"], "x is '1,b'; it must be numbers"),
+        (["predict", "--network", "network.toml", "--id", "a", "--x", "1,2", "--timeout", "0.2"], "is not reached in"),
+    ],
+)
+def test_wrong_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], says: str) -> None:
+    write_network(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    result = run("node", *(flags or ["--quiet"]))
+    assert result.exit_code == Exit.INPUT
+    (line,) = result.stderr.splitlines()
+    assert says in line
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    path = write_network(tmp_path)
+    listen = load(path).members[0].listen
+    with socket.create_server(("127.0.0.1", int(listen.rpartition(":")[2]))):
+        process = node_processes.omkl("node", "--network", path, "--id", "a", stderr=subprocess.PIPE)
+        _, stderr = process.communicate(timeout=node_processes.LIMIT)
+    assert process.returncode == Exit.INPUT
+    (line,) = stderr.splitlines()
+    assert line.startswith(f"omkl: error: {listen} cannot be listened on")
+    assert "is the port taken?" in line
+
+
+def test_a_neighbor_that_comes_late_is_waited_for(tmp_path: Path) -> None:
+    path = write_network(tmp_path, metrics=True)
+    with Daemon(path, "b", "--input", "-") as b:
+        assert b.until("neighbor", peer="a")["address"] == load(path).members[0].listen
+        assert b.until("waiting")["peers"] == ["a"]
+        address = load(path).members[1].metrics or ""
+        assert get(address, "/healthz")[0] == 200
+        status, links = get(address, "/readyz")
+        assert (status, json.loads(links)["links"]) == (503, {"a": "connecting"})
+        with Daemon(path, "a", "--input", "-") as a:
+            b.until("reached", peer="a")
+            b.until("link", peer="a", after="synced")
+            assert get(address, "/readyz")[0] == 200
+            a.write(as_json(samples(12)))
+            b.write(as_json(samples(12, seed=1)))
+            for node in (a, b):
+                node.end_input()
+            code, told = a.stop()
+            assert code == Exit.OK
+            assert told["why"] == "it was told to"
+            b.until("link", peer="a", after="connecting")
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_streams_from_standard_input(tmp_path: Path, form: str) -> None:
+    path, rows = write_network(tmp_path), samples(40)
+    flags = ("--input", "-", "--format-in", form, "--until-end", "--predictions", "--export", tmp_path / "model.npz")
+    text = as_csv(rows) if form == "csv" else as_json(rows)
+    bad = {"csv": "1,oops,1\n", "jsonl": '{"x": [1]}\n'}[form]
+    with Daemon(path, "a", *flags) as a, Daemon(path, "b", "--input", "-") as b:
+        a.write(text + bad)
+        b.end_input()
+        a.end_input()
+        number = 42 if form == "csv" else 41
+        assert a.until("refused")["message"].startswith(f"no observation, skipped: line {number}: ")
+        code, told = a.left()
+        assert (code, told["lines"], told["taken"]) == (Exit.OK, 40, 40)
+        assert a.process.stdout
+        predictions = [json.loads(line) for line in a.process.stdout]
+        assert b.stop(signal.SIGINT)[0] == Exit.INTERRUPTED
+    assert [one["line"] for one in predictions] == list(range(number - 40, number))
+    assert [one["label"] for one in predictions] == [1 if one["output"][0] >= 0 else -1 for one in predictions]
+    losses = [np.log1p(np.exp(-y * one["output"][0])) for (_, y), one in zip(rows, predictions, strict=True)]
+    np.testing.assert_allclose([one["loss"] for one in predictions], losses, rtol=1e-5)
+    assert omkl.load_model(tmp_path / "model.npz").predict([[0.5, 0.5]]) in (-1, 1)
+
+
+def test_a_strict_stream_ends_at_a_bad_line(tmp_path: Path) -> None:
+    path = write_network(tmp_path, "a")
+    (tmp_path / "a.csv").write_text("u,v,y\n1,2,1\n1,2,7\n1,2,1\n")
+    with Daemon(path, "a", "--input", tmp_path / "a.csv", "--strict", "--quiet") as a:
+        _, stderr = a.process.communicate(timeout=node_processes.LIMIT)
+    assert a.process.returncode == Exit.INPUT
+    assert stderr.startswith("omkl: error: line 3: ")
+
+
+def test_a_header_that_does_not_fit_ends_the_node(tmp_path: Path) -> None:
+    path = write_network(tmp_path, "a")
+    (tmp_path / "a.csv").write_text("u,v,w,y\n1,2,3,1\n")
+    with Daemon(path, "a", "--input", tmp_path / "a.csv", "--quiet") as a:
+        _, stderr = a.process.communicate(timeout=node_processes.LIMIT)
+    assert (a.process.returncode, stderr.count("\n")) == (Exit.INPUT, 1)
+    assert "a header of 4 columns" in stderr
+
+
+def test_a_run_that_diverges_keeps_its_checkpoint(tmp_path: Path) -> None:
+    path = write_network(tmp_path, "a", tables=CHECKPOINT)
+    path.write_text(path.read_text().replace("eta = 1.0", 'eta = 2.5\nloss = "squared"'))
+    (tmp_path / "a.jsonl").write_text(as_json(samples(2)) * 2000)
+    with Daemon(path, "a", "--input", tmp_path / "a.jsonl") as a:
+        told = a.until("diverged")
+        assert a.process.wait() == Exit.DIVERGED
+    assert "lower eta" in told["message"]
+    (tmp_path / "none.jsonl").write_text("")
+    with Daemon(path, "a", "--input", tmp_path / "none.jsonl", "--until-end") as a:
+        joined = a.until("joined")
+        assert joined["restored"]
+        assert told["round"] - 5 <= joined["round"] <= told["round"]
+        assert a.left()[0] == Exit.OK
+
+
+def test_a_node_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    path = write_network(tmp_path, tables=CHECKPOINT)
+    with daemons(path, "a", "b", args=("--input", "-", "--predictions")) as (a, b):
+        for node in (a, b):
+            node.until("joined", restored=False)
+            node.write(as_json(samples(23)))
+        for node in (a, b):
+            assert node.process.stdout
+            for _ in range(23):
+                assert node.process.stdout.readline()
+        code, told = a.stop()
+        assert (code, told["message"].startswith("left after round 23")) == (Exit.OK, True)
+        b.until("link", peer="a", after="connecting")
+        with Daemon(path, "a", "--input", "-", "--predictions") as again:
+            assert again.until("joined", restored=True)["round"] == 23
+            again.until("link", peer="b", after="synced")
+            b.until("link", peer="a", after="synced")
+            for node in (again, b):
+                node.write(as_json(samples(1)))
+            assert again.process.stdout
+            assert json.loads(again.process.stdout.readline())["round"] == 24
+
+
+def test_asked_over_zenoh(tmp_path: Path) -> None:
+    path = write_network(tmp_path, "a", metrics=True)
+    place = ("--network", path, "--id", "a")
+    with Daemon(path, "a", "--input", "-", "--predictions", "--export", tmp_path / "kept.npz") as a:
+        a.until("joined")
+        a.write(as_json(samples(30)))
+        assert a.process.stdout
+        for _ in range(30):
+            assert a.process.stdout.readline()
+        told = json.loads(run("node", "predict", *place, "--x", "0.5,-1.0").stdout)
+        assert run("node", "export", tmp_path / "m.npz", *place).exit_code == Exit.OK
+        output = omkl.load_model(tmp_path / "m.npz").decision_function([[0.5, -1.0]])[0]
+        np.testing.assert_allclose(told["output"], output, rtol=1e-6)
+        assert (told["round"], told["label"]) == (30, 1 if output[0] >= 0 else -1)
+        wrong = run("node", "predict", *place, "--x", "0.5")
+        assert (wrong.exit_code, "this network takes 2 numbers" in wrong.stderr) == (Exit.INPUT, True)
+        if hasattr(signal, "SIGUSR1"):
+            os.kill(a.process.pid, signal.SIGUSR1)
+            a.until("export", path=str(tmp_path / "kept.npz"))
+            assert (tmp_path / "kept.npz").read_bytes() == (tmp_path / "m.npz").read_bytes()
+        page = get(load(path).members[0].metrics or "", "/metrics")[1]
+        assert "omkl_rounds_total 30.0" in page
+        assert 'omkl_observations_total{kind="labelled"} 30.0' in page
+
+
+def test_metrics_of_a_link(tmp_path: Path) -> None:
+    path = write_network(tmp_path, metrics=True)
+    with daemons(path, "a", "b", args=("--input", "-", "--predictions")) as (a, b):
+        for node in (a, b):
+            node.until("link", after="synced")
+            node.write(as_json(samples(10)))
+        for node in (a, b):
+            assert node.process.stdout
+            for _ in range(10):
+                assert node.process.stdout.readline()
+        page = get(load(path).members[0].metrics or "", "/metrics")[1]
+    values = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in page.splitlines() if line[0] != "#"}
+    assert values["omkl_rounds_total"] == 10
+    assert values["omkl_round_duration_seconds_count"] == 9
+    assert values['omkl_peer_up{peer="b"}'] == 1
+    assert values['omkl_link_state{peer="b",state="synced"}'] == 1
+    assert 100 < values['omkl_sent_bytes_total{peer="b"}'] < 1000
+    assert 100 < values['omkl_received_bytes_total{peer="b"}'] < 1000
+
+
+def test_help_teaches_and_imports_no_zenoh() -> None:
+    code = "import sys; from omkl.cli import main\ntry: main()\nfinally: assert 'zenoh' not in sys.modules"
+    for command in ([], ["init"], ["check"], ["predict"], ["export"]):
+        result = subprocess.run(
+            [sys.executable, "-c", code, "node", *command, "--help"], capture_output=True, text=True, check=False
+        )
+        assert (result.returncode, result.stderr) == (Exit.OK, "")
+        assert "Example: omkl node" in result.stdout

@@ -1,0 +1,88 @@
+"""What is shipped for devices: certificates, the unit, the container file."""
+
+import configparser
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.node_processes import Daemon, as_json, samples, write_network
+
+DEPLOY = Path(__file__).parent.parent / "deploy"
+TLS = """
+[tls]
+ca = "{0}/ca.pem"
+certificate = "{0}/{{id}}.pem"
+key = "{0}/{{id}}.key"
+"""
+
+
+def certify(folder: Path, *ids: str) -> subprocess.CompletedProcess[str]:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    return subprocess.run(
+        ["sh", str(DEPLOY / "certificates.sh"), str(folder), *ids], capture_output=True, text=True, check=False
+    )
+
+
+def test_certificates(tmp_path: Path) -> None:
+    made = certify(tmp_path / "tls", "a", "b")
+    assert (made.returncode, made.stdout, made.stderr) == (0, "", "")
+    files = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / "tls").iterdir()}
+    assert files == {
+        f"{who}.{kind}": mode for who in ("ca", "a", "b") for kind, mode in (("pem", 0o644), ("key", 0o600))
+    }
+    authority = (tmp_path / "tls" / "ca.pem").read_bytes()
+    assert certify(tmp_path / "tls", "c").returncode == 0
+    assert (tmp_path / "tls" / "ca.pem").read_bytes() == authority
+    again = certify(tmp_path / "tls", "a")
+    assert (again.returncode, "exists; remove it" in again.stderr) == (2, True)
+    assert certify(tmp_path / "tls").returncode == 2
+
+
+def test_nodes_gossip_over_tls_and_a_stranger_stays_out(tmp_path: Path) -> None:
+    assert certify(tmp_path / "tls", "a", "b").returncode == 0
+    assert certify(tmp_path / "forged", "a", "b").returncode == 0
+    path = write_network(tmp_path, scheme="tls", tables=TLS.format("tls"))
+    forged = tmp_path / "forged.toml"
+    forged.write_text(path.read_text().replace("tls/ca", "forged/ca").replace("tls/{id}", "forged/{id}"))
+    with Daemon(path, "a", "--input", "-", "--predictions") as a:
+        a.until("joined")
+        with Daemon(forged, "b") as stranger:
+            assert stranger.until("waiting")["peers"] == ["a"]
+            assert "reached" not in [told["event"] for told in stranger.events]
+        with Daemon(path, "b", "--input", "-") as b:
+            assert "reached" not in [told["event"] for told in a.events]
+            a.until("link", peer="b", after="synced")
+            for node in (a, b):
+                node.write(as_json(samples(3)))
+            assert a.process.stdout
+            assert [a.process.stdout.readline() != "" for _ in range(3)] == [True] * 3
+
+
+def test_the_unit_runs_the_command_as_it_is(tmp_path: Path) -> None:
+    text = (DEPLOY / "omkl-node@.service").read_text()
+    unit = configparser.ConfigParser(interpolation=None, strict=True)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read_string(text)
+    assert unit["Service"]["ExecStart"].split()[1:] == [
+        "node",
+        "--network",
+        "/etc/omkl/network.toml",
+        "--id",
+        "%i",
+        "$OMKL_FLAGS",
+    ]
+    assert unit["Service"]["Restart"] == "on-failure"
+    if shutil.which("systemd-analyze"):
+        copy = tmp_path / "omkl-node@.service"
+        copy.write_text(text.replace("/opt/omkl/bin/omkl", "/bin/true").replace("User=omkl", "User=root"))
+        checked = subprocess.run(["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, check=False)
+        assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_the_container_copies_what_there_is() -> None:
+    copied = [line.split()[1:-1] for line in (DEPLOY / "Containerfile").read_text().splitlines() if line[:5] == "COPY "]
+    assert [name for names in copied for name in names] == ["pyproject.toml", "README.md", "LICENSE", "src"]
+    assert all((DEPLOY.parent / name).exists() for names in copied for name in names)

@@ -1,0 +1,168 @@
+import json
+import queue
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zenoh
+
+import omkl
+from omkl.errors import DivergedError, InputError, MissingExtraError
+from omkl.node import checkpoint
+from omkl.node.config import NetworkConfig, load
+from omkl.node.events import Event, Gossiped, Scored
+from omkl.node.node import Node
+from omkl.node.protocol import MOST_WAITING
+from omkl.node.transports.zenoh import Endpoints, ask
+from tests.node_processes import CHECKPOINT, LIMIT, samples, write_network
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> NetworkConfig:
+    return load(write_network(tmp_path, "a"))
+
+
+@pytest.fixture
+def node(config: NetworkConfig) -> Iterator[Node]:
+    with Node.join(config, "a") as one:
+        yield one
+
+
+def test_two_nodes_in_python(tmp_path: Path) -> None:
+    path, rows = write_network(tmp_path), samples(60)
+    with omkl.Node.join(path, "a") as a, omkl.Node.join(str(path), "b") as b:
+        before = a.decision_function([1.0, 1.0])
+        for x, y in rows:
+            a.observe(x, y)
+            b.observe(x)  # without a label: all that b knows comes from a
+        for node in (a, b):
+            node.wait()
+        assert before.tolist() == [0.0]
+        assert a.predict([1.0, 1.0]) == b.predict([1.0, 1.0]) == 1
+        a.model().save(tmp_path / "a.npz")
+        assert omkl.load_model(tmp_path / "a.npz").predict([[1.0, 1.0]]) == [1]
+    assert a.protocol.round == b.protocol.round == 60
+    a.close()  # again: nothing is left to do
+
+
+def test_observations_are_done_in_order(config: NetworkConfig) -> None:
+    seen: list[Event] = []
+    done: list[Scored] = []
+    with Node.join(config, "a", [seen.append]) as node:
+        for x, y in samples(20):
+            node.observe(x, y, done=done.append)
+        node.wait(timeout=60)
+    assert done == [event for event in seen if isinstance(event, Scored)]
+    assert [event.round for event in done] == list(range(1, 21))
+
+
+def test_a_full_node_says_so(tmp_path: Path) -> None:
+    config = load(write_network(tmp_path))  # b never comes: no round before the deadline
+    with Node.join(config, "a") as node:
+        for _ in range(MOST_WAITING):
+            node.observe([0, 1], 1)
+        with pytest.raises(TimeoutError, match=f"{MOST_WAITING} observations wait for their round"):
+            node.observe([0, 1], 1, timeout=0.01)
+        with pytest.raises(TimeoutError, match=r"observations are not taken after 0\.01 s"):
+            node.wait(0.01)
+
+
+def test_a_node_that_diverges_refuses_more(config: NetworkConfig) -> None:
+    method = replace(config.method, loss="squared", eta=50.0)
+    with Node.join(replace(config, method=method), "a") as node:
+
+        def learn() -> None:
+            for _ in range(10 * MOST_WAITING):
+                node.observe([0, 1], 1)
+
+        with pytest.raises(DivergedError, match="lower eta"):
+            learn()
+        with pytest.raises(DivergedError):
+            node.check()
+
+
+def test_a_full_disk_does_not_stop_a_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = load(write_network(tmp_path, "a", tables=CHECKPOINT))
+
+    def fail(*_: object) -> None:
+        raise OSError("no space left")
+
+    node = Node.join(config, "a")
+    monkeypatch.setattr(checkpoint, "save", fail)
+    for x, y in samples(12):
+        node.observe(x, y)
+    node.wait(60)
+    with pytest.raises(OSError, match="no space left"):
+        node.close()  # what is lost on leaving is told
+    assert node.protocol.round == 12
+    assert [text for text in caplog.messages if "round" in text] == [
+        f"the checkpoint of round {t} is not written: no space left" for t in (5, 10)
+    ]
+
+
+def test_a_closed_node_says_so(node: Node) -> None:
+    node.close()
+    with pytest.raises(RuntimeError, match="thread has ended"):
+        node.end()
+
+
+@pytest.mark.parametrize("last", ["pass", "raise SystemExit(3)", "1 / 0"])
+def test_a_node_that_nobody_closed_does_not_keep_the_process(tmp_path: Path, last: str) -> None:
+    path = write_network(tmp_path, "a", tables=CHECKPOINT)
+    code = f"import omkl; node = omkl.Node.join({str(path)!r}, 'a'); node.observe([0, 1], 1); node.wait(); {last}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=LIMIT, check=False)
+    assert done.returncode == {"pass": 0, "1 / 0": 1}.get(last, 3)
+    assert (tmp_path / "kept" / "a.npz").is_file()
+
+
+def test_bad_observations_are_refused_at_once(node: Node) -> None:
+    with pytest.raises(InputError, match="takes 2 numbers"):
+        node.observe([1.0], 1)
+    with pytest.raises(InputError, match="labels -1 and \\+1"):
+        node.observe([1.0, 2.0], 3)
+
+
+def test_observed_over_zenoh(config: NetworkConfig) -> None:
+    scored: list[Event] = []
+    refused: list[str] = []
+    place = Endpoints(connect=[config.members[0].listen])
+    with Node(config, "a", [scored.append], refuse=[refused.append]).start() as node:
+        answer = ask("test", "a", "observe", b'{"x": [1, 2], "y": 1}', place, 20)
+        assert json.loads(answer) == {"waiting": 0}
+        node.wait(60)
+        for wrong in (b"", b"{", b'{"x": [1]}', b'{"x": [1, 2], "y": 5}', b"\xff" * 100):
+            with pytest.raises(InputError):
+                ask("test", "a", "observe", wrong, place, 20)
+        assert len(refused) == 5
+        assert sum(isinstance(event, Scored) for event in scored) == 1
+        taken = node.protocol.round
+        node.services.hear(b'{"x": [1, 2]}')
+        node.services.hear(b"nonsense")
+        node.wait(60)
+        assert (node.protocol.round, len(refused)) == (taken + 1, 6)
+
+
+def test_what_is_put_is_heard(config: NetworkConfig) -> None:
+    settings = zenoh.Config()
+    settings.insert_json5("mode", '"client"')
+    settings.insert_json5("connect/endpoints", json.dumps([config.members[0].listen]))
+    settings.insert_json5("scouting/multicast/enabled", "false")
+    heard: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    with Node.join(config, "a", [heard.put]), zenoh.open(settings) as session:
+        session.put("omkl/test/a/observe", b'{"x": [1, 2], "y": 1}')
+        gossiped, scored = heard.get(timeout=60), heard.get(timeout=60)
+    assert isinstance(gossiped, Gossiped)
+    assert isinstance(scored, Scored)
+    assert scored.loss == pytest.approx(np.log(2))
+
+
+def test_without_its_extra_a_node_says_what_to_install() -> None:
+    code = "import sys; sys.modules['zenoh'] = None; import omkl\ntry: omkl.Node\nexcept ImportError as e: print(e)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{MissingExtraError('zenoh', 'node')}\n"

@@ -1,0 +1,118 @@
+import json
+import logging
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from omkl.node.events import Diverged, Dropped, Gossiped, Moved, Resynced, Scored
+from omkl.node.journal import BURST, PAUSE, Journal, JsonLines, TextLines, Throttle
+from omkl.node.links import LinkState
+from omkl.node.transports import Arrival
+
+NOTHING = np.zeros(1, np.float32)
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def journal(clock: Clock, caplog: pytest.LogCaptureFixture) -> Iterator[Journal]:
+    with caplog.at_level(logging.INFO, logger="omkl.node.journal"):
+        yield Journal("a", {"b": "tcp/h:1", "c": None}, every=10, clock=clock)
+
+
+def test_events_become_lines(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    journal.watch(Moved("b", LinkState.SYNCING, LinkState.SYNCED, "level at its round 3"))
+    journal.watch(Moved("b", LinkState.SYNCED, LinkState.LEFT_OUT, "silent for 5 s"))
+    journal.watch(Resynced("b", 7))
+    journal.watch(Diverged(9))
+    assert [(record.levelname, record.getMessage()) for record in caplog.records[:3]] == [
+        ("INFO", "b is synced: level at its round 3"),
+        ("WARNING", "b is left out: silent for 5 s"),
+        ("INFO", "the copy of b is replaced by a snapshot of its round 7"),
+    ]
+    assert caplog.records[3].levelname == "ERROR"
+    assert "not finite after round 9" in caplog.messages[3]
+    assert "lower eta" in caplog.messages[3]
+
+
+def test_progress_is_told_every_so_many_rounds_but_not_too_often(
+    journal: Journal, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for t in range(1, 41):
+        clock.now += 0.125 if t <= 20 else 0.001
+        journal.watch(Gossiped(t, 30, 2))
+        journal.watch(Scored(t, NOTHING, 0.5 if t % 2 else None))
+    assert caplog.messages == [
+        "round 10: loss 0.5000, 30.0 bytes a round, 2 of 2 neighbors, 8 rounds/s",
+        "round 20: loss 0.5000, 30.0 bytes a round, 2 of 2 neighbors, 8 rounds/s",
+    ]
+
+
+def test_a_flood_is_told_in_few_lines(journal: Journal, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    for k in range(1000):
+        journal.watch(Dropped(f"stranger{k}", "is no neighbor"))
+        journal.watch(Dropped("b", "round 3 again"))
+    assert len(caplog.messages) == 2 * BURST
+    clock.now += PAUSE
+    journal.watch(Dropped("b", "round 3 again"))
+    assert caplog.messages[-1] == f"bytes from b dropped: round 3 again ({1000 - BURST} like it were not told)"
+
+
+def test_throttle() -> None:
+    throttle = Throttle(pause=10, burst=2)
+    assert [throttle.pass_on("k", now) for now in (0, 1, 2, 3, 9, 10, 11, 12, 30, 31)] == [
+        0, 0, None, None, None, 3, 0, None, 1, 0,
+    ]  # fmt: skip
+    assert throttle.pass_on("other", 12) == 0
+
+
+def test_who_is_waited_for_is_told_ever_more_rarely(
+    journal: Journal, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = []
+    for _ in range(240):
+        clock.now += 0.125
+        journal.remind()
+        if caplog.messages:
+            told.append(round(clock.now - 100, 1))
+            assert caplog.messages == ["waits for b (tried at tcp/h:1), c (which connects here)"]
+            caplog.clear()
+    assert told == [2.0, 6.0, 14.0, 30.0]
+    journal.tap(Arrival("b", came=True), [])
+    assert caplog.messages == ["b is reached after 30.0 s"]
+    journal.tap(Arrival("c", came=True), [])
+    journal.tap(Arrival("stranger", came=True), [])
+    journal.tap(Arrival("c"), [])
+    clock.now += 60
+    caplog.clear()
+    journal.remind()
+    assert caplog.messages == ["waits for c (which connects here)"]
+
+
+def test_lines_as_text_and_json(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    journal.say(logging.WARNING, "link", "b is\nleft out", peer="b", state=LinkState.LEFT_OUT)
+    (record,) = caplog.records
+    record.created = 0.0
+    assert TextLines().format(record) == "1970-01-01T00:00:00.000Z a: warning: b is\nleft out"
+    line = JsonLines().format(record)
+    assert "\n" not in line
+    assert json.loads(line) == {
+        "time": "1970-01-01T00:00:00.000Z",
+        "level": "warning",
+        "node": "a",
+        "event": "link",
+        "peer": "b",
+        "state": "left out",
+        "message": "b is\nleft out",
+    }
