@@ -148,6 +148,41 @@ def test_a_link_from_end_to_end() -> None:
     assert [event for event in end.events if isinstance(event, Resynced)] == [Resynced("b", 7)]
 
 
+def test_a_level_neighbor_is_asked_no_more() -> None:
+    end = in_state(LinkState.SYNCED)
+    end.came()  # the transport says so again
+    end.asked()
+    end.hello(0)
+    assert end.node.wake_at() == np.inf
+
+
+def test_short_leaps_are_walked_and_long_ones_skipped() -> None:
+    end = in_state(LinkState.SYNCED)
+    end.events += end.node.observe([1.0, 2.0], 1, 0.0)
+    for at in (1, 2, 3):
+        end.gossip(at)
+    assert (end.node.round, end.link.round, len(end.node.neighbors.recent)) == (1, 3, 1)
+    end.gossip(4)
+    assert (end.node.round, end.link.round, len(end.node.neighbors.recent)) == (4, 4, 0)
+
+
+def test_the_deadline_counts_from_when_a_round_is_due() -> None:
+    network = config(3)
+    node = Protocol(network.role("b"), 1, 0.0)
+    node.came("a", 0.0)
+    node.receive("a", wire.write_hello(5, 0, network.role("a").contract()), 0.0)
+    zeros = np.zeros(node.learning.shape)
+    message = Message(zeros.astype(np.int16), np.zeros((*zeros.shape[:2], 1), dtype=np.float32))
+    node.receive("a", wire.write_gossip(node.neighbors.codec, 5, 1, message, wire.digest(node.links["a"].copy)), 0.0)
+    node.wake(LOCKSTEP.patience)  # a has begun a round, and c is not there
+    node.gone("a", 1.0)  # nobody waits any more
+    node.observe([1.0, 2.0], 1, DEADLINE)
+    node.wake(DEADLINE + LOCKSTEP.patience)
+    assert {link.state for link in node.links.values()} == {LinkState.CONNECTING}
+    node.wake(2 * DEADLINE)
+    assert {link.state for link in node.links.values()} == {LinkState.LEFT_OUT}
+
+
 def test_what_is_lacking_is_given() -> None:
     cluster, (x, y) = Cluster(config(2), DELAY), stream(2, 5)
     cluster.feed(x, y)
