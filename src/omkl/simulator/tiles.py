@@ -33,6 +33,7 @@ except ImportError:
 
 ROWS = 2  # of a tile
 WARPS = 1
+FEW_LEVELS = 16  # that are compared with, rather than looked up
 MOST_NUMBERS = 2**31  # of all models: the kernel counts them in 32 bits
 WIDEST = 256  # numbers in a row: they are to stay in registers
 
@@ -200,7 +201,7 @@ def _kernel(method: Any, shape: Shape, neighbors: int, inputs: int) -> Callable[
             products = [w * output for w, output in zip(weights_now, outputs, strict=True)]
             mean = reduce(jnp.add, products) / reduce(jnp.add, weights_now)
             triton.store(more[0].at[place[:, None], lanes[None, :]], theta, mask=mask)
-            priced = triton.load(costs.at[jnp.abs(levels).astype(jnp.int32)]) if method.dithered else levels
+            priced = _priced(jnp.abs(levels), _level_bits(method.channel, shape.n), costs)
             size = _frame_bytes(method.channel, shape.n, per.sums(priced), steps)
             for ref, value in zip(more[1:], (mean, _logistic(mean, y)[0], size), strict=True):
                 triton.store(ref.at[place, 0], value, mask=real)
@@ -252,6 +253,16 @@ def _emit(
 
 def _level_bits(quantizer: Quantizer, n: int) -> Sequence[float]:
     return wire.costs(quantizer, n).levels if isinstance(quantizer, QSGD) else (0.0,)
+
+
+def _priced(magnitude: Array, bits: Sequence[float], table: Any) -> Array:
+    """Return the bits of every level: a few are compared with, which is quicker than to load from the table."""
+    if len(bits) > FEW_LEVELS:
+        return triton.load(table.at[magnitude.astype(jnp.int32)])
+    priced = jnp.full(magnitude.shape, bits[0], jnp.float32)
+    for level, cost in enumerate(bits[1:], start=1):
+        priced = jnp.where(magnitude == level, cost, priced)
+    return priced
 
 
 def _frame_bytes(quantizer: Quantizer, n: int, bits: Sequence[Array], steps: Sequence[Array]) -> Array:
