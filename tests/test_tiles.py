@@ -100,7 +100,7 @@ def assert_same(method: Gossip, network: Any, state: State, rounds: Any, within:
 @pytest.mark.parametrize("kernels", [1, 3, 6])
 def test_frames_are_counted_as_the_wire_counts(quantizer: QSGD, kernels: int) -> None:
     message, bits, steps = frames(quantizer, kernels, 40)
-    found = tiles._frame_bytes(quantizer, 40, list(map(jnp.asarray, bits)), list(map(jnp.asarray, steps)))
+    found = tiles._frame_bytes(quantizer, 40, jnp.asarray(sum(bits)), list(map(jnp.asarray, steps)))
     expected = wire.message_bytes(message, quantizer)
     assert np.mean(found != expected) <= 0.002
     np.testing.assert_allclose(found, expected, atol=1)  # a sum may fall on either side of a whole byte

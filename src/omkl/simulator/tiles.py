@@ -33,7 +33,6 @@ except ImportError:
 
 ROWS = 2  # of a tile
 WARPS = 1
-FEW_LEVELS = 16  # that are compared with, rather than looked up
 MOST_NUMBERS = 2**31  # of all models: the kernel counts them in 32 bits
 WIDEST = 256  # numbers in a row: they are to stay in registers
 
@@ -201,8 +200,8 @@ def _kernel(method: Any, shape: Shape, neighbors: int, inputs: int) -> Callable[
             products = [w * output for w, output in zip(weights_now, outputs, strict=True)]
             mean = reduce(jnp.add, products) / reduce(jnp.add, weights_now)
             triton.store(more[0].at[place[:, None], lanes[None, :]], theta, mask=mask)
-            priced = _priced(jnp.abs(levels), _level_bits(method.channel, shape.n), costs)
-            size = _frame_bytes(method.channel, shape.n, per.sums(priced), steps)
+            priced = triton.load(costs.at[jnp.abs(levels).astype(jnp.int32)]) if method.dithered else levels
+            size = _frame_bytes(method.channel, shape.n, per.total(priced), steps)
             for ref, value in zip(more[1:], (mean, _logistic(mean, y)[0], size), strict=True):
                 triton.store(ref.at[place, 0], value, mask=real)
 
@@ -224,6 +223,9 @@ class _PerKernel(NamedTuple):
 
     def sums(self, values: Array) -> list[Array]:
         return [jnp.sum(jnp.where((self.kernel == p)[None, :], values, 0.0), axis=1) for p in range(self.kernels)]
+
+    def total(self, values: Array) -> Array:
+        return jnp.sum(jnp.where((self.kernel < self.kernels)[None, :], values, 0.0), axis=1)
 
     def spread(self, values: Sequence[Array]) -> Array:
         wide = jnp.broadcast_to(values[0][:, None], (values[0].shape[0], self.kernel.shape[0]))
@@ -255,27 +257,20 @@ def _level_bits(quantizer: Quantizer, n: int) -> Sequence[float]:
     return wire.costs(quantizer, n).levels if isinstance(quantizer, QSGD) else (0.0,)
 
 
-def _priced(magnitude: Array, bits: Sequence[float], table: Any) -> Array:
-    """Return the bits of every level: a few are compared with, which is quicker than to load from the table."""
-    if len(bits) > FEW_LEVELS:
-        return triton.load(table.at[magnitude.astype(jnp.int32)])
-    priced = jnp.full(magnitude.shape, bits[0], jnp.float32)
-    for level, cost in enumerate(bits[1:], start=1):
-        priced = jnp.where(magnitude == level, cost, priced)
-    return priced
+def _frame_bytes(quantizer: Quantizer, n: int, bits: Array, steps: Sequence[Array]) -> Array:
+    """Return ``wire.message_bytes`` of rows, whose levels fit one number, given the bits of all of them.
 
-
-def _frame_bytes(quantizer: Quantizer, n: int, bits: Sequence[Array], steps: Sequence[Array]) -> Array:
-    """Return ``wire.message_bytes`` of rows, whose levels fit one number, given the bits of those of each kernel."""
+    Levels of a kernel whose step is zero are zeros: what they would cost is known, and they are not sent.
+    """
     if not isinstance(quantizer, QSGD):
         return jnp.full(steps[0].shape, wire.HEADER_BYTES + len(steps) * quantizer.size(n) / 8, jnp.float32)
     costs = wire.costs(quantizer, n)
-    number, spoken, following = (jnp.zeros_like(steps[0]) for _ in range(3))
-    alone = costs.last
-    for step, own in zip(reversed(steps), reversed(bits), strict=True):
+    number, following = bits, jnp.zeros_like(bits)
+    spoken, alone = jnp.zeros_like(bits), costs.last
+    for step in reversed(steps):
         near = (2 * step >= following) & (step < 2 * following)
-        silent = jnp.where(following > 0, costs.silent, 0.0)
-        number += jnp.where(step > 0, own + jnp.where(near, costs.near, alone), silent)
+        silent = jnp.where(following > 0, costs.silent, 0.0) - n * costs.levels[0]
+        number += jnp.where(step > 0, jnp.where(near, costs.near, alone), silent)
         spoken += jnp.where(step > 0, 1.0, 0.0)
         following = jnp.where(step > 0, step, following)
         alone = costs.far
