@@ -6,7 +6,7 @@ ifneq ($(wildcard ../shared/data),)
 export OMKL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test check bench bench-device bench-scale fmt clean
+.PHONY: demo test check bench bench-network bench-device bench-scale fmt clean
 
 demo: .venv/.installed
 	$(BIN)/python examples/demo.py out/demo
@@ -24,6 +24,11 @@ check: .venv/.installed
 bench: .venv/.installed
 	$(BIN)/python -m benchmarks.letter
 	$(BIN)/python -m benchmarks.compile
+
+bench-network: .venv/.installed
+	$(BIN)/python -m benchmarks.wire
+	$(BIN)/python -m benchmarks.network round
+	$(BIN)/python -m benchmarks.network ring
 
 bench-device: .venv/.installed
 	$(BIN)/python -m benchmarks.device
