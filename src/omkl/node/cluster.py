@@ -71,16 +71,15 @@ class Tally:
 
 
 def on_loopback(config: NetworkConfig) -> NetworkConfig:
-    """Return the network with every node listening on a free port of this machine."""
+    """Return the network with every node listening on a free port of this machine, and nothing kept or served."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in config.members]
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         ports = [one.getsockname()[1] for one in sockets]
-    members = (
-        replace(member, listen=f"tcp/127.0.0.1:{port}") for member, port in zip(config.members, ports, strict=True)
-    )
-    return replace(config, members=tuple(members))
+    pairs = zip(config.members, ports, strict=True)
+    members = (replace(member, listen=f"tcp/127.0.0.1:{port}", metrics=None) for member, port in pairs)
+    return replace(config, members=tuple(members), tls=None, checkpoint=None)
 
 
 def run(config: NetworkConfig, X: Floats, y: npt.NDArray[Any], progress: Progress | None = None) -> list[Outcome]:
