@@ -18,6 +18,7 @@ every_codec = pytest.mark.parametrize("codec", CODECS, ids=NAMES)
 def test_what_is_packed_comes_back(codec: Codec, data: st.DataObject) -> None:
     message = data.draw(messages(codec))
     assert equal(codec.unpack(*codec.pack(message)), message)
+    assert len(codec.pack(message)[1]) <= codec.most_bytes
 
 
 @every_codec

@@ -12,7 +12,7 @@ import zenoh
 
 import omkl
 from omkl.errors import DivergedError, InputError, MissingExtraError
-from omkl.node import checkpoint
+from omkl.node import checkpoint, inputs, services
 from omkl.node.config import NetworkConfig, load
 from omkl.node.events import Event, Gossiped, Scored
 from omkl.node.node import Node
@@ -166,3 +166,28 @@ def test_without_its_extra_a_node_says_what_to_install() -> None:
     code = "import sys; sys.modules['zenoh'] = None; import omkl\ntry: omkl.Node\nexcept ImportError as e: print(e)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == f"{MissingExtraError('zenoh', 'node')}\n"
+
+
+def test_a_start_that_fails_leaves_the_checkpoint_as_it_was(tmp_path: Path) -> None:
+    config = load(write_network(tmp_path, "a", tables=CHECKPOINT))
+    with Node.join(config, "a") as one:
+        for x, y in samples(5):
+            one.observe(x, y)
+        one.wait(LIMIT)
+    assert config.checkpoint is not None
+    before = config.checkpoint.file("a").read_bytes()
+    with zenoh.open(_listening(config.members[0].listen)), pytest.raises(InputError, match="which cannot be had"):
+        Node.join(config, "a")
+    assert config.checkpoint.file("a").read_bytes() == before
+
+
+def _listening(endpoint: str) -> zenoh.Config:
+    config = zenoh.Config()
+    config.insert_json5("listen/endpoints", json.dumps([endpoint]))
+    config.insert_json5("scouting/multicast/enabled", "false")
+    return config
+
+
+def test_a_sample_of_many_bytes_is_not_parsed() -> None:
+    with pytest.raises(InputError, match=r"1048577 bytes; a sample takes 1048576 at most; send one at a time"):
+        services._parsed(b" " * (inputs.MOST_BYTES + 1))

@@ -372,9 +372,26 @@ def test_a_link_keeps_the_messages_that_come_next() -> None:
     link = Link("b", np.zeros((1, 1, 2), dtype=np.float32))
     for at in (*range(100, 120), *range(1, 5)):
         link.keep(at, b"")
-    assert sorted(link.inbox)[:5] == [1, 2, 3, 4, 100]
-    assert len(link.inbox) == MOST_AHEAD
+    assert sorted(link.inbox) == [1, 2, 3, 4]
     assert link.have == 4
+    for at in range(1, 100):
+        link.keep(at, b"")
+    assert len(link.inbox) == MOST_AHEAD == link.have
+
+
+def test_what_is_longer_than_any_message_is_not_kept() -> None:
+    network = config(2, quantizer=None)
+    node = Protocol(network.role("a"), 1, 0.0)
+    node.came("b", 0.0)
+    node.receive("b", wire.write_hello(5, 0, network.role("b").contract()), 0.0)
+    message = Message(np.zeros_like(node.links["b"].copy), np.ones((*node.learning.shape[:2], 1), dtype=np.float32))
+    frame = wire.write_gossip(node.neighbors.codec, 5, 1, message, 0)
+    (event,) = node.receive("b", frame[:7] + bytes(1) + frame[7:], 0.0)
+    assert isinstance(event, Dropped)
+    assert event.why == f"{len(frame) + 1} bytes; a message has {len(frame)} at most"
+    assert not node.links["b"].inbox
+    node.receive("b", frame, 0.0)
+    assert list(node.links["b"].inbox) in ([1], [])
 
 
 def test_a_copy_gone_wrong_is_found_and_replaced() -> None:
@@ -532,7 +549,7 @@ def test_strangers_are_not_heard() -> None:
         end.node.receive("c", wire.write_ask(5, 0, None), 0.0),
     ):
         assert [event.why for event in events if isinstance(event, Dropped)] == [
-            "c is no neighbor; links are those of the network's file"
+            "no neighbor; links are those of the network's file"
         ]
     assert not end.node.outgoing()
 

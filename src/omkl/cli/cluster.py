@@ -136,7 +136,11 @@ def _print(network: "NetworkConfig", summary: dict[str, Any]) -> None:
     page = Table.grid(padding=(0, 2))
     page.add_row("  loss", f"{summary['loss']:.4f}", f"simulated {summary['simulated_loss']:.4f}")
     page.add_row("  final loss", f"{summary['final_loss']:.4f}", f"simulated {summary['simulated_final_loss']:.4f}")
-    page.add_row("  difference", f"{summary['largest_difference']:.1e}", "largest of any round, mean over nodes")
+    page.add_row(
+        "  difference",
+        f"{summary['largest_difference']:.1e}",
+        "largest of any round; at large steps one flipped level shows",
+    )
     page.add_row("  bytes", f"{summary['bytes_per_node_round']:.1f}", "a node's message in a round, all-in")
     page.add_row("  rounds/s", f"{summary['rounds_per_second']:.0f}", "in lock step")
     equal = f"{summary['copies_equal']} of {summary['copies']}"

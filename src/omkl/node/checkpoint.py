@@ -45,15 +45,16 @@ def save(path: Path | str, protocol: Protocol, clean: bool) -> None:
             f"the model diverged at round {protocol.round}; it would replace a good one in {path}; lower eta or gamma"
         )
     content = io.BytesIO()
-    header = np.array(json.dumps(_header(protocol, clean)))
+    header = np.frombuffer(json.dumps(_header(protocol, clean)).encode(), dtype=np.uint8)
     np.savez(content, header=header, **_arrays(protocol))  # type: ignore[arg-type]
     _replace(Path(path), content.getbuffer())
 
 
 def restore(path: Path | str, role: Role, boot: int, now: float) -> Protocol:
-    """Return the node as it was, with every neighbor still to be asked; the file is marked as used.
+    """Return the node as it was, with every neighbor still to be asked.
 
-    Under the same boot if it had left in order, else under ``boot``, or the next number if that was the last one.
+    Under the same boot if it had left in order, else under ``boot``, or the next number if that was the last one. Save
+    it again before it says anything, as not clean: a crash from then on must not take this boot again.
     """
     saved = _read(Path(path))
     try:
@@ -65,7 +66,6 @@ def restore(path: Path | str, role: Role, boot: int, now: float) -> Protocol:
         raise
     except DAMAGED as error:
         raise InputError(f"{path} does not fit ({error}); was it another learner's? delete it to start anew") from None
-    save(path, protocol, clean=False)  # before anything is sent: a crash from here on must not take this boot again
     return protocol
 
 
@@ -131,7 +131,7 @@ def _read(path: Path) -> Checkpoint:
             opened.seek(0)
             with np.load(opened, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
-        header = json.loads(str(arrays.pop("header")))
+        header = json.loads(arrays.pop("header").tobytes())
         found = header["omkl_checkpoint"]
     except FileNotFoundError:
         raise InputError(f"{path} is no file; a node resumes from the checkpoint it wrote; see its folder") from None

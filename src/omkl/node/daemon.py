@@ -3,6 +3,7 @@
 import logging
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -15,6 +16,7 @@ from omkl.node.feed import Feed, Reader
 from omkl.node.journal import Journal
 from omkl.node.node import Node
 
+ONCE = 1.0  # seconds within which a signal is the same one again, as when a whole group is told
 LOOK = 0.2  # seconds between two looks at how the node does
 LAST_WORDS = 2.0  # seconds that predictions may take to be written on leaving
 
@@ -40,12 +42,16 @@ class Signals:
         self.wake = threading.Event()
         self.end: End | None = None
         self.export = False
+        self._told = 0.0
 
     def __call__(self, number: int, _: FrameType | None) -> None:
         """Note a signal."""
         if number in ENDS:
-            self.end = ENDS[signal.Signals(number)]
-            signal.signal(number, signal.SIG_DFL)  # who asks twice does not want to wait
+            now = time.monotonic()
+            if self.end is not None and now > self._told + ONCE:  # who asks again does not want to wait
+                signal.signal(number, signal.SIG_DFL)
+                signal.raise_signal(number)
+            self.end, self._told = ENDS[signal.Signals(number)], self._told or now
         else:
             self.export = True
 

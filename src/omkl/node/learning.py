@@ -1,6 +1,7 @@
 """Algorithm 1 at one node, in NumPy."""
 
 import math
+import reprlib
 
 import numpy as np
 import numpy.typing as npt
@@ -91,12 +92,16 @@ class Learning:
             with np.errstate(over="ignore"):  # what is too large is refused below
                 array = np.asarray(x, dtype=np.float32)
         except (TypeError, ValueError, OverflowError) as error:
-            raise InputError(f"x is {x!r} ({error}); an input is {self.frequencies.shape[-1]} numbers") from None
+            raise InputError(
+                f"x is {reprlib.repr(x)} ({str(error)[:200]}); an input is {self.frequencies.shape[-1]} numbers"
+            ) from None
         dimension = self.frequencies.shape[-1]
         if array.shape != (dimension,):
             raise InputError(f"x has shape {array.shape}; this network takes {dimension} numbers; see inputs")
         if not np.isfinite(array).all():
-            raise InputError(f"x is {array.tolist()}; inputs must be finite; drop the sample or fill it in")
+            raise InputError(
+                f"x is {reprlib.repr(array.tolist())}; inputs must be finite; drop the sample or fill it in"
+            )
         return array
 
     def targets(self, y: npt.ArrayLike) -> Floats:
@@ -108,9 +113,9 @@ class Learning:
         except InputError:
             raise
         except (TypeError, ValueError, OverflowError) as error:
-            raise InputError(f"y is {y!r} ({error}); {rule}") from None
+            raise InputError(f"y is {reprlib.repr(y)} ({str(error)[:200]}); {rule}") from None
         if target.shape != (self.shape[1],) or not np.isfinite(target).all():
-            raise InputError(f"y is {y!r}; {rule}")
+            raise InputError(f"y is {reprlib.repr(y)}; {rule}")
         return target
 
     def _uniforms(self) -> Floats | None:
@@ -126,5 +131,5 @@ class Learning:
 
 
 def total(array: Floats) -> float:
-    """Return the sum of all elements, which is finite if they are, and tells so at once."""
+    """Return the sum of all elements: not finite where one is not, or where all together leave float32."""
     return float(np.add.reduce(array, axis=None))

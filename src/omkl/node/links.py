@@ -109,10 +109,9 @@ class Link:
         return last
 
     def keep(self, at: int, data: bytes) -> None:
-        """Keep a message until its turn comes; of too many, the latest goes."""
-        self.inbox[at] = data
-        if len(self.inbox) > MOST_AHEAD:
-            del self.inbox[max(self.inbox)]
+        """Keep a message until its turn comes, unless that is far off: then what lies between is asked for anyway."""
+        if at <= self.round + MOST_AHEAD:
+            self.inbox[at] = data
 
     def reset(self, boot: int) -> None:
         """Begin anew with the neighbor's hidden state at round 0."""

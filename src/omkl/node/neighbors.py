@@ -61,6 +61,7 @@ class Neighbors:
         self.recent: deque[bytes] = deque(maxlen=RECENT)
         self.sends: list[Send] = []
         self.events: list[Event] = []
+        self._longest = wire.HEADER_BYTES + self.codec.most_bytes
         self._weights: Floats = np.array(list(role.neighbors.values()), dtype=np.float32)
         self._deadline = role.timing.deadline
         # One without samples may take its patience; a message that has not come then is asked for.
@@ -150,7 +151,7 @@ class Neighbors:
     def _known(self, peer: str) -> Link | None:
         link = self.links.get(peer)
         if link is None:
-            self.events.append(Dropped(peer, f"{peer} is no neighbor; links are those of the network's file"))
+            self.events.append(Dropped(peer, "no neighbor; links are those of the network's file"))
         return link
 
     def _signal(self, link: Link, signal: Signal, now: float, why: str) -> None:
@@ -189,6 +190,8 @@ class Neighbors:
     def _gossip(self, link: Link, header: Header, data: bytes, now: float) -> None:
         if link.state is LinkState.REFUSED:
             self.events.append(Dropped(link.peer, "it was refused"))
+        elif len(data) > self._longest:
+            self.events.append(Dropped(link.peer, f"{len(data)} bytes; a message has {self._longest} at most"))
         elif header.boot != link.boot:
             self._restarted(link, header.boot, now)
         elif header.round <= link.round or header.round in link.inbox:

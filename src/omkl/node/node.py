@@ -90,6 +90,7 @@ class Node:
 
     def start(self) -> Self:
         """Begin to learn, gossip and serve; return this."""
+        self._save(clean=False)  # the last checkpoint is used up from here on, and not before the ports were had
         self.runtime.start(self.transport)
         self.services.declare(self.transport)
         return self

@@ -40,7 +40,7 @@ class Services:
     def predict(self, payload: bytes) -> bytes:
         """Return the prediction for an input."""
         node = self._node
-        output = node.decision_function(inputs.parse_json(payload).x)
+        output = node.decision_function(_parsed(payload).x)
         label = node.config.method.objective.decide(output)
         answer = {"label": label.tolist(), "output": output.tolist(), "round": node.protocol.round}
         return json.dumps(answer).encode()
@@ -48,7 +48,7 @@ class Services:
     def observe(self, payload: bytes) -> bytes:
         """Take an observation, and return how many wait for their round."""
         try:
-            sample = inputs.parse_json(payload)
+            sample = _parsed(payload)
             self._node.observe(sample.x, sample.y, timeout=0)
         except (InputError, TimeoutError) as error:
             self._refuse(str(error))
@@ -65,3 +65,9 @@ class Services:
         file = io.BytesIO()
         self._node.model().write(file)
         return file.getvalue()
+
+
+def _parsed(payload: bytes) -> inputs.Sample:
+    if len(payload) > inputs.MOST_BYTES:
+        raise InputError(f"{len(payload)} bytes; a sample takes {inputs.MOST_BYTES} at most; send one at a time")
+    return inputs.parse_json(payload)

@@ -21,6 +21,8 @@ Shape: TypeAlias = tuple[int, int, int]
 class Codec:
     """What both ends know: the shape ``(P, C, 2D)`` of the models and the quantizer.
 
+    No message takes more than ``most_bytes``.
+
     >>> from omkl.quantizers import Nearest
     >>> codec = Codec((1, 1, 4), Nearest(step=1))
     >>> coded, body = codec.pack(codec.quantizer.quantize(np.array([[[0, -3, 0, 1]]], dtype=np.float32), None))
@@ -36,6 +38,7 @@ class Codec:
         self.shape = shape
         self.quantizer = quantizer
         self._body = _body(shape, quantizer)
+        self.most_bytes = self._body.most_bytes
 
     def pack(self, message: Message) -> tuple[bool, bytes]:
         """Return whether steps and levels are coded, and their bytes: the shorter form of the two."""
@@ -57,7 +60,9 @@ def floats(shape: tuple[int, ...], body: bytes) -> npt.NDArray[np.float32]:
 
 
 class Body(Protocol):
-    """What lies between the head of a gossip frame and its check."""
+    """What lies between the head of a gossip frame and its check, ``most_bytes`` at most."""
+
+    most_bytes: int
 
     def pack(self, message: Message) -> tuple[bool, bytes]:
         """Return whether it is coded, and the bytes."""
@@ -71,6 +76,7 @@ class Values:
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
+        self.most_bytes = 4 * math.prod(shape)
 
     def pack(self, message: Message) -> tuple[bool, bytes]:
         """Return the values."""
@@ -92,6 +98,7 @@ class Signs:
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
         self._rows = Rows(shape, shape[2])
+        self.most_bytes = 2 * self._rows.count + fixed.size(math.prod(shape), 2)
 
     def pack(self, message: Message) -> tuple[bool, bytes]:
         """Return steps, then a bit for every level of a row whose step is not zero."""
@@ -118,6 +125,7 @@ class Levels:
         self._alphabet = 2 * self._most + 1
         self._rows = Rows(shape, length)
         self._coder = Coder(quantizer, self._rows.count, length)
+        self.most_bytes = 2 * self._rows.count + fixed.size(math.prod(shape), self._alphabet)
 
     def pack(self, message: Message) -> tuple[bool, bytes]:
         """Return the coded form where it is shorter, the fixed one otherwise."""

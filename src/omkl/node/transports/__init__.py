@@ -19,4 +19,4 @@ class Transport(Protocol):
     """What a running node asks of its transport."""
 
     def send(self, send: Send, query: Any = None) -> None:
-        """Send a frame to all neighbors, ask one, or answer its ``query``; never blocks."""
+        """Send a frame to all neighbors, ask one, or answer its ``query``; blocks for a moment at most."""

@@ -25,10 +25,14 @@ import zenoh
 from omkl.errors import InputError
 from omkl.node.neighbors import Send
 from omkl.node.role import Role
+from omkl.node.settings import WORD
 from omkl.node.transports import Arrival
 from omkl.wire import Kind
 
 LONGEST_PUT = 0.25  # seconds that a neighbor which does not read may hold up the node, once
+
+MOST_MESSAGE = 2**24  # bytes that are taken in as one: a snapshot of four million numbers
+MOST_ANSWER = 2**30
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +79,7 @@ class ZenohTransport:
             deliver,
         )
         try:
-            self.session = zenoh.open(_config(endpoints, self._lease))
+            self.session = zenoh.open(_config(endpoints, self._lease, MOST_MESSAGE))
         except zenoh.ZError as error:
             raise InputError(
                 f"{endpoints.listen} cannot be listened on ({_short(error)}); is the port taken?"
@@ -144,6 +148,8 @@ class ZenohTransport:
 
     def _asked(self, query: zenoh.Query) -> None:
         peer = str(query.key_expr).rpartition("/")[2]
+        if not WORD.fullmatch(peer):
+            return  # nobody's id, and not fit for a log
         self._deliver(Arrival(peer, _bytes(query.payload), query))
 
     def _ask(self, peer: str, data: bytes) -> None:
@@ -169,7 +175,7 @@ def ask(network: str, id: str, name: str, payload: bytes, endpoints: Endpoints, 
     timeout
         Seconds to wait for it.
     """
-    config = _config(endpoints, timeout)
+    config = _config(endpoints, timeout, MOST_ANSWER)
     config.insert_json5("mode", json.dumps("client"))
     config.insert_json5("connect/exit_on_failure", "true")
     config.insert_json5("connect/timeout_ms", json.dumps(int(1000 * timeout)))
@@ -189,7 +195,7 @@ def _bytes(payload: zenoh.ZBytes | None) -> bytes:
     return payload.to_bytes() if payload else b""
 
 
-def _config(endpoints: Endpoints, lease: float) -> zenoh.Config:
+def _config(endpoints: Endpoints, lease: float, most_bytes: int) -> zenoh.Config:
     config = zenoh.Config()
     settings = {
         "mode": "peer",
@@ -202,6 +208,7 @@ def _config(endpoints: Endpoints, lease: float) -> zenoh.Config:
         "scouting/multicast/enabled": False,
         "scouting/gossip/enabled": False,
         "transport/link/tx/lease": max(100, int(1000 * lease)),
+        "transport/link/rx/max_message_size": most_bytes,
         "transport/link/tx/queue/congestion_control/block/wait_before_close": int(1e6 * LONGEST_PUT),
     }
     for key, value in settings.items():
