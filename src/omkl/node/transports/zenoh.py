@@ -223,4 +223,4 @@ def _config(endpoints: Endpoints, lease: float, most_bytes: int) -> zenoh.Config
 
 
 def _short(error: Exception) -> str:
-    return str(error).partition(" at ")[0].strip()
+    return str(error).partition(" at ")[0].rpartition("[")[2].strip()
