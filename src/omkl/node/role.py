@@ -36,6 +36,7 @@ class Role:
         digest = hashlib.blake2b(features.encode(), digest_size=8).hexdigest()
         lines = {
             "network": self.network,
+            "mode": self.timing.mode,
             "features": f"{digest} {features}",
             "quantizer": describe(method.channel),
             "loss": f"{describe(method.objective)} C={outputs(method.objective)}",
