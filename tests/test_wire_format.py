@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tomllib
 from binascii import crc_hqx
+from hashlib import blake2b
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,16 @@ import numpy as np
 import pytest
 
 from omkl import wire
-from omkl.compressors import QUANTIZERS
-from omkl.quantizers import QSGD, Message, Nearest, Quantizer
+from omkl.compressors import QUANTIZERS, Sign
+from omkl.features import Kernel
+from omkl.losses import LOSSES
+from omkl.methods import Gossip
+from omkl.node.links import MOST_AHEAD
+from omkl.node.neighbors import RECENT
+from omkl.node.protocol import LAST_ROUND
+from omkl.node.role import Role, describe
+from omkl.node.settings import Timing
+from omkl.quantizers import QSGD, Exact, Message, Nearest, Quantizer
 from omkl.wire import Codec, Kind, WireError, steps, tables
 
 TEXT = resources.files("omkl.wire").joinpath("FORMAT.md").read_text(encoding="utf-8")
@@ -81,7 +90,48 @@ def test_golden_frames_of_other_kinds(entry: dict[str, Any]) -> None:
         assert wire.digest(hidden) == 0x02F4
 
 
+@pytest.mark.parametrize("entry", entries("contract"), ids=lambda entry: entry["network"])
+def test_golden_contracts(entry: dict[str, Any]) -> None:
+    loss = dict(entry["loss"])
+    method = Gossip(
+        kernels=tuple(Kernel(name, sigma) for name, sigma in entry["kernels"]),
+        features=entry["features"],
+        quantizer=quantizer_of(entry),
+        loss=LOSSES[loss.pop("name")](**loss),
+    )
+    names = {"network": entry["network"], "id": "a", "index": 0, "neighbors": {}}
+    timing = Timing(mode=entry["mode"])
+    role = Role(**names, method=method, inputs=entry["inputs"], seed=entry["seed"], timing=timing)
+    assert role.contract() == entry["text"]
+
+
+def test_the_contract_in_the_golden_hello_is_a_real_one() -> None:
+    contracts = [entry["text"] for entry in entries("contract")]
+    assert [entry["contract"] for entry in entries("other") if "contract" in entry] == contracts[:1]
+    digest, _, specification = contracts[0].splitlines()[2].removeprefix("features ").partition(" ")
+    assert blake2b(specification.encode("ascii"), digest_size=8).hexdigest() == digest
+
+
+@pytest.mark.parametrize(
+    ("quantizer", "line"),
+    [(QSGD(bits=3), "qsgd bits=3 rescale=False block=None"), (Exact(), "exact"), (Sign(), "sign")],
+    ids=str,
+)
+def test_settings_in_the_text(quantizer: Quantizer, line: str) -> None:
+    assert describe(quantizer) == line
+    assert f"| `{line}` |" in TEXT
+
+
+def test_the_longest_gossip_frame(rng: np.random.Generator) -> None:
+    codec = Codec((2, 1, 8), Nearest(step=1.0, block=4))
+    longest = wire.HEADER_BYTES + 2 * 4 + (2 * 8 * 3 + 7) // 8  # four steps, and levels of three bits
+    noise = rng.standard_normal((200, 2, 1, 8)).astype(np.float32) * np.exp2(rng.integers(-30, 30, (200, 2, 1, 8)))
+    frames = [wire.write_gossip(codec, 7, 3, codec.quantizer.quantize(v.astype(np.float32), None), 0) for v in noise]
+    assert max(map(len, frames)) == longest
+
+
 def test_numbers_in_the_text() -> None:
+    assert (LAST_ROUND, MOST_AHEAD, RECENT) == (2**32 - 1, 16, 2)
     assert (steps.FIRST, steps.LAST, steps.COUNT) == (17152, 47872, 30721)
     assert steps.code(1.40234375) == 32615
     assert wire.MOST_CONTRACT == 4096
