@@ -93,7 +93,7 @@ def read_hello(data: bytes) -> str:
 
 
 def write_ask(boot: int, round: int, have: tuple[int, int] | None) -> bytes:  # noqa: A002
-    """Return the frame that asks for a snapshot; ``have`` is the boot and round of the copy the asker holds."""
+    """Return the frame that asks for what lacks; ``have`` is the boot and round of the copy the asker holds."""
     return _write(Kind.ASK, boot, round, b"" if have is None else _fill(_COPY, *have))
 
 
