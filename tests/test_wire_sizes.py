@@ -102,7 +102,7 @@ def test_simulated_compressors_cost_what_they_state(library: Library) -> None:
 def test_costs_by_hand() -> None:
     costs = wire.costs(Nearest(step=2.5), 40)
     assert costs.levels == tuple(math.log2(4096 / f) for f in (3228, 432, 1, 1))
-    assert wire.level_costs(Nearest(step=2.5, block=20), 40) == wire.level_costs(Nearest(step=2.5), 20)
+    assert wire.costs(Nearest(step=2.5, block=20), 40) == wire.costs(Nearest(step=2.5), 20)
     assert costs.last == math.log2(30721) + math.log2(4096 / 4032)
     assert costs.near == 9 + math.log2(4096 / 3968)
     assert costs.far == math.log2(30721) + 6

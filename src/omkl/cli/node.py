@@ -2,7 +2,6 @@
 
 import logging
 import sys
-from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -14,6 +13,7 @@ from omkl.cli import options, show
 from omkl.cli.exits import Exit
 from omkl.cli.options import Format
 from omkl.errors import DivergedError, InputError, MissingExtraError
+from omkl.node import inputs, journal  # light ones: no zenoh, no pydantic
 
 if TYPE_CHECKING:
     from omkl.node.config import NetworkConfig
@@ -26,27 +26,12 @@ node = typer.Typer(no_args_is_help=True, invoke_without_command=True)
 File = typer.Option("--network", help="The network's file, the same for all nodes.", metavar="NETWORK.toml")
 Id = typer.Option("--id", help="Which of the nodes this is.", metavar="ID")
 
-
-class Lines(StrEnum):
-    """How the lines of a stream are written."""
-
-    JSONL = "jsonl"
-    CSV = "csv"
-
-
-class Log(StrEnum):
-    """How the log is written."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
 Stream: TypeAlias = Annotated[
     Path | None,
     typer.Option("--input", rich_help_panel=OBSERVATIONS, help="A file of lines; - is standard input.", metavar="FILE"),
 ]
 FormatIn: TypeAlias = Annotated[
-    Lines | None,
+    inputs.Format | None,
     typer.Option(rich_help_panel=OBSERVATIONS, help="By default csv for .csv, else jsonl.", show_default=False),
 ]
 Label: TypeAlias = Annotated[
@@ -63,7 +48,9 @@ Export: TypeAlias = Annotated[
     Path | None,
     typer.Option(rich_help_panel=OUTPUT, help="Write the model on leaving and on SIGUSR1.", metavar="MODEL.npz"),
 ]
-LogFormat: TypeAlias = Annotated[Log, typer.Option(rich_help_panel=OUTPUT, help="How the log is written.")]
+LogFormat: TypeAlias = Annotated[
+    journal.LogFormat, typer.Option(rich_help_panel=OUTPUT, help="How the log is written.")
+]
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="Log warnings only.")]
 
 
@@ -79,7 +66,7 @@ def run(
     until_end: UntilEnd = False,
     predictions: Predictions = False,
     export: Export = None,
-    log_format: LogFormat = Log.TEXT,
+    log_format: LogFormat = journal.LogFormat.TEXT,
     quiet: Quiet = False,
 ) -> None:
     """Run a node until SIGTERM or Ctrl-C; it finishes its round, writes its checkpoint and leaves.
@@ -97,17 +84,14 @@ def run(
         return
     if network is None or id is None:
         raise InputError("a node needs its network and its id; give --network NETWORK.toml --id ID")
-    daemon, feeds, journal = map(_load, ("daemon", "feed", "journal"))
+    daemon, feeds = _load("daemon"), _load("feed")
     config = _load("config").load(network)
     feed = None
     if stream is not None:
-        lines = format_in and _load("inputs").Format(format_in)
-        feed = feeds.Feed(file=stream, format=lines, label=label, strict=strict, until_end=until_end)
+        feed = feeds.Feed(file=stream, format=format_in, label=label, strict=strict, until_end=until_end)
     elif until_end or strict or label or format_in:
         raise InputError("no --input; the flags on its lines need one; give a file, or - for standard input")
-    logging.basicConfig(
-        handlers=[journal.handler(journal.LogFormat(log_format))], level=logging.WARNING if quiet else logging.INFO
-    )
+    logging.basicConfig(handlers=[journal.handler(log_format)], level=logging.WARNING if quiet else logging.INFO)
     try:
         end = daemon.run(config, id, feed, sys.stdout if predictions else None, export)
     except DivergedError:  # the log says so already

@@ -20,7 +20,7 @@ from omkl.wire.frames import (
     write_hello,
     write_snapshot,
 )
-from omkl.wire.sizes import Costs, costs, level_costs, message_bytes
+from omkl.wire.sizes import Costs, costs, message_bytes
 
 __all__ = [
     "HEADER_BYTES",
@@ -36,7 +36,6 @@ __all__ = [
     "costs",
     "digest",
     "is_whole",
-    "level_costs",
     "message_bytes",
     "peek",
     "read_ask",

@@ -51,11 +51,6 @@ def costs(quantizer: Coded, n: int) -> Costs:
     )
 
 
-def level_costs(quantizer: Coded, n: int) -> list[float]:
-    """Return the bits of a level of magnitude 0, 1, ... in the coded form, for vectors of length n."""
-    return list(costs(quantizer, n).levels)
-
-
 def message_bytes(message: Message, quantizer: Quantizer) -> Array:
     """Return the bytes of every message's gossip frame, all-in.
 
