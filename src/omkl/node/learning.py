@@ -55,7 +55,8 @@ class Learning:
     def gossip(self, copies: Floats, weights: Floats) -> Message:
         """Return the message of the next round: mix, emit and absorb it here (lines 8, 9 and 12)."""
         theta, hidden, log_weights, memory = self.state
-        theta = algorithm.mix(theta, hidden, copies, weights, self.method.gamma)
+        heard = algorithm.clipped(hidden, copies, self.method.radius)
+        theta = algorithm.mix(theta, hidden, heard, weights, self.method.gamma)
         message = algorithm.emit(theta, hidden, self.method.channel, self._uniforms())
         self.state = State(theta, algorithm.absorb(hidden, message), log_weights, memory)
         self.round += 1
