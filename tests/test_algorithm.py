@@ -33,7 +33,7 @@ def test_every_phase_on_every_library(library: Library, rng: np.random.Generator
         return algorithm.mix(*args, gamma=0.3)  # type: ignore[misc, arg-type]
 
     def clip(hidden: object, copies: object) -> object:
-        return algorithm.clipped(hidden[:, None], copies, 1.0)  # type: ignore[index]
+        return algorithm.clipped(hidden[:, None, ...], copies, 1.0)  # type: ignore[index]
 
     def emit(theta: object, hidden: object, uniforms: object) -> object:
         return algorithm.emit(theta, hidden, quantizer, uniforms)

@@ -293,7 +293,7 @@ def test_a_neighbor_far_away_moves_a_node_by_the_radius(kind: type[Gossip]) -> N
     method = kind(features=D, eta=0.5, gamma=0.25, clip=0.1, quantizer=None, loss="squared", **fresh)  # type: ignore[arg-type]
     assert method.radius == pytest.approx(0.1)
     state = method.init(np, (J, S), C)
-    state.hidden[0] = state.theta[0] = 1e30
+    state.hidden[0] = state.theta[0] = 1e15
     z, y, _ = rounds(method, 1)[0]
     after = method.step(state, Round(0 * z, y, None), network())[1].theta
     moved = np.linalg.norm(after[1:], axis=(-2, -1))
