@@ -5,25 +5,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
+from tests.certificates import DEPLOY, TLS, certify
 from tests.node_processes import Daemon, as_json, samples, write_network
-
-DEPLOY = Path(__file__).parent.parent / "deploy"
-TLS = """
-[tls]
-ca = "{0}/ca.pem"
-certificate = "{0}/{{id}}.pem"
-key = "{0}/{{id}}.key"
-"""
-
-
-def certify(folder: Path, *ids: str) -> subprocess.CompletedProcess[str]:
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    return subprocess.run(
-        ["sh", str(DEPLOY / "certificates.sh"), str(folder), *ids], capture_output=True, text=True, check=False
-    )
 
 
 def test_certificates(tmp_path: Path) -> None:
