@@ -148,7 +148,7 @@ def test_no_member_speaks_as_another(tmp_path: Path, folder: Path) -> None:
         heard.until(lambda: link.state is LinkState.SYNCED)
         b.observe([0, 1], 1)
         heard.until(lambda: link.have == 1)
-        before, round = link.copy.copy(), link.round
+        before, at = link.copy.copy(), link.round
         heard.arrivals.clear()
         c = stack.enter_context(session(config, "a", files(folder, "c")))
         token = c.liveliness().declare_token("omkl/test/b/alive")
@@ -156,11 +156,11 @@ def test_no_member_speaks_as_another(tmp_path: Path, folder: Path) -> None:
         for key in ("omkl/test/b/gossip", "omkl/test/*/gossip", "omkl/**", "omkl/test/a/gossip"):
             c.put(key, b"as another", congestion_control=zenoh.CongestionControl.BLOCK)
         assert answers(c, "omkl/test/a/ask/b") == answers(c, "omkl/test/a/ask/*") == []
-        token.undeclare()
+        token.undeclare()  # type: ignore[no-untyped-call]
         c.put("omkl/test/c/gossip", b"as itself", congestion_control=zenoh.CongestionControl.BLOCK)
         heard.until(lambda: ("c", b"as itself") in [one[:2] for one in heard.arrivals])  # all before it came before it
         assert [arrival for arrival in heard.arrivals if arrival.peer == "b"] == []
-        assert (link.reachable, link.round) == (True, round)
+        assert (link.reachable, link.round) == (True, at)
         assert np.array_equal(link.copy, before)
         assert b"lie" not in answers(a.transport.session, "omkl/test/b/ask/a")
         del other
@@ -192,7 +192,7 @@ def test_services_are_for_those_who_are_named(tmp_path: Path, folder: Path, capl
         assert json.loads(asked("screen", "predict", PRESENT))["output"] == [0.0]
         assert json.loads(asked("feeder", "observe", PRESENT)) == {"waiting": 0}
         for name, service in [("feeder", "predict"), ("screen", "observe"), ("a", "model"), ("mallory", "predict")]:
-            with pytest.raises(InputError, match="has not answered .* does its .access. allow this certificate"):
+            with pytest.raises(InputError, match=r"has not answered .* does its .access. allow this certificate"):
                 asked(name, service, ABSENT)
         a.wait(LIMIT)
         assert a.protocol.round == 1
