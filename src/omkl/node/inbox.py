@@ -62,8 +62,8 @@ class Inbox:
     def __init__(self, peers: Iterable[str], most_bytes: int) -> None:
         self._peers, self._most_bytes = frozenset(peers), most_bytes
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._pending: Counter[str] = Counter()
+        self._lock = threading.Lock()  # of those who deliver; the node's thread seldom needs it
+        self._came, self._taken = Counter[str](), Counter[str]()  # frames by peer; only the node's thread takes
         self._presence: dict[str, bool] = {}
         self._dropped: Counter[tuple[str, str]] = Counter()
 
@@ -76,19 +76,10 @@ class Inbox:
 
     def deliver(self, arrival: Arrival) -> None:
         """Add what a transport delivers, or drop it; from any thread, never blocks."""
-        peer = self._who(arrival)
         with self._lock:
-            if arrival.data is None:
-                if peer not in self._presence:
-                    self._queue.put(arrival)
-                self._presence[peer] = arrival.came
-            elif len(arrival.data) > self._most_bytes:
-                self._drop(peer, "size")
-            elif self._pending[peer] >= MOST_PENDING:
-                self._drop(peer, "pending")
-            else:
-                self._pending[peer] += 1
-                self._queue.put(arrival)
+            wanted = self._admit(self._who(arrival), arrival)
+        if wanted:  # without the lock: whoever this wakes may want it
+            self._queue.put(arrival)
 
     def drop(self, peer: str, reason: str) -> None:
         """Count something that was dropped before it came here; from any thread."""
@@ -104,10 +95,10 @@ class Inbox:
         if not isinstance(item, Arrival):
             return item
         peer = self._who(item)
-        with self._lock:
-            if item.data is None:
+        if item.data is None:
+            with self._lock:
                 return item._replace(came=self._presence.pop(peer))
-            self._pending[peer] -= 1
+        self._taken[peer] += 1
         return item
 
     def dropped(self) -> list[Dropped]:
@@ -117,6 +108,20 @@ class Inbox:
         with self._lock:
             counts, self._dropped = self._dropped, Counter()
         return [Dropped(peer, WHY[reason], reason, count) for (peer, reason), count in counts.items()]
+
+    def _admit(self, peer: str, arrival: Arrival) -> bool:
+        """Return whether an arrival is to wait; count it, or that it was dropped."""
+        if arrival.data is None:
+            waits, self._presence[peer] = peer in self._presence, arrival.came
+            return not waits
+        if len(arrival.data) > self._most_bytes:
+            self._drop(peer, "size")
+        elif self._came[peer] - self._taken[peer] >= MOST_PENDING:
+            self._drop(peer, "pending")
+        else:
+            self._came[peer] += 1
+            return True
+        return False
 
     def _who(self, arrival: Arrival) -> str:
         return arrival.peer if arrival.peer in self._peers else STRANGERS
