@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omkl import algorithm, wire
+from omkl import wire
 from omkl.node.events import Dropped, Event, Moved, Resynced
-from omkl.node.learning import Floats, Learning, total
+from omkl.node.learning import Floats, Learning
 from omkl.node.links import TRANSITIONS, Link, LinkState, Signal
 from omkl.node.role import Role, differences
 from omkl.wire import Header, Kind, VersionError, WireError
@@ -115,10 +115,10 @@ class Neighbors:
 
     def _next(self, link: Link, data: bytes) -> Floats:
         message = wire.read_gossip(self.codec, data, wire.digest(link.copy))
-        hidden = algorithm.absorb(link.copy, message)
-        if not math.isfinite(total(hidden)):
+        hidden, is_finite = self.learning.absorb(link.copy, message)
+        if not is_finite:
             raise WireError("a sum that is not finite; hidden states are; its sender should have stopped")
-        return np.asarray(hidden)
+        return hidden
 
     def leave_out(self, link: Link, now: float) -> None:
         """Go on without a neighbor of which nothing new came until the deadline."""
