@@ -13,7 +13,7 @@ import pytest
 import zenoh
 
 from omkl.errors import InputError
-from omkl.node import certificates
+from omkl.node import certificates, client
 from omkl.node.config import NetworkConfig, load
 from omkl.node.links import LinkState
 from omkl.node.node import Node
@@ -127,6 +127,28 @@ def test_why_a_neighbor_is_not_reached(tmp_path: Path, folder: Path) -> None:
     assert "is the address right?" in certificates.diagnose("tcp/no.such.host.invalid:1", "a", None)
 
 
+@pytest.mark.parametrize("who", ["forged/b", "old", "a with the key of b", None, "plain"])
+def test_who_has_no_certificate_of_the_network_is_not_let_in(
+    tmp_path: Path, folder: Path, who: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = network(tmp_path, folder, "a")
+    place, settings = config.members[0].listen, zenoh.Config()
+    shown: dict[str, Any] = {"root_ca_certificate": str(folder / "ca.pem"), "verify_name_on_connect": False}
+    if who not in (None, "plain"):
+        name, _, key = str(who).partition(" with the key of ")
+        shown |= {"connect_certificate": f"{folder}/{name}.pem", "connect_private_key": f"{folder}/{key or name}.key"}
+    endpoint = place.replace("tls/", "tcp/") if who == "plain" else place
+    given = {"mode": "client", "connect/endpoints": [endpoint], "connect/timeout_ms": 1500}
+    given |= {"scouting/multicast/enabled": False, "transport/link/tls": shown | {"enable_mtls": who is not None}}
+    for setting, value in given.items():
+        settings.insert_json5(setting, json.dumps(value))
+    with caplog.at_level(logging.INFO), Node.join(config, "a") as a:
+        with pytest.raises(zenoh.ZError), zenoh.open(settings):
+            pass
+        assert list(a.transport.session.info.links()) == []
+    assert [text for text in caplog.messages if "certificate of" in text] == []
+
+
 def test_a_daemon_says_why_it_does_not_reach_a_neighbor(tmp_path: Path, folder: Path) -> None:
     path = write_network(tmp_path, scheme="tls", tables=TLS.format(folder))
     forged = tmp_path / "forged.toml"
@@ -190,6 +212,7 @@ def test_services_are_for_those_who_are_named(tmp_path: Path, folder: Path, capl
 
     with caplog.at_level(logging.INFO), Node.join(config, "a") as a:
         assert json.loads(asked("screen", "predict", PRESENT))["output"] == [0.0]
+        assert json.loads(client.predict(config, "a", [1, 2], PRESENT, "screen"))["output"] == [0.0]
         assert json.loads(asked("feeder", "observe", PRESENT)) == {"waiting": 0}
         for name, service in [("feeder", "predict"), ("screen", "observe"), ("a", "model"), ("mallory", "predict")]:
             with pytest.raises(InputError, match=r"has not answered .* does its .access. allow this certificate"):

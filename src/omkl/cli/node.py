@@ -195,7 +195,8 @@ def _describe(config: "NetworkConfig") -> dict[str, Any]:
         for k, member in enumerate(config.members)
     }
     contract = dict(line.partition(" ")[::2] for line in config.role(config.ids[0]).contract().splitlines())
-    return {"name": config.name, "inputs": config.inputs, "nodes": nodes, "contract": contract}
+    access = {service: list(names) for service, names in vars(config.access).items()}
+    return {"name": config.name, "inputs": config.inputs, "nodes": nodes, "access": access, "contract": contract}
 
 
 def _print(config: "NetworkConfig") -> None:
@@ -208,5 +209,8 @@ def _print(config: "NetworkConfig") -> None:
     timing = config.timing
     console.print(f"{config.name}: {len(config.ids)} nodes, {config.inputs} inputs, {timing.mode}")
     console.print(page)
+    for service, names in about["access"].items():
+        who = "everyone in reach" if names == ["*"] else ", ".join(names) or "nobody"
+        console.print(f"  {service} is for: {who}")
     for key, value in about["contract"].items():
         console.print(f"  {key}: {value}")
