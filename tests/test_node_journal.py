@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from omkl import wire
 from omkl.node.events import Diverged, Dropped, Gossiped, Moved, Resynced, Scored
 from omkl.node.journal import BURST, PAUSE, Journal, JsonLines, TextLines, Throttle
 from omkl.node.links import LinkState
 from omkl.node.transports import Arrival
+from omkl.wire import Kind
 
 NOTHING = np.zeros(1, np.float32)
 
@@ -74,11 +74,12 @@ def test_two_processes_under_one_id_are_told(journal: Journal, caplog: pytest.Lo
     def hear(*boots: int) -> list[str]:
         caplog.clear()
         for boot in boots:
-            journal.tap(Arrival("b", wire.write_ask(boot, 3, None)), [])
+            journal.tap(Arrival("b", bytes([Kind.CODED, boot, 0])), [])
         return caplog.messages
 
     assert hear(1, 1, 2, 2, 1, 2, 3, 3, 3, 4, 5, 6) == []  # a late frame; restarts
     assert hear(7, 8, 7, 8, 7) == []
+    journal.tap(Arrival("b", b""), [])
     assert hear(8) == ["two processes speak as b, under the boots 7 and 8; end one of them"]
 
 

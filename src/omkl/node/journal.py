@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from omkl.node.events import Diverged, Dropped, Event, Gossiped, Moved, Resynced, Scored
+from omkl.node.events import Diverged, Dropped, Event, Gossiped, Moved, Recovered, Renewed, Resynced, Scored
 from omkl.node.inbox import CLIENTS
 from omkl.node.links import LinkState
 from omkl.node.neighbors import Send
 from omkl.node.transports import Arrival
+from omkl.wire import Kind
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +78,13 @@ class Journal:
             case Resynced(peer, round):
                 text = f"the copy of {peer} is replaced by a snapshot of its round {round}"
                 self.say(logging.INFO, "resync", text, peer=peer, round=round)
+            case Recovered(peer, round):
+                text = f"the models of round {round} are back from {peer}, but for one quantization error"
+                self.say(logging.WARNING, "recovered", text, peer=peer, round=round)
+            case Renewed(boot, why):
+                self.say(
+                    logging.WARNING, "renewed", f"takes boot {boot} in place of its own: {why}", boot=boot, why=why
+                )
             case Dropped():
                 self._dropped(event)
             case Diverged(round):
@@ -150,7 +158,8 @@ class Boots:
 
     def alternate(self, data: bytes) -> tuple[int, int] | None:
         """Note a frame; return both boots if two have taken turns for a while."""
-        if (boot := data[1:3]) == self._last:
+        boot = data[1:3]
+        if boot == self._last or not data or data[0] & 15 not in (Kind.CODED, Kind.FIXED):  # others may show any boot
             return None
         self._returns = self._returns + 1 if boot == self._other else 0
         self._other, self._last = self._last, boot
