@@ -28,7 +28,7 @@ from omkl.node.protocol import MOST_WAITING, Protocol
 from omkl.node.transports import Arrival
 from omkl.node.transports.zenoh import MOST_QUERIES, Desk, Endpoints, ask
 from omkl.quantizers import QSGD, Exact, Nearest, Quantizer
-from omkl.wire import Kind, peek, write_hello, write_snapshot
+from omkl.wire import Kind, peek, write_hello, write_kept, write_snapshot
 from tests.node_cluster import config as network_of
 from tests.node_processes import LIMIT, samples, write_network
 from tests.test_node_access import session
@@ -99,7 +99,7 @@ def test_every_frame_of_a_role_is_within_its_limit(quantizer: Quantizer) -> None
     protocol.wake(1e9)
     sent = [send.data for send in protocol.outgoing()]
     hidden = protocol.learning.state.hidden
-    sent += [write_snapshot(7, 3, hidden), write_hello(7, 3, role.contract())]
+    sent += [write_snapshot(7, 3, hidden), write_kept(7, 3, hidden), write_hello(7, 3, role.contract())]
     assert {peek(data).kind for data in sent} > {Kind.HELLO, Kind.SNAPSHOT}
     assert max(map(len, sent)) <= largest_frame(role) <= 4 * hidden.size + 5000
     numbers = [-1.2345678901234567e-300] * (role.inputs + 1)
