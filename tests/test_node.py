@@ -109,15 +109,15 @@ def test_a_full_disk_does_not_stop_a_node(
 def test_a_watch_that_fails_does_not_end_the_node(config: NetworkConfig, caplog: pytest.LogCaptureFixture) -> None:
     seen: list[Event] = []
 
-    def fail(_: Event) -> None:
+    def fail(*_: object) -> None:
         raise RuntimeError("mine")
 
-    with Node.join(config, "a", [fail, seen.append]) as node:
+    with Node(config, "a", [fail, seen.append], [fail]).start() as node:
         for x, y in samples(5):
             node.observe(x, y)
         node.wait(60)
     assert sum(isinstance(event, Scored) for event in seen) == 5
-    assert [text.partition("failed; ")[2] for text in caplog.messages] == ["the node goes on; this is said once"]
+    assert [text.partition("failed; ")[2] for text in caplog.messages] == ["the node goes on; this is said once"] * 2
 
 
 def test_a_closed_node_says_so(node: Node) -> None:

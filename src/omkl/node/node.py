@@ -65,7 +65,8 @@ class Node:
         disk = disk or RealDisk()
         self.protocol = _protocol(role, config.checkpoint, disk)
         self._watch: list[Watch] = [Guarded(one) for one in watch]
-        self._taps, self._refuse = list(taps), list(refuse)
+        self._taps: list[Tap] = [Guarded(one) for one in taps]
+        self._refuse = list(refuse)
         self._keep = None if config.checkpoint is None else Keep(self.protocol, config.checkpoint, disk, self._tell)
         if self._keep is not None:
             self._watch.append(self._keep.watch)
