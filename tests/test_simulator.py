@@ -18,10 +18,10 @@ from omkl import QSGD, Gossip, Local, Nearest, algorithm, topology, wire
 from omkl.data import as_stream, load
 from omkl.errors import InputError
 from omkl.methods import Method, Neighbors
+from omkl.methods.plain import is_plain
 from omkl.quantizers import Message
 from omkl.simulator import engine, rounds
 from omkl.simulator.networks import Dense, Edges, Hubs, Lists, hubs, network
-from omkl.simulator.plain import is_plain
 from omkl.simulator.waves import LIMIT, waves
 from tests import numpy_run
 

@@ -5,7 +5,7 @@ stream observes, and calls from elsewhere. Only predictions are made where they 
 whole, never changed.
 """
 
-import queue
+import logging
 import threading
 import time
 from collections import deque
@@ -14,6 +14,7 @@ from concurrent.futures import Future, wait
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from omkl.node.events import Event, Scored
+from omkl.node.inbox import Inbox, Wake, largest_frame
 from omkl.node.learning import Floats
 from omkl.node.neighbors import Send
 from omkl.node.protocol import MOST_WAITING, Protocol
@@ -21,7 +22,9 @@ from omkl.node.transports import Arrival, Transport
 
 T = TypeVar("T")
 
-LOOK = 1.0  # seconds between two looks whether the thread that is waited for is alive
+logger = logging.getLogger(__name__)
+
+LOOK = 1.0  # seconds between two looks whether the thread that is waited for is alive, or observations may be settled
 
 Watch: TypeAlias = Callable[[Event], None]
 """Called with every event, in the node's thread."""
@@ -30,7 +33,10 @@ Tap: TypeAlias = Callable[[Any, list[Send]], None]
 """Called in the node's thread with each thing it has done, be it an ``Arrival``, and what was sent for it."""
 
 Done: TypeAlias = Callable[[Scored], None]
-"""Called in the node's thread when an observation has been taken."""
+"""Called in the node's thread when an observation has been taken: it is acknowledged."""
+
+Settle: TypeAlias = Callable[[], bool]
+"""Called in the node's thread before observations are acknowledged; returns whether they may be, or must wait."""
 
 
 class Observation(NamedTuple):
@@ -55,6 +61,8 @@ class Runtime:
     ----------
     protocol
         Only to be touched in the node's thread: see ``call``.
+    inbox
+        What waits for the thread.
     """
 
     def __init__(
@@ -63,21 +71,20 @@ class Runtime:
         watch: Watch,
         clock: Callable[[], float] = time.monotonic,
         tap: Tap | None = None,
+        settle: Settle | None = None,
     ) -> None:
         self.protocol = protocol
-        self._watch, self._clock, self._tap = watch, clock, tap
-        self._queue: queue.SimpleQueue[Arrival | Observation | Call | None] = queue.SimpleQueue()
+        self._watch, self._clock, self._tap, self._settle = watch, clock, tap, settle
+        self.inbox = Inbox(protocol.links, largest_frame(protocol.role))
         self._room = Room(MOST_WAITING, len(protocol.waiting))
         self._done: deque[Done | None] = deque([None] * len(protocol.waiting))  # of each that waits, in their order
+        self._scored: deque[Scored] = deque()  # taken, and not acknowledged
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
 
-    def deliver(self, arrival: Arrival) -> None:
-        """Take what a transport delivers; from any thread, never blocks."""
-        self._queue.put(arrival)
-
     def start(self, transport: Transport) -> None:
         """Begin to run."""
+        self.inbox.put(Wake())  # the protocol may have something to tell
         self._thread = threading.Thread(target=self._run, args=(transport,), name="omkl-node", daemon=True)
         self._thread.start()
 
@@ -85,14 +92,14 @@ class Runtime:
         """Queue a sample, waiting while too many are; return whether there was room in time."""
         if not self._room.take(timeout):
             return False
-        self._queue.put(observation)
+        self.inbox.put(observation)
         return True
 
     def call(self, function: Callable[[], T]) -> T:
         """Return what a function gives in the node's thread, between rounds."""
         self.check()
         result: Future[T] = Future()
-        self._queue.put(Call(function, result))
+        self.inbox.put(Call(function, result))
         while not wait([result], timeout=LOOK).done:
             self.check()
         return result.result()
@@ -113,7 +120,7 @@ class Runtime:
 
     def stop(self) -> None:
         """End the thread after the round it is in."""
-        self._queue.put(None)
+        self.inbox.put(None)
         if self._thread is not None:
             self._thread.join()
 
@@ -139,27 +146,30 @@ class Runtime:
 
     def _turn(self, transport: Transport) -> bool:
         """Do one thing, and return whether to go on."""
-        item: Any
-        try:
-            wait = self.protocol.wake_at() - self._clock() if self._queue.empty() else 0.0
-            item = self._queue.get(timeout=max(0.0, min(wait, threading.TIMEOUT_MAX)))
-        except queue.Empty:
-            item = Wake()
+        wait = 0.0 if len(self.inbox) else self.protocol.wake_at() - self._clock()
+        wait = min(wait, LOOK) if self._scored else wait
+        item = self.inbox.get(max(0.0, min(wait, threading.TIMEOUT_MAX)))
         if item is None:
             return False
-        events = self._do(item)
+        events = [*self._do(item), *self.inbox.dropped()]
         sends = self.protocol.outgoing()
         for send in sends:
             transport.send(send, getattr(item, "query", None))
+        self._scored.extend(event for event in events if isinstance(event, Scored))
+        self._acknowledge()
         for event in events:
-            if isinstance(event, Scored):
-                self._room.give()
-                if (done := self._done.popleft()) is not None:
-                    done(event)
             self._watch(event)
         if self._tap is not None:
             self._tap(item, sends)
         return True
+
+    def _acknowledge(self) -> None:
+        if self._scored and (self._settle is None or self._settle()):
+            while self._scored:
+                event = self._scored.popleft()
+                self._room.give()
+                if (done := self._done.popleft()) is not None:
+                    done(event)
 
     def _do(self, item: Any) -> list[Event]:
         now = self._clock()
@@ -176,8 +186,8 @@ class Runtime:
         return self.protocol.wake(now)
 
     def _cancel_calls(self) -> None:
-        while not self._queue.empty():
-            if isinstance(item := self._queue.get(), Call):
+        while len(self.inbox):
+            if isinstance(item := self.inbox.get(0.0), Call):
                 item.result.cancel()
 
 
@@ -213,8 +223,20 @@ class Room:
             self._free.set()
 
 
-class Wake(NamedTuple):
-    """Nothing came in time."""
+class Guarded:
+    """A function whose errors are logged, the first of them, and do not end the node."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self._function, self._failed = function, False
+
+    def __call__(self, *args: Any) -> None:
+        """Call it."""
+        try:
+            self._function(*args)
+        except Exception:
+            if not self._failed:
+                self._failed = True
+                logger.exception("%r failed; the node goes on; this is said once", self._function)
 
 
 def _resolve(function: Callable[[], Any], result: "Future[Any]") -> None:
