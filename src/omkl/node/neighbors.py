@@ -25,7 +25,7 @@ import numpy as np
 
 from omkl import wire
 from omkl.node.events import Dropped, Event, Moved, Renewed, Resynced
-from omkl.node.learning import Floats, Learning, total
+from omkl.node.learning import Floats, Learning, quiet, total
 from omkl.node.links import TRANSITIONS, Kept, Link, LinkState, Signal
 from omkl.node.role import Role, differences
 from omkl.node.start import Start
@@ -308,7 +308,9 @@ class Neighbors:
     def _kept(self, link: Link, header: Header, data: bytes, now: float) -> None:
         """Take what was our own hidden state, for the first round."""
         hidden = wire.read_kept(self.learning.shape, data)
-        if self.start is None or not math.isfinite(total(hidden)):
+        with quiet():
+            is_sound = math.isfinite(total(hidden))
+        if self.start is None or not is_sound:
             self.events.append(Dropped(link.peer, f"our round {header.round} of boot {header.boot}; it is not lacking"))
             return
         self.start.returned[link.peer] = Kept(header.boot, header.round, hidden)
