@@ -40,6 +40,8 @@ SAMPLES = 1009  # different ones
 LOOK = 0.5  # seconds between two looks at how far the nodes are
 GIVE_UP = 120.0  # seconds without any round, after which the run has failed
 CHECKPOINT = 1000  # rounds
+LAST = 2**31  # a round that no run comes to
+QUANTIZERS = {"nearest": omkl.Nearest(2.5), "exact": None}
 
 
 class Sample(NamedTuple):
@@ -51,6 +53,8 @@ class Sample(NamedTuple):
     """Bytes resident, of each process."""
     descriptors: list[int]
     threads: list[int]
+    cpu: float
+    """Seconds of processor time, of all processes."""
 
 
 class Source:
@@ -73,15 +77,16 @@ class Source:
             self._node.runtime.observe(self._samples[(event.round + AHEAD - 1) % SAMPLES])
 
 
-def network(nodes: int, folder: Path) -> NetworkConfig:
+def network(nodes: int, quantizer: str, folder: Path) -> NetworkConfig:
     members = tuple(Member(id=f"n{j}", listen=f"tcp/127.0.0.1:{j + 1}") for j in range(nodes))
-    config = cluster.on_loopback(
-        NetworkConfig(
-            name="soak", inputs=2, method=omkl.Gossip(eta=1.0, gamma=0.5, quantizer=omkl.Nearest(2.5)), seed=0,
-            topology=topology.build("ring", nodes), members=members, timing=Timing(deadline=60.0, patience=30.0),
-        )
+    config = NetworkConfig(
+        name="soak", inputs=2, method=omkl.Gossip(eta=1.0, gamma=0.5, quantizer=QUANTIZERS[quantizer]), seed=0,
+        topology=topology.build("ring", nodes), members=members, timing=Timing(deadline=60.0, patience=30.0),
     )  # fmt: skip
-    return replace(config, checkpoint=Checkpoint(folder=folder, every=CHECKPOINT))
+    config = cluster.on_loopback(config)
+    pages = zip(config.members, cluster.free_ports(nodes), strict=True)
+    members = tuple(replace(member, metrics=f"127.0.0.1:{port}") for member, port in pages)
+    return replace(config, members=members, checkpoint=Checkpoint(folder=folder, every=CHECKPOINT))
 
 
 def work(config: NetworkConfig, ids: list[str], taken: Any, last: Any, pipe: Any) -> None:
@@ -96,7 +101,7 @@ def work(config: NetworkConfig, ids: list[str], taken: Any, last: Any, pipe: Any
         ]
         for node in nodes:
             Source(node, config.index(node.id), taken, last).begin()
-        pipe.recv()
+        pipe.recv()  # EOFError if the parent has ended
         while not all(node.runtime.call(lambda node=node: cluster._is_level(node)) for node in nodes):
             time.sleep(LOOK)
         pipe.send({node.id: node.runtime.call(lambda node=node: states(node)) for node in nodes})
@@ -131,10 +136,16 @@ def at_work(config: NetworkConfig, processes: int, taken: Any, last: Any) -> Ite
 
 
 def look(pids: list[int], began: float, at: int) -> Sample:
-    return Sample(
-        round(time.monotonic() - began, 1), at, [resident(pid) for pid in pids],
-        [len(os.listdir(f"/proc/{pid}/fd")) for pid in pids], [len(os.listdir(f"/proc/{pid}/task")) for pid in pids],
-    )  # fmt: skip
+    rss, descriptors, threads = (
+        [of(pid) for pid in pids]
+        for of in (resident, lambda pid: entries(f"/proc/{pid}/fd"), lambda pid: entries(f"/proc/{pid}/task"))
+    )
+    seconds, cpu = round(time.monotonic() - began, 1), sum(processor_time(pid) for pid in pids)
+    return Sample(seconds, at, rss, descriptors, threads, cpu)
+
+
+def entries(folder: str) -> int:
+    return sum(1 for _ in Path(folder).iterdir())
 
 
 def resident(pid: int) -> int:
@@ -143,16 +154,21 @@ def resident(pid: int) -> int:
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("Rss:"))
 
 
+def processor_time(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def watch(
     workers: list[Any], taken: Any, last: Any, seconds: float, every: float, warm_up: int, file: Path
 ) -> list[Sample]:
     """Return samples from after the warm-up to the last round, each written to the file as well."""
-    began = at = time.monotonic()
+    began = time.monotonic()
     moved, total, due = began, -1, 0.0
     samples: list[Sample] = []
     pids = [worker.pid for worker in workers]
     with file.open("w") as lines:
-        while min(taken) < last.value or not samples:
+        while min(taken) < last.value:
             time.sleep(LOOK)
             now, least = time.monotonic(), min(taken)
             if sum(taken) != total:
@@ -167,12 +183,11 @@ def watch(
                 print(json.dumps(samples[-1]._asdict()), file=lines, flush=True)
             if now > began + seconds and last.value == LAST:
                 last.value = max(taken) + AHEAD + round(2 * max(taken) / (now - began))  # none is there yet
+        if not samples:
+            sys.exit(f"the run ended at round {last.value}, before the warm-up of {warm_up} rounds; give it more time")
         samples.append(look(pids, began, min(taken)))
         print(json.dumps(samples[-1]._asdict()), file=lines)
     return samples
-
-
-LAST = 2**31  # a round that no run comes to
 
 
 def compare(pipes: list[Any]) -> tuple[int, int]:
@@ -192,6 +207,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--quantizer", choices=QUANTIZERS, default="nearest")
     parser.add_argument("--rounds", type=int, default=LAST, help="of every node; without it the time ends the run")
     parser.add_argument("--seconds", type=float, default=300.0, help="from the start of the processes")
     parser.add_argument("--warm-up", type=int, default=2000, help="rounds before the first look")
@@ -202,12 +218,12 @@ def main() -> None:
     context = multiprocessing.get_context("spawn")
     taken, last = context.Array("q", args.nodes, lock=False), context.Value("q", args.rounds, lock=False)
     with tempfile.TemporaryDirectory() as folder:
-        config = network(args.nodes, Path(folder))
+        config = network(args.nodes, args.quantizer, Path(folder))
         with at_work(config, args.processes, taken, last) as (workers, pipes):
             samples = watch(workers, taken, last, args.seconds, args.every, args.warm_up, args.file)
             copies, equal = compare(pipes)
     first, end = samples[0], samples[-1]
-    took = end.seconds - first.seconds
+    took, done = end.seconds - first.seconds, args.nodes * (end.round - first.round)
     rows = [
         {
             "process": k, "RSS MiB": first.rss[k] / 2**20, "at the end": end.rss[k] / 2**20,
@@ -218,7 +234,8 @@ def main() -> None:
     ]  # fmt: skip
     note = (
         f"{args.nodes} nodes in {args.processes} processes, {end.round:,} rounds in {end.seconds:,.0f} s, "
-        f"{args.nodes * (end.round - first.round) / took:,.0f} node-rounds/s after the warm-up of {first.round:,}; "
+        f"{done / took:,.0f} node-rounds/s and {1e6 * (end.cpu - first.cpu) / done:.0f} us of CPU each after the "
+        f"warm-up of {first.round:,}; "
         f"RSS at the end {sum(end.rss) / sum(first.rss):.4f} of that after warm-up; {equal} of {copies} copies are "
         "their owner's bit for bit"
     )
