@@ -33,7 +33,7 @@ def network(
     kept: Path = Path("kept"),
 ) -> Path:  # fmt: skip
     return write_network(
-        folder, IDS[:nodes], topology=topology, deadline=deadline, patience=0.4, hosts=hosts, kept=kept, every=1
+        folder, IDS[:nodes], topology=topology, deadline=deadline, patience=0.1, hosts=hosts, kept=kept, every=1
     )
 
 
