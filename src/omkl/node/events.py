@@ -55,4 +55,40 @@ class Diverged(NamedTuple):
     round: int
 
 
-Event: TypeAlias = Scored | Gossiped | Moved | Resynced | Dropped | Diverged
+class Renewed(NamedTuple):
+    """The node goes on under another boot: what it knows of the last one may not be all that it said."""
+
+    boot: int
+    why: str
+
+
+class Recovered(NamedTuple):
+    """The node has lost its state, and has its models back from a neighbor's copy of its hidden state."""
+
+    peer: str
+    round: int
+
+
+class Lost(NamedTuple):
+    """Observations that were taken after the checkpoint from which the node goes on, before a crash."""
+
+    observations: int
+
+
+class Unsaved(NamedTuple):
+    """A checkpoint could not be written; the node goes on."""
+
+    round: int
+    why: str
+
+
+class Damaged(NamedTuple):
+    """A checkpoint was not whole; the node goes on from the one before it."""
+
+    file: str
+    why: str
+
+
+Event: TypeAlias = (
+    Scored | Gossiped | Moved | Resynced | Dropped | Diverged | Renewed | Recovered | Lost | Unsaved | Damaged
+)
