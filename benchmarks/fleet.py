@@ -89,7 +89,6 @@ class Daemon:
         self.id, self.log = id, network.with_name(f"{id}.log")
         self.samples: list[Sample] = []
         self.acks: list[Ack] = []
-        self._lives: list[int] = []  # how much was acknowledged when each began
         self._command = [
             *prefix, sys.executable, "-c", "from omkl.cli import main; main()", "node", "--network", str(network),
             "--id", id, "--input", "-", "--until-end", "--predictions", "--log-format", "json",
@@ -100,8 +99,8 @@ class Daemon:
     def start(self) -> None:
         """Begin a life; a daemon leaves by itself when its parent has ended."""
         pipe, self._given = subprocess.PIPE, False
-        self._lives.append(len(self.acks))
         with self.log.open("a") as log:
+            print(json.dumps({"event": "started", "acknowledged": len(self.acks)}), file=log, flush=True)
             self.process = subprocess.Popen(self._command, text=True, stdin=pipe, stdout=pipe, stderr=log)
         self._reader = threading.Thread(target=self._read, args=(self.process,), daemon=True)
         self._reader.start()
@@ -144,26 +143,30 @@ class Daemon:
     def events(self, name: str | None = None) -> list[dict[str, Any]]:
         """Return what it has logged, in all its lives, or the lines of one kind."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
-        told = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
-        return [event for event in told if name in (None, event.get("event"))]
+        told = [{"event": ""} | json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+        return [event for event in told if name in (None, event["event"])]
 
     def links(self) -> dict[str, str]:
         """Return the state of each link of its present life."""
         links: dict[str, str] = {}
         for event in self.events():
-            if event.get("event") == "joined":
+            if event["event"] == "joined":
                 links = {}
-            elif event.get("event") == "neighbor":
+            elif event["event"] == "neighbor":
                 links[event["peer"]] = "connecting"
-            elif event.get("event") == "link":
+            elif event["event"] == "link":
                 links[event["peer"]] = event["after"]
         return links
 
     def lost(self) -> int:
         """Return how many acknowledged observations were in no checkpoint that it went on from."""
         lost: set[int] = set()
-        for before, joined in zip(self._lives, self.events("joined"), strict=False):
-            lost |= {k for k in range(before) if self.acks[k].round > joined["round"]}
+        before = 0
+        for event in self.events():
+            if event["event"] == "started":
+                before = event["acknowledged"]
+            elif event["event"] == "joined":
+                lost |= {k for k in range(before) if self.acks[k].round > event["round"]}
         return len(lost)
 
     def _give(self) -> None:

@@ -30,10 +30,10 @@ def samples(nodes: int, count: int, seed: int = 0) -> list[list[Sample]]:
 
 def network(
     folder: Path, nodes: int, *, topology: str = "path", deadline: float = 1.5, hosts: Sequence[str] = (),
-    kept: Path = Path("kept"),
+    kept: Path = Path("kept"), every: int | str = "observation",
 ) -> Path:  # fmt: skip
     return write_network(
-        folder, IDS[:nodes], topology=topology, deadline=deadline, patience=0.1, hosts=hosts, kept=kept, every=1
+        folder, IDS[:nodes], topology=topology, deadline=deadline, patience=0.1, hosts=hosts, kept=kept, every=every
     )
 
 
@@ -63,7 +63,23 @@ def test_killed_at_random(tmp_path: Path, nodes: int) -> None:
             daemon.kill()
             daemon.start()
         check(fleet)
-        assert sum(len(daemon.events("joined")) for daemon in fleet.daemons.values()) == nodes + kills
+        assert sum(len(daemon.events("started")) for daemon in fleet.daemons.values()) == nodes + kills
+        assert fleet.lost() == 0
+        assert not any(daemon.events("lost") for daemon in fleet.daemons.values())
+
+
+def test_what_a_crash_loses_is_told(tmp_path: Path) -> None:
+    kills = 3
+    with Fleet(network(tmp_path, 2, every=1000)) as fleet:
+        killed = fleet["a"]
+        for k in range(kills):
+            fleet.feed(samples(2, 20))
+            fleet.wait(lambda k=k: len(killed.acks) >= 10 * (k + 1))  # type: ignore[misc]
+            killed.kill()
+            killed.start()
+        check(fleet)
+        told = sum(event["observations"] for event in killed.events("lost"))
+        assert 10 * kills <= fleet.lost() <= told <= fleet.lost() + kills  # it may be killed before it acknowledges
 
 
 @each_scale
@@ -129,22 +145,48 @@ def fill(disk: Path) -> Path:
 
 
 def test_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
-    with Fleet(network(tmp_path, 3, kept=small_disk)) as fleet:
+    with Fleet(network(tmp_path, 3, kept=small_disk, every=1)) as fleet:
+        go_on(fleet)
+        filler, one = fill(small_disk), fleet["b"]
+        go_on(fleet)
+        assert "No space left" in one.events("unsaved")[0]["why"]
+        last = one.acks[-1].round
+        one.kill()
+        one.start()  # on a disk that is full still
+        go_on(fleet)
+        joined = one.events("joined")[-1]
+        assert joined["restored"]
+        assert 0 < joined["round"] < last
+        filler.unlink()
+        check(fleet)
+
+
+def test_a_full_disk_holds_acknowledgements_back(tmp_path: Path, small_disk: Path) -> None:
+    with Fleet(network(tmp_path, 2, kept=small_disk)) as fleet:
         go_on(fleet)
         filler = fill(small_disk)
-        go_on(fleet, 20)
-        warned = [
-            event for event in fleet["b"].events() if event["level"] == "warning" and "not written" in event["message"]
-        ]
-        assert warned
-        good = fleet["b"].acks[-1].round
-        fleet["b"].kill()
+        fleet.feed(samples(2, 20))
+        fleet.wait(lambda: all(daemon.events("unsaved") for daemon in fleet.daemons.values()))
+        held = fleet.acknowledged
+        for daemon in fleet.daemons.values():
+            daemon.kill()
+        assert fleet.acknowledged == held
         filler.unlink()
-        fleet["b"].start()
+        fleet.start()
         check(fleet)
-        last = fleet["b"].events("joined")[-1]
-        assert last["restored"]
-        assert 0 < last["round"] < good
+        assert fleet.lost() == 0
+
+
+def test_a_disk_that_is_lost(tmp_path: Path) -> None:
+    with Fleet(network(tmp_path, 3)) as fleet:
+        go_on(fleet)
+        one = fleet["b"]
+        one.kill()
+        for file in (tmp_path / "kept").glob("b.*"):
+            file.unlink()
+        one.start()
+        check(fleet)
+        assert one.events("recovered")
 
 
 @pytest.fixture
