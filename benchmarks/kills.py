@@ -81,7 +81,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             network = write_network(
                 Path(folder), string.ascii_letters[: args.nodes], topology=args.topology, deadline=args.deadline,
-                every=every,
+                patience=0.2, every=every,
             )  # fmt: skip
             rows.append(run(network, samples, kills))
     ratios = {name: rows[1][name] / rows[0][name] - 1 for name in ("loss", "last quarter")}
