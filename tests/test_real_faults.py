@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.fleet import Fleet, Sample, write_network
+from benchmarks.fleet import Daemon, Fleet, Sample, write_network
 
 from tests.namespaces import Denied, Wires
 
@@ -46,11 +46,18 @@ def go_on(fleet: Fleet, count: int = 20) -> None:
 
 
 def check(fleet: Fleet) -> None:
-    """All is well: links synced, rounds going on, copies equal."""
+    """All is well: links synced, rounds going on, copies equal, and nothing held that a kill leaves behind."""
     fleet.settle()
+    assert not [file for daemon in fleet.daemons.values() for file in held(daemon) if file.startswith("/dev/shm")]
     fleet.leave()
     copies, equal = fleet.copies()
     assert equal == copies == 2 * len(fleet.config.topology.graph.edges)
+
+
+def held(daemon: Daemon) -> list[str]:
+    """Return the files that a daemon has open."""
+    assert daemon.process
+    return [str(file.readlink()) for file in Path(f"/proc/{daemon.process.pid}/fd").glob("*") if file.is_symlink()]
 
 
 @each_scale

@@ -207,6 +207,7 @@ def _config(endpoints: Endpoints, lease: float, most_bytes: int) -> zenoh.Config
         "listen/exit_on_failure": True,
         "scouting/multicast/enabled": False,
         "scouting/gossip/enabled": False,
+        "transport/shared_memory/enabled": False,  # of no use to short messages; every session keeps descriptors of it
         "transport/link/tx/lease": max(100, int(1000 * lease)),
         "transport/link/rx/max_message_size": most_bytes,
         "transport/link/tx/queue/congestion_control/block/wait_before_close": int(1e6 * LONGEST_PUT),
