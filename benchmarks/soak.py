@@ -102,7 +102,7 @@ def work(config: NetworkConfig, ids: list[str], taken: Any, last: Any, pipe: Any
         for node in nodes:
             Source(node, config.index(node.id), taken, last).begin()
         pipe.recv()  # EOFError if the parent has ended
-        while not all(node.runtime.call(lambda node=node: cluster._is_level(node)) for node in nodes):
+        while not all(node.runtime.call(lambda node=node: cluster.is_level(node)) for node in nodes):
             time.sleep(LOOK)
         pipe.send({node.id: node.runtime.call(lambda node=node: states(node)) for node in nodes})
         pipe.recv()

@@ -151,14 +151,14 @@ def _work(
     with Node.join(config, id, [tally]) as node:
         for x, label in zip(X, node.config.method.objective.encode(y), strict=True):
             node.runtime.observe(Observation(x, label))
-        while len(tally.losses) < len(X) or not node.runtime.call(lambda: _is_level(node)):
+        while len(tally.losses) < len(X) or not node.runtime.call(lambda: is_level(node)):
             time.sleep(POLL / 2)
         pipe.send("done")
         pipe.recv()
         pipe.send(node.runtime.call(lambda: _outcome(node, tally)))
 
 
-def _is_level(node: Node) -> bool:
+def is_level(node: Node) -> bool:
     """Return whether this node has absorbed the last round of every neighbor."""
     protocol = node.protocol
     return all(link.round >= protocol.round for link in protocol.links.values() if link.state is LinkState.SYNCED)
