@@ -18,12 +18,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from benchmarks import report
 
 import omkl
 from omkl import topology
@@ -78,15 +76,16 @@ class Source:
 
 
 def network(nodes: int, quantizer: str, folder: Path) -> NetworkConfig:
-    members = tuple(Member(id=f"n{j}", listen=f"tcp/127.0.0.1:{j + 1}") for j in range(nodes))
-    config = NetworkConfig(
+    ports = cluster.free_ports(2 * nodes)
+    members = tuple(
+        Member(id=f"n{j}", listen=f"tcp/127.0.0.1:{ports[2 * j]}", metrics=f"127.0.0.1:{ports[2 * j + 1]}")
+        for j in range(nodes)
+    )
+    return NetworkConfig(
         name="soak", inputs=2, method=omkl.Gossip(eta=1.0, gamma=0.5, quantizer=QUANTIZERS[quantizer]), seed=0,
         topology=topology.build("ring", nodes), members=members, timing=Timing(deadline=60.0, patience=30.0),
+        checkpoint=Checkpoint(folder=folder, every=CHECKPOINT),
     )  # fmt: skip
-    config = cluster.on_loopback(config)
-    pages = zip(config.members, cluster.free_ports(nodes), strict=True)
-    members = tuple(replace(member, metrics=f"127.0.0.1:{port}") for member, port in pages)
-    return replace(config, members=members, checkpoint=Checkpoint(folder=folder, every=CHECKPOINT))
 
 
 def work(config: NetworkConfig, ids: list[str], taken: Any, last: Any, pipe: Any) -> None:
@@ -239,6 +238,8 @@ def main() -> None:
         f"RSS at the end {sum(end.rss) / sum(first.rss):.4f} of that after warm-up; {equal} of {copies} copies are "
         "their owner's bit for bit"
     )
+    from benchmarks import report  # JAX comes with it, which the processes at work are better without
+
     report.finish("soak", rows, note)
 
 
