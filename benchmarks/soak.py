@@ -205,7 +205,7 @@ def compare(pipes: list[Any]) -> tuple[int, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=100)
-    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--processes", type=int, default=10)
     parser.add_argument("--quantizer", choices=QUANTIZERS, default="nearest")
     parser.add_argument("--rounds", type=int, default=LAST, help="of every node; without it the time ends the run")
     parser.add_argument("--seconds", type=float, default=300.0, help="from the start of the processes")

@@ -53,7 +53,7 @@ def test_graphs_of_a_million_are_what_they_are_called() -> None:
 
 
 def test_a_soak_ends_with_every_copy_its_owners(tmp_path: Path) -> None:
-    flags = ["--nodes", "4", "--rounds", "300", "--warm-up", "20", "--every", "0.1"]
+    flags = ["--nodes", "4", "--processes", "2", "--rounds", "300", "--warm-up", "20", "--every", "0.1"]
     root = Path(__file__).parents[1]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
     done = subprocess.run(
