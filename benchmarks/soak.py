@@ -139,7 +139,7 @@ def look(pids: list[int], began: float, at: int) -> Sample:
         [of(pid) for pid in pids]
         for of in (resident, lambda pid: entries(f"/proc/{pid}/fd"), lambda pid: entries(f"/proc/{pid}/task"))
     )
-    seconds, cpu = round(time.monotonic() - began, 1), sum(processor_time(pid) for pid in pids)
+    seconds, cpu = round(time.monotonic() - began, 3), sum(processor_time(pid) for pid in pids)
     return Sample(seconds, at, rss, descriptors, threads, cpu)
 
 
@@ -222,6 +222,8 @@ def main() -> None:
             samples = watch(workers, taken, last, args.seconds, args.every, args.warm_up, args.file)
             copies, equal = compare(pipes)
     first, end = samples[0], samples[-1]
+    if first.round == end.round:
+        sys.exit(f"the run ended at round {end.round} with the warm-up; give it more rounds")
     took, done = end.seconds - first.seconds, args.nodes * (end.round - first.round)
     rows = [
         {
