@@ -57,7 +57,8 @@ class Plain:
     ) -> tuple[Floats, Floats, Message]:
         """Return models, hidden state and message."""
         with quiet():
-            theta = algorithm.mix(theta, hidden, copies, weights, self._method.gamma)
+            heard = algorithm.clipped(hidden, copies, self._method.radius)
+            theta = algorithm.mix(theta, hidden, heard, weights, self._method.gamma)
             message = algorithm.emit(theta, hidden, self._channel, uniforms)
             return theta, algorithm.absorb(hidden, message), message
 

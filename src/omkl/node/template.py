@@ -55,6 +55,7 @@ kernels = {gaussian = [1, 3, 5]}  # bandwidths, in units of x; each node finds o
 features = 20           # per kernel: more fit finer shapes; messages and work grow in proportion
 eta = 1.0               # how far a node follows an observation; take 0.2 for "squared", or if it jumps
 gamma = 0.5             # how far it follows its neighbors in a round, up to 1
+# clip = 0.35           # bounds what a neighbor that lies can do; for nodes that see like data
 regularization = 0.001  # pulls the model back to zero
 quantizer = {name = "nearest", step = 2.5}  # about a bit per coefficient; "exact" sends all 32
 
@@ -70,8 +71,17 @@ period = 1.0            # timer: from round to round; observations are learned a
 folder = "checkpoints"  # a file for each node, by its id
 every = 100             # rounds; "observation": before each is acknowledged, so that none is ever lost
 
+# Who may ask a node for what, beside its neighbors' gossip. ["*"]: everyone who reaches its port; []:
+# nobody; with TLS, the names of certificates, as ["screen"].
+[access]
+predict = ["*"]         # predictions
+observe = ["*"]         # to give it observations
+model = ["*"]           # the file of its model
+
 # Nodes that prove who they are, on links that nobody else can read. Each listen above then begins
 # with tls/ instead of tcp/. {id} stands for the node's id; a device needs its own two files and ca.
+# A certificate's common name is the id, and nobody can speak as another. deploy/certificates.sh
+# makes them.
 # [tls]
 # ca = "certificates/ca.pem"
 # certificate = "certificates/{id}.pem"
