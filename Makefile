@@ -6,7 +6,7 @@ ifneq ($(wildcard ../shared/data),)
 export OMKL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test check bench bench-network bench-device bench-scale fmt clean
+.PHONY: demo test check faults bench bench-network bench-device bench-scale fmt clean
 
 demo: .venv/.installed
 	$(BIN)/python examples/demo.py out/demo
@@ -20,6 +20,10 @@ check: .venv/.installed
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Real processes, killed and cut off, on a larger scale than in the tests: minutes.
+faults: .venv/.installed
+	$(BIN)/python -m pytest tests/test_real_faults.py -m "slow or not slow"
 
 bench: .venv/.installed
 	$(BIN)/python -m benchmarks.letter
