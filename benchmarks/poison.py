@@ -5,6 +5,7 @@ python -m benchmarks.poison cost        Banana, Credit-Card and MNIST in the sim
 python -m benchmarks.poison labels      the same for nodes that see one label each, where honest nodes must differ
 """
 
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +23,7 @@ from omkl.node.neighbors import Send
 from omkl.node.protocol import Protocol
 from omkl.node.role import Role
 from omkl.node.settings import Member
-from omkl.node.transports.memory import Conditions, Network, Watch
+from omkl.node.transports.memory import Network, Watch
 from omkl.quantizers import LARGEST_STEP, Message
 from omkl.wire import Kind
 
@@ -105,16 +106,16 @@ class Liar(Protocol):
 
 
 def play(
-    config: NetworkConfig, X: Any, y: Any, lie: Lie | None, liar: int, watch: Watch, delay: float = 0.0
+    config: NetworkConfig, X: Any, y: Any, lie: Lie | None, liar: int, watch: Watch, until: float = math.inf
 ) -> Network:
-    """Return a network in memory after its streams have ended, the node at place ``liar`` lying if there is a lie."""
-    network = Network(Conditions(delay=delay), watch=watch)
+    """Return a network in memory when nothing more happens, or then; node number ``liar`` tells the lie, if any."""
+    network = Network(watch=watch)
     for j, id in enumerate(config.ids):
         role = config.role(id)
         network.join(Liar(role, j, 0.0, lie) if lie and j == liar else Protocol(role, j, 0.0))
     for j, id in enumerate(config.ids):
         network.feed(id, zip(X[:, j], y[:, j], strict=True))
-    network.run()
+    network.run(until)
     return network
 
 

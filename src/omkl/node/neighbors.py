@@ -179,7 +179,8 @@ class Neighbors:
             return
         self.events.append(Moved(link.peer, before, link.state, why))
         if link.state is LinkState.SYNCED:
-            link.adrift, link.ask_at, link.retry = False, math.inf, 0.0
+            link.adrift, link.ask_at = False, math.inf
+            link.retry = link.retry if link.doubted else 0.0  # one that never fits must not be asked in circles
         elif link.state is LinkState.LEFT_OUT:
             link.adrift, link.ask_at = True, math.inf
         elif link.state is LinkState.REFUSED:
