@@ -1,0 +1,145 @@
+"""Runs: one by its seed, or many."""
+
+import math
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+
+from omkl.node.events import Moved, Resynced
+from omkl.torture.faults import FAULTS
+from omkl.torture.invariants import Violation, require
+from omkl.torture.shape import DEADLINE, draw
+from omkl.torture.world import World
+
+GAP = 0.3  # seconds between two faults, on average
+SETTLE = 12  # deadlines within which every link is in step again after the last fault
+MIXED = 24  # rounds of mixing alone in which nodes must come closer to each other
+CLOSE = 1e-3  # of the models: quantized gossip does not bring nodes closer than that in so few rounds
+LAST = 30  # lines of a trace that are shown
+
+
+class Report(NamedTuple):
+    """What came of one seed."""
+
+    seed: int
+    shape: str
+    faults: Counter[str]
+    rounds: int
+    settled: float
+    """Deadlines from the last fault until every link was in step."""
+    drift: float
+    """How far mixing has moved the mean of all models, relative to it."""
+    lost: int
+    """Acknowledged observations that crashes undid."""
+    seconds: float
+    digest: str
+    violation: str | None = None
+
+
+def run(seed: int, events: int) -> Report:
+    """Return what came of a seed: a network, and so many faults."""
+    start, random = time.process_time(), Random(seed)
+    world = World(draw(random, GAP * events), random)
+    faults: Counter[str] = Counter()
+    settled, violation = math.nan, None
+    try:
+        _disturb(world, events, faults)
+        settled = _settle(world)
+        _mix(world)
+    except Exception as error:
+        told = f"{error}" if isinstance(error, Violation) else traceback.format_exc()
+        violation = f"{world.trace.tail(LAST)}\n{told}"
+    return Report(
+        seed=seed,
+        shape=world.shape.describe(),
+        faults=faults,
+        rounds=sum(node.round for node in world.arena.nodes.values()),
+        settled=settled,
+        drift=_drift(world),
+        lost=sum(len(stream.lost) for stream in world.streams.values()),
+        seconds=time.process_time() - start,
+        digest=world.trace.digest(),
+        violation=violation,
+    )
+
+
+def _disturb(world: World, events: int, counts: Counter[str]) -> None:
+    kinds = _kinds(world.random)
+    weights = [FAULTS[kind][1] for kind in kinds]
+    while counts.total() < events:
+        world.arena.run(world.arena.now + world.random.expovariate(1 / GAP))
+        (kind,) = world.random.choices(kinds, weights)
+        if (told := FAULTS[kind][0](world, world.random)) is not None:
+            counts[kind] += 1
+            world.trace.note(world.arena.now, "", f"{kind}: {told}")
+
+
+def _kinds(random: Random) -> list[str]:
+    """Return some kinds of faults: what all together hide shows where few are frequent."""
+    kinds = [kind for kind in FAULTS if random.random() < 0.5]
+    return kinds if kinds else ["loss"]
+
+
+def _settle(world: World) -> float:
+    """Let the faults end; return after how many deadlines all links are in step."""
+    world.calm()
+    start, arena = world.arena.now, world.arena
+    while not world.is_synced:
+        arena.run(arena.now + DEADLINE / 8)
+        late = [f"{id}-{link.peer} {link.state}" for id, node in arena.nodes.items() for link in node.links.values()]
+        require(arena.now <= start + SETTLE * DEADLINE, f"not in step after {SETTLE} deadlines: {', '.join(late)}")
+    return (arena.now - start) / DEADLINE
+
+
+def _mix(world: World) -> None:
+    """Let mixing go on without learning: nobody is left out any more, and the nodes come closer to each other."""
+    arena = world.arena
+    world.learning = False
+    for id in arena.nodes:
+        arena.act(id, lambda node, now: node.end(now))
+    _rest(world)
+    calm, before = len(world.trace), _apart(world)
+    target = max(node.round for node in arena.nodes.values()) + MIXED
+    first = min(arena.nodes)
+    while min(node.round for node in arena.nodes.values()) < target:
+        if world.shape.config.timing.mode == "lockstep":
+            world.observe(first, labeled=False)
+        start = arena.now
+        arena.run(arena.now + 0.5)
+        require(arena.now - start < 100, "mixing goes on")
+    moved = [entry for entry in world.trace[calm:] if isinstance(entry.what, Moved | Resynced)]
+    require(not moved, f"a link moved though nothing happened: {moved[0] if moved else ''}")
+    after = _apart(world)
+    require(after < max(before, CLOSE), f"nodes were {before:.3g} apart, and are {after:.3g}")
+
+
+def _rest(world: World) -> None:
+    """Let all samples at hand be taken."""
+    arena = world.arena
+    limit = arena.now + 100 * DEADLINE
+    while any(node.waiting for node in arena.nodes.values()):
+        arena.run(arena.now + DEADLINE)
+        require(arena.now < limit, "samples are not taken")
+    arena.run(arena.now + DEADLINE)
+
+
+def _apart(world: World) -> float:
+    thetas = np.array([node.learning.state.theta for node in world.arena.nodes.values()], dtype=np.float64)
+    return float(np.sqrt(((thetas - thetas.mean(axis=0)) ** 2).sum() / max(1e-12, (thetas**2).sum())))
+
+
+def _drift(world: World) -> float:
+    nodes = list(world.arena.nodes.values())
+    mean = sum(node.learning.state.theta.astype(np.float64) for node in nodes)
+    return float(np.linalg.norm(world.books.drift) / max(1e-12, float(np.linalg.norm(mean))))
+
+
+def runs(seeds: range, events: int) -> Iterator[Report]:
+    """Yield the report of each seed."""
+    for seed in seeds:
+        yield run(seed, events)
