@@ -1,18 +1,22 @@
-"""The state of a node in a file, so that a restart loses nothing.
+"""The state of a node in files, so that a restart loses nothing.
 
-A file is npz with a JSON header, never pickle, and whole or not there: it is written beside the last one, flushed and
-renamed. What neighbors hold are copies of the hidden state at a round of a boot, so a boot must never say one thing
-twice. A node that left in order has said nothing since its checkpoint: it goes on under the same boot, and neighbors
-that waited notice nothing. After a crash it may have, so it goes on under another boot, and neighbors ask for a
-snapshot.
+A file is npz with a JSON header, never pickle, sealed by a digest of every byte in the comment of the archive, so that
+a torn or rotten one is recognized. ``save`` writes ``<file>.new``, moves the file of before to ``<file>.last`` and the
+new one into its place: whatever happens in between, or to one of them later, there is one that is whole.
+
+What neighbors hold are copies of the hidden state at a round of a boot, so a boot must never say one thing twice. A
+node that left in order has said nothing since its checkpoint: it goes on under the same boot, and neighbors that waited
+notice nothing. After a crash, or from the last file but one, it may have: it goes on under another boot, and neighbors
+ask for a snapshot. A file that is a copy of an old one looks as if the node had left in order; the protocol finds out
+from its neighbors.
 """
 
 import io
 import json
-import os
 import struct
-import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,12 +27,16 @@ from omkl import wire
 from omkl.algorithm import State
 from omkl.errors import InputError
 from omkl.model import DAMAGED
+from omkl.node.disk import Disk, RealDisk
+from omkl.node.events import Damaged
 from omkl.node.learning import Floats
 from omkl.node.links import Link
 from omkl.node.protocol import Protocol
 from omkl.node.role import Role, differences
 
-FORMAT = 1
+FORMAT = 2
+SEAL = 32  # bytes of the digest
+ABSENT = "is not there"
 
 
 class Checkpoint(NamedTuple):
@@ -38,35 +46,81 @@ class Checkpoint(NamedTuple):
     arrays: dict[str, Floats]
 
 
-def save(path: Path | str, protocol: Protocol, clean: bool) -> None:
-    """Write the state of a node; ``clean`` says that it has left and will say nothing more under its boot."""
+def save(path: Path | str, protocol: Protocol, clean: bool, disk: Disk | None = None) -> None:
+    """Write the state of a node; ``clean`` says that it has left and will say nothing more under its boot.
+
+    Raises ``OSError`` where the disk fails; a good file is left then, if there was one.
+    """
     if protocol.diverged:
         raise InputError(
             f"the model diverged at round {protocol.round}; it would replace a good one in {path}; lower eta or gamma"
         )
+    path, disk = Path(path), disk or RealDisk()
     content = io.BytesIO()
     header = np.frombuffer(json.dumps(_header(protocol, clean)).encode(), dtype=np.uint8)
     np.savez(content, header=header, **_arrays(protocol))  # type: ignore[arg-type]
-    _replace(Path(path), content.getbuffer())
+    disk.write(_beside(path, "new"), seal(content.getvalue()))
+    with suppress(FileNotFoundError):  # the first one, or a save that failed here before
+        disk.move(path, _beside(path, "last"))
+    disk.move(_beside(path, "new"), path)
 
 
-def restore(path: Path | str, role: Role, boot: int, now: float) -> Protocol:
-    """Return the node as it was, with every neighbor still to be asked.
+def restore(path: Path | str, role: Role, boot: int, now: float, disk: Disk | None = None) -> Protocol:
+    """Return the node as it was, with every neighbor still to be asked, or a new one where there is no file.
 
     Under the same boot if it had left in order, else under ``boot``, or the next number if that was the last one. Save
     it again before it says anything, as not clean: a crash from then on must not take this boot again.
+
+    A file that is not whole is moved to ``<file>.bad`` and the last one but it is taken, under ``boot`` always; the
+    node's first events tell of that.
     """
-    saved = _read(Path(path))
+    path, disk = Path(path), disk or RealDisk()
+    saved, why = _find(path, disk)
+    if saved is None:
+        return Protocol(role, boot, now)
     try:
         _check(path, saved, role)
-        last, clean = saved.header["boot"], saved.header["clean"]
-        protocol = Protocol(role, last if clean else (boot if boot != last else (boot + 1) % 2**16), now)
+        last, clean = saved.header["boot"], saved.header["clean"] and why is None
+        other = boot if boot != last else (boot + 1) % 2**16
+        protocol = Protocol(role, last if clean else other, now)
         _fill(protocol, saved, clean)
     except InputError:
         raise
     except DAMAGED as error:
         raise InputError(f"{path} does not fit ({error}); was it another learner's? delete it to start anew") from None
+    if why is not None:
+        protocol.report(Damaged(str(path), why))
     return protocol
+
+
+def seal(content: bytes) -> bytes:
+    """Return an archive without a comment with the digest of its bytes as the comment."""
+    body = content[:-2] + SEAL.to_bytes(2, "little")
+    return body + blake2b(body, digest_size=SEAL).digest()
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(f"{path.name}.{ending}")
+
+
+def _find(path: Path, disk: Disk) -> tuple[Checkpoint | None, str | None]:
+    """Return the file to go on from, and why it is not the first; None where there was none at all."""
+    faults = {}
+    for file in (path, _beside(path, "last")):
+        try:
+            saved = _parse(disk.read(file))
+        except FileNotFoundError:
+            faults[file] = ABSENT
+        except (*DAMAGED, OSError, RuntimeError, struct.error) as error:
+            faults[file] = f"is no whole checkpoint ({error})"
+        else:
+            if faults.get(path, ABSENT) != ABSENT:
+                disk.move(path, _beside(path, "bad"))  # the next save would put it in the place of the good one
+            return saved, faults.get(path)
+    if set(faults.values()) == {ABSENT}:
+        return None, None
+    told = "; ".join(f"{file} {fault}" for file, fault in faults.items())
+    raise InputError(f"{told}; no state to go on from; bring back a good one, or delete them to start anew")
 
 
 def _header(protocol: Protocol, clean: bool) -> dict[str, Any]:
@@ -80,6 +134,8 @@ def _header(protocol: Protocol, clean: bool) -> dict[str, Any]:
         "boot": neighbors.boot,
         "round": protocol.round,
         "ended": protocol.ended,
+        "taken": protocol.taken,
+        "lost": protocol.lost,
         "recent": [frame.hex() for frame in neighbors.recent],
         "labeled": [y is not None for _, y in protocol.waiting],
         "links": {peer: _link(link) for peer, link in neighbors.links.items()},
@@ -107,42 +163,21 @@ def _arrays(protocol: Protocol) -> dict[str, Floats]:
     return arrays | {"copies": neighbors.copies, "x": x, "y": y}
 
 
-def _replace(path: Path, content: memoryview) -> None:
-    """Put a file in the place of another: at any moment one of them is there, whole."""
-    fresh = path.with_name(f"{path.name}.new")
-    with fresh.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _read(path: Path) -> Checkpoint:
-    remedy = "delete it to start anew, or bring back a good one"
-    try:
-        with path.open("rb") as opened:
-            if (broken := zipfile.ZipFile(opened).testzip()) is not None:  # before a length in it is believed
-                raise ValueError(f"the check of {broken} is wrong")
-            opened.seek(0)
-            with np.load(opened, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-        header = json.loads(arrays.pop("header").tobytes())
-        found = header["omkl_checkpoint"]
-    except FileNotFoundError:
-        raise InputError(f"{path} is no file; a node resumes from the checkpoint it wrote; see its folder") from None
-    except (*DAMAGED, OSError, RuntimeError, struct.error) as error:
-        raise InputError(f"{path} is no whole checkpoint ({error}); a write was cut short; {remedy}") from None
-    if found != FORMAT:
-        raise InputError(f"{path} has checkpoint format {found}; this version reads {FORMAT}; use the omkl it is of")
+def _parse(content: bytes) -> Checkpoint:
+    body, digest = content[:-SEAL], content[-SEAL:]
+    if blake2b(body, digest_size=SEAL).digest() != digest:
+        raise ValueError("its digest is wrong: a write was cut short, or it was changed")
+    with np.load(io.BytesIO(content), allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    header = json.loads(arrays.pop("header").tobytes())
+    if "omkl_checkpoint" not in header:
+        raise ValueError("it is something else")
     return Checkpoint(header, arrays)
 
 
 def _check(path: Path | str, saved: Checkpoint, role: Role) -> None:
+    if (found := saved.header["omkl_checkpoint"]) != FORMAT:
+        raise InputError(f"{path} has checkpoint format {found}; this version reads {FORMAT}; use the omkl it is of")
     if saved.header["id"] != role.id:
         raise InputError(f"{path} is of node {saved.header['id']!r}; this is {role.id!r}; give each a file of its own")
     if saved.header["contract"] != role.contract():
@@ -167,7 +202,8 @@ def _fill(protocol: Protocol, saved: Checkpoint, same_boot: bool) -> None:
     y = iter(arrays["y"])
     samples = zip(arrays["x"], header["labeled"], strict=True)
     protocol.waiting.extend((x, next(y) if labeled else None) for x, labeled in samples)
-    protocol.ended = header["ended"]
+    protocol.ended, protocol.taken, protocol.lost = header["ended"], header["taken"], header["lost"]
+    protocol.restored = True
 
 
 def _restore_link(link: Link, entry: dict[str, Any], copy: Floats) -> None:

@@ -55,4 +55,11 @@ class Diverged(NamedTuple):
     round: int
 
 
-Event: TypeAlias = Scored | Gossiped | Moved | Resynced | Dropped | Diverged
+class Damaged(NamedTuple):
+    """A checkpoint was not whole; the node goes on from the one before it."""
+
+    file: str
+    why: str
+
+
+Event: TypeAlias = Scored | Gossiped | Moved | Resynced | Dropped | Diverged | Damaged

@@ -246,11 +246,9 @@ def _protocol(role: Role, file: Path | None) -> tuple[Protocol, bool]:
     if file is None:
         return Protocol(role, boot, now), False
     file.parent.mkdir(parents=True, exist_ok=True)
-    if not file.exists():
-        return Protocol(role, boot, now), False
     protocol = checkpoint.restore(file, role, boot, now)
     protocol.ended = False  # that was the stream of the process before
-    return protocol, True
+    return protocol, protocol.restored
 
 
 def _report(good: bool, status: dict[str, Any]) -> Page:

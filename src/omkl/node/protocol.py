@@ -45,6 +45,16 @@ MOST_SKIPPED = 2**31  # rounds beyond it are not skipped to: a neighbor could sp
 class Protocol:
     """One node.
 
+    Attributes
+    ----------
+    waiting
+        Observations that wait for their round.
+    taken, lost
+        How many were taken in all, by this process and those whose checkpoint it goes on from; and how many more were
+        taken since such a checkpoint, and lost in a crash.
+    restored
+        Whether it goes on from a checkpoint.
+
     Parameters
     ----------
     role
@@ -62,6 +72,8 @@ class Protocol:
         self.waiting: deque[tuple[Floats, Floats | None]] = deque()
         self.ended = False
         self.diverged = False
+        self.restored = False
+        self.taken = self.lost = 0
         self._events: list[Event] = self.neighbors.events
         self._lockstep = role.timing.mode == "lockstep"
         self._tick = now + role.timing.period
@@ -136,6 +148,10 @@ class Protocol:
         else:
             due += [self._tick, *(link.heard + timing.deadline for link in self._synced())]
         return min(due)
+
+    def report(self, event: Event) -> None:
+        """Tell of something that happened outside, with the next events."""
+        self._events.append(event)
 
     def outgoing(self) -> list[Send]:
         """Return what is to be sent, and forget it."""
@@ -242,6 +258,7 @@ class Protocol:
             self._events.append(Gossiped(self.round, len(frame), int(np.count_nonzero(weights))))
 
     def _learn(self, x: Floats, y: Floats | None) -> None:
+        self.taken += 1
         if y is None:
             self._events.append(Scored(self.round, self.learning.predict(x), None))
             return

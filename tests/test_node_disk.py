@@ -1,0 +1,142 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from omkl.errors import InputError
+from omkl.node import checkpoint
+from omkl.node.disk import Disk, RealDisk
+from omkl.node.events import Damaged
+from omkl.node.protocol import Protocol
+from tests.node_cluster import config
+from tests.node_disk import MemoryDisk
+
+FILE = Path("a.npz")
+LAST = Path("a.npz.last")
+
+
+def aged(rounds: int, boot: int = 1) -> Protocol:
+    """Return a node alone, after some rounds."""
+    node = Protocol(config(1).role("a"), boot, 0.0)
+    for k in range(rounds):
+        node.observe([1.0, -k], 1, 0.0)
+    return node
+
+
+def restored(disk: Disk, boot: int = 7) -> Protocol:
+    return checkpoint.restore(FILE, config(1).role("a"), boot, 0.0, disk)
+
+
+def two(clean: bool = True) -> MemoryDisk:
+    """Return a disk with the checkpoints of rounds 1 and 2."""
+    disk = MemoryDisk()
+    for rounds in (1, 2):
+        checkpoint.save(FILE, aged(rounds), clean, disk)
+    return disk
+
+
+def test_a_real_disk(tmp_path: Path) -> None:
+    disk = RealDisk()
+    one, other = tmp_path / "one", tmp_path / "other"
+    with pytest.raises(FileNotFoundError):
+        disk.read(one)
+    for content in (b"longer", b"short"):
+        disk.write(one, content)
+        assert disk.read(one) == content
+    disk.write(other, b"gone")
+    disk.move(one, other)
+    assert disk.read(other) == b"short"
+    assert not one.exists()
+    with pytest.raises(FileNotFoundError):
+        disk.move(one, other)
+
+
+@pytest.mark.parametrize("before", [b"", b"\x05\0\0"])
+def test_a_number_outlives_the_process_that_is_killed(tmp_path: Path, before: bytes) -> None:
+    path = tmp_path / "a.count"
+    path.write_bytes(before)
+    code = (
+        "import os, signal, sys; from pathlib import Path; from omkl.node.disk import RealDisk\n"
+        "counter = RealDisk().counter(Path(sys.argv[1])); counter.add(); counter.add(2**40)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(path)], check=False).returncode == -9
+    counter = RealDisk().counter(path)
+    assert counter.value == int.from_bytes(before, "little") + 1 + 2**40
+    counter.value = 3
+    assert RealDisk().counter(path).value == 3
+    assert len(path.read_bytes()) == 8
+
+
+def test_every_byte_counts() -> None:
+    whole = two().files[FILE]
+    disk = MemoryDisk()
+    for place in range(len(whole)):
+        disk.files = {FILE: whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :]}
+        with pytest.raises(InputError, match="is no whole checkpoint"):
+            restored(disk)
+    for length in range(len(whole)):
+        disk.files = {FILE: whole[:length]}
+        with pytest.raises(InputError, match="is no whole checkpoint"):
+            restored(disk)
+    for more in (b"\0", whole):
+        disk.files = {FILE: whole + more}
+        with pytest.raises(InputError, match="is no whole checkpoint"):
+            restored(disk)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_where_a_file_is_damaged_the_last_one_is_taken_under_another_boot(clean: bool) -> None:
+    disk = two(clean)
+    disk.files[FILE] = disk.files[FILE][:-1]
+    node = restored(disk)
+    assert (node.round, node.neighbors.boot, node.restored) == (1, 7, True)
+    (told,) = node.wake(0.0)
+    assert isinstance(told, Damaged)
+    assert (told.file, "digest is wrong" in told.why) == ("a.npz", True)
+    disk.fails_at = disk.calls + 2  # between the two moves of a save
+    with pytest.raises(OSError, match="No space"):
+        checkpoint.save(FILE, aged(9), False, disk)
+    assert restored(disk).round == 1  # the damaged file has not taken its place
+
+
+def test_where_both_are_damaged_nothing_is_made_up() -> None:
+    disk = two()
+    disk.files = {path: content[:-1] for path, content in disk.files.items()}
+    before = dict(disk.files)
+    with pytest.raises(InputError, match=r"a.npz is no whole .*; a.npz.last is no whole .*; bring back a good one, or"):
+        restored(disk)
+    assert disk.files == before
+
+
+@pytest.mark.parametrize("step", range(3))
+def test_a_full_disk_leaves_a_good_one(step: int) -> None:
+    disk = two()
+    disk.fails_at = disk.calls + step
+    with pytest.raises(OSError, match="No space"):
+        checkpoint.save(FILE, aged(3), True, disk)
+    node = restored(disk)
+    assert (node.round, node.neighbors.boot) == (2, 1 if step < 2 else 7)
+    disk.fails_at = None
+    checkpoint.save(FILE, aged(3), True, disk)
+    assert restored(disk).round == 3
+    assert checkpoint.restore(LAST, config(1).role("a"), 7, 0.0, disk).round == 2
+
+
+def test_a_torn_new_one_is_ignored() -> None:
+    disk = two()
+    disk.files[Path("a.npz.new")] = disk.files[FILE][:100]
+    assert restored(disk).round == 2
+    del disk.files[FILE]
+    assert (restored(disk).round, restored(disk).neighbors.boot) == (1, 7)
+
+
+def test_what_was_taken_is_counted() -> None:
+    node = aged(3)
+    node.lost = 2
+    node.waiting.append((node.learning.inputs([0, 1]), None))
+    disk = MemoryDisk()
+    checkpoint.save(FILE, node, False, disk)
+    back = restored(disk)
+    assert (back.taken, back.lost, len(back.waiting)) == (3, 2, 1)
