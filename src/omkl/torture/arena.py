@@ -3,6 +3,7 @@
 import math
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import NamedTuple, TypeAlias
 
@@ -48,6 +49,8 @@ class Arena(Network):
         Pairs of which the first is not heard by the second, though neither notices.
     calls
         How often each node did something.
+    calm
+        Whether messages that were hit and are late do not arrive any more.
     """
 
     def __init__(self, conditions: Conditions, random: Random, watch: Watch, check: Check) -> None:
@@ -60,6 +63,7 @@ class Arena(Network):
         self.hits: dict[tuple[str, str], deque[Hit]] = {}
         self.deaf: set[tuple[str, str]] = set()
         self.calls: dict[str, int] = {}
+        self.calm = False
         self.died: Callable[[str], None] = self.kill
 
     def clock(self, id: str) -> float:
@@ -84,6 +88,11 @@ class Arena(Network):
     def pause(self, id: str, seconds: float) -> None:
         """Stop a node for a while: what comes waits."""
         self._busy[id] = max(self._busy.get(id, 0.0), self.now + seconds)
+
+    @property
+    def busy(self) -> float:
+        """Until when some node is busy."""
+        return max(self._busy.values(), default=0.0)
 
     def kill(self, id: str) -> None:
         """Take a node away; nobody is told."""
@@ -152,9 +161,13 @@ class Arena(Network):
             return
         for later, changed in hits.popleft()(data):
             if later:
-                self.at(self.now + later, lambda changed=changed: self._deliver(sender, receiver, changed))  # type: ignore[misc]
+                self.at(self.now + later, partial(self._straggle, sender, receiver, changed))
             else:
                 super()._send(sender, receiver, changed)
+
+    def _straggle(self, sender: str, receiver: str, data: bytes) -> None:
+        if not self.calm:
+            self._deliver(sender, receiver, data)
 
     def _deliver(self, sender: str, receiver: str, data: bytes) -> None:
         if (sender, receiver) not in self.deaf:

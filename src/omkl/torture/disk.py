@@ -69,6 +69,8 @@ class Disk:
         return True
 
     def _move(self, source: Path, target: Path) -> None:
+        if source not in self.files:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(source))
         self.files[target] = self.files.pop(source)
         self.past.append(dict(self.files))
 

@@ -74,7 +74,7 @@ def draw(random: Random, seconds: float) -> Shape:
         periods={id: random.choice((0.3, 0.5, 0.5, 2.0)) for id in config.ids},
         ends={id: random.choice((seconds / 2, 2 * seconds, 2 * seconds)) for id in config.ids},
         unlabeled=random.choice((0.0, 0.2)),
-        every=random.choice((1, 5, 20)),
+        every=random.choice((1, 5, 5, 20, 20, 20, 20, 20)),
     )
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+import numpy as np
+
 from omkl.node import checkpoint
 from omkl.node.events import Event, Gossiped, Scored
 from omkl.node.links import LinkState
@@ -53,7 +55,7 @@ class Stream:
     inside: set[int] = field(default_factory=set)
     acknowledged: set[int] = field(default_factory=set)
     lost: set[int] = field(default_factory=set)
-    kept: dict[tuple[bytes, int], Kept] = field(default_factory=dict)
+    kept: dict[bytes, Kept] = field(default_factory=dict)
 
     def save(self, node: Protocol) -> None:
         """Note what a checkpoint holds; what has been taken is told one by one after it."""
@@ -86,8 +88,10 @@ class Stream:
         self.lost -= self.inside.union(self.given)
 
 
-def _name(node: Protocol) -> tuple[bytes, int]:
-    return node.learning.state.theta.tobytes(), node.round
+def _name(node: Protocol) -> bytes:
+    """Return what tells a checkpoint from others: the model, its round and the samples that wait."""
+    state = [node.learning.state.theta, np.array(node.round), *(x for x, _ in node.waiting)]
+    return b"".join(part.tobytes() for part in state)
 
 
 class World:
@@ -177,6 +181,7 @@ class World:
     def calm(self) -> None:
         """Undo everything, and let nothing happen from here on."""
         self.arena.hits.clear()
+        self.arena.calm = True
         for disk in self.disks.values():
             disk.full, disk.calls_left = False, None
         while self._undone:
@@ -238,13 +243,12 @@ class World:
 
     def _open(self, id: str) -> Protocol:
         disk, path, now = self.disks[id], Path(f"{id}.npz"), self.arena.clock(id)
-        boot = next(self._boots)
-        if path not in disk.files:
-            self.streams[id].begin_anew()
-            return Protocol(self._roles[id], boot, now)
-        node = checkpoint.restore(path, self._roles[id], boot, now, disk)
+        node = checkpoint.restore(path, self._roles[id], next(self._boots), now, disk)
         node.ended = False
-        self.streams[id].restore(node)
+        if node.restored:
+            self.streams[id].restore(node)
+        else:
+            self.streams[id].begin_anew()
         return node
 
     def _save(self, node: Protocol, clean: bool) -> None:
