@@ -49,7 +49,8 @@ def corpus(folder: Path) -> None:
     others = len(CODECS)
     frames += [(others, wire.write_hello(7, 3, text)) for text in ("", "quantizer qsgd\nfeatures 20\n")]
     frames += [(others + 1, wire.write_ask(7, 3, have)) for have in (None, (6, 2))]
-    frames += [(others + 2, wire.write_snapshot(7, 3, np.zeros(SNAPSHOT, dtype=np.float32)))]
+    for number, write in enumerate((wire.write_snapshot, wire.write_kept)):
+        frames += [(others + 2 + number, write(7, 3, np.zeros(SNAPSHOT, dtype=np.float32)))]
     for number, (pick, frame) in enumerate(frames):
         for mend in (0, 1):
             (folder / f"seed-{number}-{mend}").write_bytes(bytes([pick, mend]) + frame)
@@ -84,9 +85,12 @@ def read(pick: int, data: bytes) -> None:
     elif pick == len(CODECS) + 1:
         have = wire.read_ask(data)
         again = wire.write_ask(*wire.peek(data)[1:], have)
-    else:
+    elif pick == len(CODECS) + 2:
         hidden = wire.read_snapshot(SNAPSHOT, data)
         again = wire.write_snapshot(*wire.peek(data)[1:], hidden)
+    else:
+        hidden = wire.read_kept(SNAPSHOT, data)
+        again = wire.write_kept(*wire.peek(data)[1:], hidden)
     assert again == data
     return None
 
@@ -95,7 +99,7 @@ def one_input(data: bytes) -> None:
     """Try one input."""
     if len(data) < 2:
         return
-    pick, mend, frame = data[0] % (len(CODECS) + 3), data[1] & 1, data[2:]
+    pick, mend, frame = data[0] % (len(CODECS) + 4), data[1] & 1, data[2:]
     if mend and len(frame) > 2:
         frame = frame[:-2] + crc_hqx(frame[:-2], SEED if pick < len(CODECS) else 0).to_bytes(2, "big")
     try:

@@ -49,7 +49,9 @@ class Watched(Protocol):
         self._record()
 
     def _record(self) -> None:
-        self.history[self.role.id, self.neighbors.boot, self.round] = self.learning.state.hidden
+        hidden = self.learning.state.hidden
+        said = self.history.setdefault((self.role.id, self.neighbors.boot, self.round), hidden)
+        np.testing.assert_array_equal(said, hidden)  # a boot never says two things of one round
 
     def _gossip(self) -> None:
         super()._gossip()

@@ -20,7 +20,7 @@ from omkl.losses import LOSSES
 from omkl.methods import Gossip
 from omkl.node.links import MOST_AHEAD
 from omkl.node.neighbors import RECENT
-from omkl.node.protocol import LAST_ROUND
+from omkl.node.protocol import LAST_ROUND, MOST_SKIPPED
 from omkl.node.role import Role, describe
 from omkl.node.settings import Timing
 from omkl.quantizers import QSGD, Exact, Message, Nearest, Quantizer
@@ -85,8 +85,10 @@ def test_golden_frames_of_other_kinds(entry: dict[str, Any]) -> None:
         assert wire.read_ask(frame) == have
     else:
         hidden = np.array(entry["hidden"], dtype=np.float32)
-        assert wire.write_snapshot(*sender, hidden) == frame
-        np.testing.assert_array_equal(wire.read_snapshot(hidden.shape, frame), hidden)
+        snapshot = entry["kind"] == "SNAPSHOT"
+        write, read = (wire.write_snapshot, wire.read_snapshot) if snapshot else (wire.write_kept, wire.read_kept)
+        assert write(*sender, hidden) == frame
+        np.testing.assert_array_equal(read(hidden.shape, frame), hidden)
         assert wire.digest(hidden) == 0x02F4
 
 
@@ -131,7 +133,7 @@ def test_the_longest_gossip_frame(rng: np.random.Generator) -> None:
 
 
 def test_numbers_in_the_text() -> None:
-    assert (LAST_ROUND, MOST_AHEAD, RECENT) == (2**32 - 1, 16, 2)
+    assert (LAST_ROUND, MOST_AHEAD, RECENT, MOST_SKIPPED) == (2**32 - 1, 16, 2, 2**31)
     assert (steps.FIRST, steps.LAST, steps.COUNT) == (17152, 47872, 30721)
     assert steps.code(1.40234375) == 32615
     assert wire.MOST_CONTRACT == 4096

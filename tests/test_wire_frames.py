@@ -103,11 +103,12 @@ readers = st.sampled_from(
         wire.read_hello,
         wire.read_ask,
         lambda data: wire.read_snapshot((1, 1, 2), data),
+        lambda data: wire.read_kept((1, 1, 2), data),
     ]
 )
 
 
-@given(reader=readers, first=st.integers(0x10, 0x16), rest=st.binary(max_size=60), mend=st.booleans())
+@given(reader=readers, first=st.integers(0x10, 0x17), rest=st.binary(max_size=60), mend=st.booleans())
 def test_any_bytes_are_refused_or_read(reader: object, first: int, rest: bytes, mend: bool) -> None:
     frame = bytes([first]) + rest
     if mend:
@@ -127,8 +128,8 @@ def test_any_bytes_are_refused_or_read(reader: object, first: int, rest: bytes, 
         ("", "0 bytes; a frame has at least 9"),
         ("14" + "00" * 7, "8 bytes; a frame has at least 9"),
         ("24" + "00" * 8, "version 2; this node speaks 1; run the same omkl on both"),
-        ("10" + "00" * 8, "kind 0; the kinds are 1 HELLO, 2 ASK, 3 SNAPSHOT, 4 CODED, 5 FIXED"),
-        ("16" + "00" * 8, "kind 6"),
+        ("10" + "00" * 8, "kind 0; the kinds are 1 HELLO, 2 ASK, 3 SNAPSHOT, 4 CODED, 5 FIXED, 6 KEPT"),
+        ("17" + "00" * 8, "kind 7"),
     ],
 )
 def test_strange_headers_are_refused(frame: str, reason: str) -> None:
@@ -140,6 +141,9 @@ def test_frames_of_another_kind_are_refused() -> None:
     codec, frame = example()
     with pytest.raises(WireError, match="a frame of kind CODED; expected HELLO"):
         wire.read_hello(frame)
+    kept = wire.write_kept(1, 2, np.ones((1, 1, 2), dtype=np.float32))
+    with pytest.raises(WireError, match="a frame of kind KEPT; expected SNAPSHOT"):  # it is not the sender's
+        wire.read_snapshot((1, 1, 2), kept)
     with pytest.raises(WireError, match="a frame of kind ASK; expected CODED or FIXED"):
         wire.read_gossip(codec, wire.write_ask(1, 2, None), 0)
 

@@ -34,6 +34,7 @@ from omkl.node.learning import Floats
 from omkl.node.links import Link
 from omkl.node.protocol import Protocol
 from omkl.node.role import Role, differences
+from omkl.node.start import Start
 
 FORMAT = 2
 SEAL = 32  # bytes of the digest
@@ -85,6 +86,7 @@ def restore(path: Path | str, role: Role, boot: int, now: float, disk: Disk | No
         other = boot if boot != last else (boot + 1) % 2**16
         protocol = Protocol(role, last if clean else other, now)
         _fill(protocol, saved, clean)
+        protocol.neighbors.start = Start(protocol.learning.state.theta, spare=other, resumed=clean)
     except InputError:
         raise
     except DAMAGED as error:

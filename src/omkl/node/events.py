@@ -55,6 +55,33 @@ class Diverged(NamedTuple):
     round: int
 
 
+class Renewed(NamedTuple):
+    """The node goes on under another boot: what it knows of the last one may not be all that it said."""
+
+    boot: int
+    why: str
+
+
+class Recovered(NamedTuple):
+    """The node has lost its state, and has its models back from a neighbor's copy of its hidden state."""
+
+    peer: str
+    round: int
+
+
+class Lost(NamedTuple):
+    """Observations that were taken after the checkpoint from which the node goes on, before a crash."""
+
+    observations: int
+
+
+class Unsaved(NamedTuple):
+    """A checkpoint could not be written; the node goes on."""
+
+    round: int
+    why: str
+
+
 class Damaged(NamedTuple):
     """A checkpoint was not whole; the node goes on from the one before it."""
 
@@ -62,4 +89,6 @@ class Damaged(NamedTuple):
     why: str
 
 
-Event: TypeAlias = Scored | Gossiped | Moved | Resynced | Dropped | Diverged | Damaged
+Event: TypeAlias = (
+    Scored | Gossiped | Moved | Resynced | Dropped | Diverged | Renewed | Recovered | Lost | Unsaved | Damaged
+)

@@ -8,6 +8,7 @@ links that are CONNECTING, SYNCING or SYNCED, and goes on without those LEFT_OUT
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -76,6 +77,14 @@ TRANSITIONS: dict[LinkState, dict[Signal, LinkState]] = {
 WAITED_FOR = (LinkState.CONNECTING, LinkState.SYNCING, LinkState.SYNCED)
 
 
+class Kept(NamedTuple):
+    """A hidden state, and whose boot and round it is of."""
+
+    boot: int
+    round: int
+    hidden: npt.NDArray[np.float32]
+
+
 @dataclass
 class Link:
     """What a node knows of one neighbor."""
@@ -95,6 +104,8 @@ class Link:
     """The last message did not fit: either it or our copy is damaged."""
     inbox: dict[int, bytes] = field(default_factory=dict)
     """Messages after the copy's round, by round."""
+    kept: Kept | None = None
+    """What we knew of its last boot, until it has taken a round under this one: it may have lost its own."""
     heard: float = -math.inf
     asked: float = -math.inf
     ask_at: float = math.inf

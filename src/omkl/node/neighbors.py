@@ -8,6 +8,8 @@ owner is asked. Asking is the receiver's business alone: it says what it has, an
     the last messages   if one or two of them are all it lacks,
     a SNAPSHOT          of the hidden state otherwise.
 
+One that begins is given, before all that, what we have KEPT of its hidden state: see ``omkl.node.start``.
+
 So either end may lose, repeat or restart what it likes: it asks again, and an answer never causes a question unless
 something is lacking. Each end compares the contracts by itself and refuses a neighbor whose hidden state would mean
 something else.
@@ -16,15 +18,17 @@ something else.
 import math
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 
 from omkl import algorithm, wire
-from omkl.node.events import Dropped, Event, Moved, Resynced
+from omkl.node.events import Dropped, Event, Moved, Renewed, Resynced
 from omkl.node.learning import Floats, Learning, total
-from omkl.node.links import TRANSITIONS, Link, LinkState, Signal
+from omkl.node.links import TRANSITIONS, Kept, Link, LinkState, Signal
 from omkl.node.role import Role, differences
+from omkl.node.start import Start
 from omkl.wire import Header, Kind, VersionError, WireError
 
 ASKS = 8  # the first question is repeated after this part of a deadline, the next after twice the time
@@ -50,6 +54,8 @@ class Neighbors:
         The neighbors' hidden states ``(K, P, C, 2D)`` and gossip weights ``(K,)``, as mixing wants them.
     recent
         The last frames this process has sent, for neighbors that lack only those.
+    start
+        What is to be found out before the first round, None after it.
     """
 
     def __init__(self, role: Role, learning: Learning, boot: int) -> None:
@@ -59,6 +65,7 @@ class Neighbors:
         self.copies: Floats = np.zeros((len(role.neighbors), *learning.shape), dtype=np.float32)
         self.links = {peer: Link(peer, self.copies[k]) for k, peer in enumerate(role.neighbors)}
         self.recent: deque[bytes] = deque(maxlen=RECENT)
+        self.start: Start | None = Start(learning.state.theta, (boot + 1) % 2**16)
         self.sends: list[Send] = []
         self.events: list[Event] = []
         self._longest = wire.HEADER_BYTES + self.codec.most_bytes
@@ -106,16 +113,17 @@ class Neighbors:
         while link.state is LinkState.SYNCED and link.round < upto and (data := link.inbox.get(link.round + 1)):
             del link.inbox[link.round + 1]
             try:
-                link.copy[...] = self._next(link, data)
+                link.copy[...] = self._next(link.copy, data)
             except WireError as error:
                 self._distrust(link, now, str(error))
                 return
             link.round += 1
+            link.kept = None  # it is at work, and no more in want of it
             link.doubted, link.ask_at, link.retry = False, math.inf, 0.0
 
-    def _next(self, link: Link, data: bytes) -> Floats:
-        message = wire.read_gossip(self.codec, data, wire.digest(link.copy))
-        hidden = algorithm.absorb(link.copy, message)
+    def _next(self, copy: Floats, data: bytes) -> Floats:
+        message = wire.read_gossip(self.codec, data, wire.digest(copy))
+        hidden = algorithm.absorb(copy, message)
         if not math.isfinite(total(hidden)):
             raise WireError("a sum that is not finite; hidden states are; its sender should have stopped")
         return np.asarray(hidden)
@@ -136,6 +144,16 @@ class Neighbors:
         self.recent.clear()  # the next message does not follow them
         for link in self.links.values():
             if link.reachable and link.have < to:
+                link.ask_at = now
+
+    def renew(self, now: float, why: str) -> None:
+        """Take another boot, and let the neighbors know; only before the first round."""
+        assert self.start is not None
+        self.boot = self.start.renew(self.boot)
+        self.recent.clear()
+        self.events.append(Renewed(self.boot, why))
+        for link in self.links.values():
+            if link.reachable:
                 link.ask_at = now
 
     def wake_at(self) -> float:
@@ -212,6 +230,8 @@ class Neighbors:
         theirs = wire.read_hello(data)
         if header.boot != link.boot:
             self._signal(link, Signal.RESTARTED, now, f"boot {header.boot} in place of {link.boot}")
+            if link.kept is None and (held := self._held(link)) and held.round:
+                link.kept = held
             link.reset(header.boot)
         link.unsure = theirs != self.contract
         if link.unsure:
@@ -242,18 +262,58 @@ class Neighbors:
     def _answer(self, link: Link, header: Header, data: bytes, now: float) -> None:
         """Give a neighbor what it lacks."""
         have = wire.read_ask(data)
-        own = self.learning.round
-        if have is None or have == (self.boot, own) or link.state is LinkState.REFUSED:
-            replies = [wire.write_hello(self.boot, own, self.contract)]
-        elif have[0] == self.boot and 0 < own - have[1] <= len(self.recent):
-            replies = list(self.recent)[have[1] - own :]
-        else:
-            replies = [wire.write_snapshot(self.boot, own, self.learning.state.hidden)]
-        self.sends += [Send(link.peer, reply) for reply in replies]
+        if have is not None and self._is_outdated(*have):
+            self.renew(now, f"{link.peer} knows round {have[1]} of it, the checkpoint {self.learning.round}")
+            have = None
+        self.sends += [Send(link.peer, reply) for reply in self._replies(link, header, have)]
         if header.boot != link.boot:
             self._restarted(link, header.boot, now)
         elif header.round > link.have and link.state is not LinkState.REFUSED:
             self._ask_soon(link, now)
+
+    def _replies(self, link: Link, header: Header, have: tuple[int, int] | None) -> list[bytes]:
+        if link.state is LinkState.REFUSED:
+            return self._lacking(None)
+        held, same = self._held(link), header.boot == link.boot
+        if same and header.round < (link.have if held is None else held.round):
+            # It has said more under this boot than it knows of, and must hear that before anything else. Or its
+            # question was late on its way: then it asks again.
+            return [] if held is None else [wire.write_kept(*held)]
+        kept = link.kept if same else link.kept or held
+        return [*([wire.write_kept(*kept)] if kept and kept.round else []), *self._lacking(have)]
+
+    def _lacking(self, have: tuple[int, int] | None) -> list[bytes]:
+        """Return what one that has this lacks."""
+        own = self.learning.round
+        if have is None or have == (self.boot, own):
+            return [wire.write_hello(self.boot, own, self.contract)]
+        if have[0] == self.boot and 0 < own - have[1] <= len(self.recent):
+            return list(self.recent)[have[1] - own :]
+        return [wire.write_snapshot(self.boot, own, self.learning.state.hidden)]
+
+    def _held(self, link: Link) -> Kept | None:
+        """Return the last hidden state that we know of a neighbor, by the messages at hand; None if in doubt."""
+        if link.boot is None or link.doubted:
+            return None
+        hidden, at = link.copy.copy(), link.round
+        with suppress(WireError):
+            while data := link.inbox.get(at + 1):
+                hidden, at = self._next(hidden, data), at + 1
+        return Kept(link.boot, at, hidden)
+
+    def _is_outdated(self, boot: int, at: int) -> bool:
+        """Return whether a neighbor knows more of our boot than we do: ours is a checkpoint from before."""
+        return self.start is not None and boot == self.boot and at > self.learning.round
+
+    def _kept(self, link: Link, header: Header, data: bytes, now: float) -> None:
+        """Take what was our own hidden state, for the first round."""
+        hidden = wire.read_kept(self.learning.shape, data)
+        if self.start is None or not math.isfinite(total(hidden)):
+            self.events.append(Dropped(link.peer, f"our round {header.round} of boot {header.boot}; it is not lacking"))
+            return
+        self.start.returned[link.peer] = Kept(header.boot, header.round, hidden)
+        if self._is_outdated(header.boot, header.round):
+            self.renew(now, f"{link.peer} knows round {header.round} of it, the checkpoint {self.learning.round}")
 
     def _distrust(self, link: Link, now: float, why: str) -> None:
         """Ask anew for a message that does not fit; if the next does not either, it is our copy that is wrong."""
@@ -271,4 +331,5 @@ _HANDLERS: dict[Kind, Callable[[Neighbors, Link, Header, bytes, float], None]] =
     Kind.SNAPSHOT: Neighbors._snapshot,
     Kind.CODED: Neighbors._gossip,
     Kind.FIXED: Neighbors._gossip,
+    Kind.KEPT: Neighbors._kept,
 }

@@ -30,10 +30,11 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl import wire
+from omkl.algorithm import State
 from omkl.errors import InputError
-from omkl.node.events import Diverged, Event, Gossiped, Scored
+from omkl.node.events import Diverged, Dropped, Event, Gossiped, Recovered, Scored
 from omkl.node.learning import Floats, Learning
-from omkl.node.links import WAITED_FOR, Link, LinkState
+from omkl.node.links import WAITED_FOR, Kept, Link, LinkState
 from omkl.node.neighbors import RECENT, Neighbors, Send
 from omkl.node.role import Role
 
@@ -188,6 +189,8 @@ class Protocol:
                     self.neighbors.leave_out(link, now)
             if any(link.state in WAITED_FOR for link in late):
                 return False
+        if self._take_up(now):
+            return True
         self._blocked = self._invited = None
         self._gossip()
         if self.waiting and not self.diverged:
@@ -210,6 +213,8 @@ class Protocol:
             self.neighbors.absorb(link, self.round, now)
             return False
         self.neighbors.absorb(link, math.inf, now)  # it has gone on without us
+        if self.neighbors.start is not None:  # what neighbors have kept is of an earlier round
+            return False
         # A shorter leap would look like messages under way, for which no snapshot is taken.
         if link.state is not LinkState.SYNCED or not self.round + RECENT < link.round < MOST_SKIPPED:
             return False
@@ -242,8 +247,34 @@ class Protocol:
             self._learn(*self.waiting.popleft())
         if now >= self._tick and not self.diverged:
             self._tick += timing.period * (1 + math.floor((now - self._tick) / timing.period))
+            self._take_up(now)
             self._gossip()
         return False
+
+    def _take_up(self, now: float) -> bool:
+        """Settle before the first round who this is and what it has lost; return whether that was still to be done."""
+        neighbors, start = self.neighbors, self.neighbors.start
+        if start is None:
+            return False
+        if start.resumed and (absent := [link.peer for link in self.links.values() if link.unsure]):
+            neighbors.renew(now, f"{', '.join(absent)} may know more of it than the checkpoint")
+        neighbors.start = None
+        trusted = [link.peer for link in self.links.values() if not link.unsure]
+        # Fewer rounds than that are worth less than what quantization has taken of the models.
+        for claims in start.claims(trusted, self.round + RECENT, MOST_SKIPPED):
+            (peer, kept), *others = claims.items()
+            if all(np.array_equal(kept.hidden, other.hidden) for _, other in others):
+                self._recover(peer, kept, start.theta, now)
+                break
+            self._events += [Dropped(peer, f"not what others have kept of our round {kept.round}") for peer in claims]
+        return True
+
+    def _recover(self, peer: str, kept: Kept, began: Floats, now: float) -> None:
+        """Take a hidden state of before for hidden state and models, with what was learned since."""
+        theta, _, log_weights, memory = self.learning.state
+        self.learning.state = State(kept.hidden + (theta - began), kept.hidden, log_weights, memory)
+        self.neighbors.skip(kept.round, now)
+        self._events.append(Recovered(peer, kept.round))
 
     def _gossip(self) -> None:
         if self.round == LAST_ROUND:

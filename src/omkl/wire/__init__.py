@@ -14,10 +14,12 @@ from omkl.wire.frames import (
     read_ask,
     read_gossip,
     read_hello,
+    read_kept,
     read_snapshot,
     write_ask,
     write_gossip,
     write_hello,
+    write_kept,
     write_snapshot,
 )
 from omkl.wire.sizes import Costs, costs, message_bytes
@@ -41,9 +43,11 @@ __all__ = [
     "read_ask",
     "read_gossip",
     "read_hello",
+    "read_kept",
     "read_snapshot",
     "write_ask",
     "write_gossip",
     "write_hello",
+    "write_kept",
     "write_snapshot",
 ]

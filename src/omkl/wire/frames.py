@@ -22,20 +22,21 @@ _COPY = struct.Struct("<HI")
 
 
 class Kind(IntEnum):
-    """What a frame is; the last two are gossip, in two forms."""
+    """What a frame is; CODED and FIXED are gossip, in two forms."""
 
     HELLO = 1
     ASK = 2
     SNAPSHOT = 3
     CODED = 4
     FIXED = 5
+    KEPT = 6
 
 
 _KINDS = {VERSION << 4 | kind: kind for kind in Kind}
 
 
 class Header(NamedTuple):
-    """Who speaks: the sender's boot, and its round."""
+    """Who speaks: the sender's boot, and its round; in KEPT those of a hidden state of the receiver's."""
 
     kind: Kind
     boot: int
@@ -108,19 +109,37 @@ def read_ask(data: bytes) -> tuple[int, int] | None:
 
 def write_snapshot(boot: int, round: int, hidden: npt.NDArray[np.float32]) -> bytes:  # noqa: A002
     """Return the frame of a whole hidden state, as it is after ``round``."""
-    if not np.isfinite(hidden).all():
-        raise InputError("a hidden state is not finite; the model has diverged; lower eta or gamma")
-    values = hidden.astype("<f4", copy=False).tobytes()
-    return _write(Kind.SNAPSHOT, boot, round, values + zlib.crc32(values).to_bytes(4, "little"))
+    return _write_hidden(Kind.SNAPSHOT, boot, round, hidden)
 
 
 def read_snapshot(shape: Shape, data: bytes) -> npt.NDArray[np.float32]:
     """Return the hidden state."""
-    _verify(data, 0, Kind.SNAPSHOT)
+    return _read_hidden(Kind.SNAPSHOT, shape, data)
+
+
+def write_kept(boot: int, round: int, hidden: npt.NDArray[np.float32]) -> bytes:  # noqa: A002
+    """Return the frame that gives a hidden state back: what its receiver's was, at that boot and round of its own."""
+    return _write_hidden(Kind.KEPT, boot, round, hidden)
+
+
+def read_kept(shape: Shape, data: bytes) -> npt.NDArray[np.float32]:
+    """Return the hidden state that was kept."""
+    return _read_hidden(Kind.KEPT, shape, data)
+
+
+def _write_hidden(kind: Kind, boot: int, round_: int, hidden: npt.NDArray[np.float32]) -> bytes:
+    if not np.isfinite(hidden).all():
+        raise InputError("a hidden state is not finite; the model has diverged; lower eta or gamma")
+    values = hidden.astype("<f4", copy=False).tobytes()
+    return _write(kind, boot, round_, values + zlib.crc32(values).to_bytes(4, "little"))
+
+
+def _read_hidden(kind: Kind, shape: Shape, data: bytes) -> npt.NDArray[np.float32]:
+    _verify(data, 0, kind)
     values, crc = data[_HEAD.size : -6], data[-6:-2]
     hidden = floats(shape, values)
     if zlib.crc32(values).to_bytes(4, "little") != crc:
-        raise CheckError("a snapshot's CRC-32 is wrong; it was damaged on the way; ask again")
+        raise CheckError("a hidden state's CRC-32 is wrong; it was damaged on the way; ask again")
     return hidden
 
 
