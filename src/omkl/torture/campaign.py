@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from omkl.node.events import Moved, Resynced
+from omkl.node.protocol import Protocol
 from omkl.torture.faults import FAULTS
 from omkl.torture.invariants import Violation, require
 from omkl.torture.shape import DEADLINE, draw
@@ -19,6 +20,7 @@ from omkl.torture.world import World
 GAP = 0.3  # seconds between two faults, on average
 SETTLE = 12  # deadlines within which every link is in step again after the last fault
 MIXED = 12  # rounds of mixing alone in which nodes must come closer to each other
+PACE = 0.5  # seconds for each of them
 CLOSE = 1e-3  # of the models: quantized gossip does not bring nodes closer than that in so few rounds
 LAST = 30  # lines of a trace that are shown
 
@@ -97,29 +99,30 @@ def _settle(world: World) -> float:
     start = arena.now
     while not world.is_synced:
         arena.run(arena.now + DEADLINE / 8)
-        late = [f"{id}-{link.peer} {link.state}" for id, node in arena.nodes.items() for link in node.links.values()]
-        require(arena.now <= start + SETTLE * DEADLINE, f"not in step after {SETTLE} deadlines: {', '.join(late)}")
+        if arena.now > start + SETTLE * DEADLINE:
+            links = [f"{id}-{peer} {link.state}" for id, node in arena.nodes.items() for peer, link in node.links.items()]
+            raise Violation(f"not in step after {SETTLE} deadlines: {', '.join(links)}")
     return (arena.now - start) / DEADLINE
 
 
 def _mix(world: World) -> None:
     """Let mixing go on without learning: nobody is left out any more, and the nodes come closer to each other."""
-    arena = world.arena
+    arena, lockstep = world.arena, world.shape.config.timing.mode == "lockstep"
     world.learning = False
     for id in arena.nodes:
-        arena.act(id, lambda node, now: node.end(now))
+        arena.act(id, Protocol.end)
     _rest(world)
-    calm, before = len(world.trace), _apart(world)
-    target = max(node.round for node in arena.nodes.values()) + MIXED
-    first = min(arena.nodes)
-    while min(node.round for node in arena.nodes.values()) < target:
-        if world.shape.config.timing.mode == "lockstep":
-            world.observe(first, labeled=False)
-        start = arena.now
-        arena.run(arena.now + 0.5)
-        require(arena.now - start < 100, "mixing goes on")
-    moved = [entry for entry in world.trace[calm:] if isinstance(entry.what, Moved | Resynced)]
-    require(not moved, f"a link moved though nothing happened: {moved[0] if moved else ''}")
+    before, rounds, calm = _apart(world), [node.round for node in arena.nodes.values()], 0
+    for k in range(MIXED):
+        if lockstep:
+            world.observe(min(arena.nodes), labeled=False)
+        arena.run(arena.now + PACE)
+        if k == MIXED // 2:  # answers to the last questions have come by now
+            calm = len(world.trace)
+    taken = min(node.round - start for node, start in zip(arena.nodes.values(), rounds, strict=True))
+    require(taken >= MIXED - 1, f"{taken} rounds in the time of {MIXED}")
+    moved = [str(entry) for entry in world.trace[calm:] if isinstance(entry.what, Moved | Resynced)]
+    require(not moved, f"a link moved though nothing happened: {moved[:1]}")
     after = _apart(world)
     require(after < max(before, CLOSE), f"nodes were {before:.3g} apart, and are {after:.3g}")
 

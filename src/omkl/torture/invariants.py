@@ -59,7 +59,10 @@ class Books:
     shares: dict[int, dict[str, Share]] = field(default_factory=lambda: defaultdict(dict))
     balanced: int = 0
     drift: float | np.ndarray = 0.0
+    recovered: int = 0
     _theta: dict[str, Floats] = field(default_factory=dict)
+    _past: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
+    _begun: set[Protocol] = field(default_factory=set)
 
     def attach(self, node: Protocol) -> None:
         """Watch a node from its first word on."""
@@ -67,8 +70,10 @@ class Books:
         gossip, learn = learning.gossip, learning.learn
 
         def watched_gossip(copies: Floats, weights: Floats) -> Message:
+            self._check_theta(node)
+            self._begun.add(node)
             self.record(node)
-            self._check_mixing(node, copies, weights)
+            self._check_mixing(node, weights)
             before = learning.state.theta
             message = gossip(copies, weights)
             self._enter(node, before)
@@ -93,12 +98,13 @@ class Books:
         """Note what a node says of its round; a boot must not say two things of one."""
         key = node.role.id, node.neighbors.boot, node.round
         hidden = node.learning.state.hidden.tobytes()
+        self._past[key[0]].add(hidden)
         require(self.said.setdefault(key, hidden) == hidden, f"boot {key[1]} says two things of round {key[2]}")
 
     def check(self, node: Protocol) -> None:
         """Look at a node after it did something."""
-        self.record(node)
         self._check_theta(node)
+        self.record(node)
         neighbors = node.neighbors
         require(not node.diverged, f"the model diverged at round {node.round}")
         require(len(neighbors.recent) <= RECENT, f"{len(neighbors.recent)} frames kept")
@@ -110,16 +116,21 @@ class Books:
                 self._check_copy(link)
 
     def _check_theta(self, node: Protocol) -> None:
-        moved = self._theta[node.role.id] is not node.learning.state.theta
-        require(not moved, "the model moved by something else than mixing and learning")
+        """A model moves by mixing and learning alone, or is given back what it was, before its first round."""
+        id, state = node.role.id, node.learning.state
+        if self._theta[id] is state.theta:
+            return
+        given_back = node not in self._begun and state.hidden.tobytes() in self._past[id]
+        require(given_back, "the model moved by something else than mixing and learning")
+        self._theta[id] = state.theta
+        self.recovered += 1
 
     def _check_copy(self, link: Link) -> None:
         assert link.boot is not None
         owner = self.said.get((link.peer, link.boot, link.round))
         require(owner == link.copy.tobytes(), f"the copy of {link.peer} at {link.boot}:{link.round} is not its own")
 
-    def _check_mixing(self, node: Protocol, copies: Floats, weights: Floats) -> None:
-        self._check_theta(node)
+    def _check_mixing(self, node: Protocol, weights: Floats) -> None:
         for link, weight, given in zip(node.links.values(), weights, node.role.neighbors.values(), strict=True):
             if weight:
                 require(link.state is LinkState.SYNCED, f"{link.peer} is mixed in, and {link.state}")

@@ -15,6 +15,7 @@ from omkl.node import checkpoint
 from omkl.node.events import Event, Gossiped, Scored
 from omkl.node.links import LinkState
 from omkl.node.protocol import Protocol
+from omkl.node.transports.memory import Conditions
 from omkl.torture.arena import Arena
 from omkl.torture.disk import Died, Disk
 from omkl.torture.invariants import Books, Violation, require
@@ -181,7 +182,7 @@ class World:
     def calm(self) -> None:
         """Undo everything, and let nothing happen from here on."""
         self.arena.hits.clear()
-        self.arena.calm = True
+        self.arena.calm, self.arena.conditions = True, Conditions(delay=0.01)
         for disk in self.disks.values():
             disk.full, disk.calls_left = False, None
         while self._undone:
