@@ -140,7 +140,8 @@ def announce(journal: Journal, node: Node, feed: Feed | None) -> None:
     config, id = node.config, node.id
     member, past = config.members[config.index(id)], "goes on from" if node.restored else "begins at"
     text = f"joins {config.name} on {member.listen}, {past} round {node.protocol.round}"
-    journal.say(logging.INFO, "joined", text, listen=member.listen, round=node.protocol.round, restored=node.restored)
+    counts = {"round": node.protocol.round, "taken": node.protocol.taken, "lost": node.protocol.lost}
+    journal.say(logging.INFO, "joined", text, listen=member.listen, restored=node.restored, **counts)
     for peer in config.neighbors(id):
         address = _reached_at(config, id, peer)
         text = f"connects to {peer} at {address}" if address else f"{peer} connects here"

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from omkl.node.events import Diverged, Dropped, Event, Gossiped, Moved, Resynced, Scored
+from omkl.node.events import Diverged, Dropped, Event, Gossiped, Moved, Recovered, Renewed, Resynced, Scored
 from omkl.node.links import LinkState
 from omkl.node.neighbors import Send
 from omkl.node.transports import Arrival
@@ -74,6 +74,13 @@ class Journal:
             case Resynced(peer, round):
                 text = f"the copy of {peer} is replaced by a snapshot of its round {round}"
                 self.say(logging.INFO, "resync", text, peer=peer, round=round)
+            case Recovered(peer, round):
+                text = f"the models of round {round} are back from {peer}, but for one quantization error"
+                self.say(logging.WARNING, "recovered", text, peer=peer, round=round)
+            case Renewed(boot, why):
+                self.say(
+                    logging.WARNING, "renewed", f"takes boot {boot} in place of its own: {why}", boot=boot, why=why
+                )
             case Dropped(peer, why):
                 # Anyone may claim any name. Of a neighbor it is mostly what came twice; links tell of the rest.
                 known = peer if peer in self._peers else None

@@ -6,7 +6,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from omkl.node.events import Dropped, Event, Gossiped, Resynced, Scored
+from omkl.node.events import Dropped, Event, Gossiped, Lost, Recovered, Resynced, Scored, Unsaved
 from omkl.node.links import Link, LinkState
 from omkl.node.neighbors import Send
 from omkl.node.protocol import Protocol
@@ -37,6 +37,9 @@ class Metrics:
         )
         observations = self._counter("observations", "Observations taken, or refused as bad.", ["kind"])
         self._kinds = {kind: observations.labels(kind) for kind in ("labelled", "unlabelled", "bad")}
+        self._lost = self._counter("observations_lost", "Observations acknowledged before a crash and lost in it.")
+        self._unsaved = self._counter("checkpoint_failures", "Checkpoints that could not be written.")
+        self._recoveries = self._by_peer("recoveries", "Times that a neighbor gave this node its models back.")
         self._sent = self._by_peer("sent_bytes", "Bytes of frames sent to a neighbor in reach.")
         self._received = self._by_peer("received_bytes", "Bytes of frames received from a neighbor.")
         self._resyncs = self._by_peer("resyncs", "Snapshots that replaced the copy of a neighbor's hidden state.")
@@ -56,6 +59,12 @@ class Metrics:
                 self._at = now
             case Resynced(peer):
                 self._resyncs[peer].inc()
+            case Lost(observations):
+                self._lost.inc(observations)
+            case Unsaved():
+                self._unsaved.inc()
+            case Recovered(peer):
+                self._recoveries[peer].inc()
             case Dropped(peer):
                 self._dropped.get(peer, self._dropped[STRANGERS]).inc()
 

@@ -1,13 +1,11 @@
 """The second door: a node of a real network, in Python."""
 
 import json
-import logging
 import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,8 +16,10 @@ from omkl.errors import DivergedError
 from omkl.model import Model
 from omkl.node import checkpoint
 from omkl.node import config as configs
-from omkl.node.config import NetworkConfig
-from omkl.node.events import Event, Gossiped
+from omkl.node.config import Checkpoint, NetworkConfig
+from omkl.node.disk import Disk, RealDisk
+from omkl.node.events import Event
+from omkl.node.keep import Keep
 from omkl.node.learning import Floats
 from omkl.node.links import LinkState
 from omkl.node.metrics import Metrics
@@ -30,8 +30,6 @@ from omkl.node.runtime import Done, Observation, Runtime, Tap, Watch
 from omkl.node.services import Refuse, Services
 from omkl.node.transports.zenoh import Endpoints, ZenohTransport
 from omkl.node.web import Page, Server
-
-logger = logging.getLogger(__name__)
 
 LOOK = 0.5  # seconds between two looks whether the program has ended
 READY = (LinkState.SYNCED, LinkState.LEFT_OUT)
@@ -45,11 +43,6 @@ class Node:
 
     It does all that the network's file says of it: it goes on from its checkpoint and keeps it up to date, serves its
     metrics and health, and answers on its zenoh keys (see ``omkl.node.services``).
-
-    Attributes
-    ----------
-    restored
-        Whether it goes on from a checkpoint.
 
     Examples
     --------
@@ -65,14 +58,16 @@ class Node:
         watch: Sequence[Watch] = (),
         taps: Sequence[Tap] = (),
         refuse: Sequence[Refuse] = (),
+        disk: Disk | None = None,
     ) -> None:
         role, member = config.role(id), config.members[config.index(id)]
         self.config, self.id = config, id
-        self._file = None if config.checkpoint is None else config.checkpoint.file(id)
-        self.protocol, self.restored = _protocol(role, self._file)
+        disk = disk or RealDisk()
+        self.protocol = _protocol(role, config.checkpoint, disk)
         self._watch, self._taps, self._refuse = list(watch), list(taps), list(refuse)
-        if config.checkpoint is not None:
-            self._watch.append(Keep(config.checkpoint.every, partial(self._save, clean=False)))
+        self._keep = None if config.checkpoint is None else Keep(self.protocol, config.checkpoint, disk, self._tell)
+        if self._keep is not None:
+            self._watch.append(self._keep.watch)
         with ExitStack() as stack:
             if member.metrics is not None:
                 metrics = Metrics(self.protocol)
@@ -80,7 +75,8 @@ class Node:
                 self._taps.append(metrics.tap)
                 self._refuse.append(lambda _: metrics.refuse())
                 stack.callback(Server(member.metrics, self._pages(metrics)).start().close)
-            self.runtime = Runtime(self.protocol, self._tell, tap=self._tap if self._taps else None)
+            tap, settle = self._tap if self._taps else None, self._keep.settle if self._keep else None
+            self.runtime = Runtime(self.protocol, self._tell, tap=tap, settle=settle)
             self.transport = ZenohTransport(role, endpoints(config, id), self.runtime.deliver)
             stack.callback(self.transport.close)
             self.services = Services(self, self.refuse)
@@ -90,7 +86,8 @@ class Node:
 
     def start(self) -> Self:
         """Begin to learn, gossip and serve; return this."""
-        self._save(clean=False)  # the last checkpoint is used up from here on, and not before the ports were had
+        if self._keep is not None:  # the last checkpoint is used up from here on, and not before the ports were had
+            self._keep.begin(time.monotonic())
         self.runtime.start(self.transport)
         self.services.declare(self.transport)
         return self
@@ -137,7 +134,8 @@ class Node:
         while not self.runtime.observe(sample, _pause(until)):
             self.check()
             if until is not None and time.monotonic() >= until:
-                raise TimeoutError(f"{MOST_WAITING} observations wait for their round; that is the most; observe later")
+                why = "their round" if self.unsaved is None else f"a checkpoint, which fails ({self.unsaved})"
+                raise TimeoutError(f"{MOST_WAITING} observations wait for {why}; that is the most; observe later")
         self.check()
 
     def wait(self, timeout: float | None = None) -> None:
@@ -173,7 +171,8 @@ class Node:
         with self._open.pop_all():
             if self.runtime.is_alive:
                 self.runtime.stop()
-                self._save(clean=True)
+                if self._keep is not None:
+                    self._keep.end()
 
     def _close_at_exit(self) -> None:
         """Close a node that nobody has closed: zenoh's threads would keep the interpreter from ending."""
@@ -194,11 +193,6 @@ class Node:
         for tap in self._taps:
             tap(item, sends)
 
-    def _save(self, clean: bool) -> None:
-        # A model that has diverged must not take the place of the last one that had not.
-        if self._file is not None and not self.protocol.diverged:
-            checkpoint.save(self._file, self.protocol, clean)
-
     def _pages(self, metrics: Metrics) -> dict[str, Callable[[], Page]]:
         return {
             "/metrics": lambda: Page(200, CONTENT_TYPE_LATEST, generate_latest(metrics.registry)),
@@ -207,28 +201,25 @@ class Node:
         }
 
     @property
+    def restored(self) -> bool:
+        """Whether it goes on from a checkpoint."""
+        return self.protocol.restored
+
+    @property
+    def unsaved(self) -> str | None:
+        """Why the last checkpoint could not be written; None if it could, or none is kept."""
+        return None if self._keep is None else self._keep.failure
+
+    @property
     def is_ready(self) -> bool:
         """Whether the node's rounds wait for nobody to join: every neighbor is in step, or left out as silent."""
         return self.runtime.is_alive and all(link.state in READY for link in self.protocol.links.values())
 
     def _status(self) -> dict[str, Any]:
         links = {peer: link.state.value for peer, link in self.protocol.links.items()}
-        return {"node": self.id, "round": self.protocol.round, "links": links}
-
-
-class Keep:
-    """Saves every so many rounds."""
-
-    def __init__(self, every: int, save: Callable[[], None]) -> None:
-        self._every, self._save = every, save
-
-    def __call__(self, event: Event) -> None:
-        """Save if a round is the one."""
-        if isinstance(event, Gossiped) and event.round % self._every == 0:
-            try:
-                self._save()
-            except OSError as error:  # a full disk is no reason to stop learning
-                logger.warning("the checkpoint of round %d is not written: %s", event.round, error)
+        protocol = self.protocol
+        counts = {"round": protocol.round, "taken": protocol.taken, "lost": protocol.lost}
+        return {"node": self.id, **counts, "unsaved": self.unsaved, "links": links}
 
 
 def endpoints(config: NetworkConfig, id: str) -> Endpoints:
@@ -241,14 +232,14 @@ def endpoints(config: NetworkConfig, id: str) -> Endpoints:
     )
 
 
-def _protocol(role: Role, file: Path | None) -> tuple[Protocol, bool]:
+def _protocol(role: Role, settings: Checkpoint | None, disk: Disk) -> Protocol:
     boot, now = secrets.randbelow(2**16), time.monotonic()
-    if file is None:
-        return Protocol(role, boot, now), False
-    file.parent.mkdir(parents=True, exist_ok=True)
-    protocol = checkpoint.restore(file, role, boot, now)
+    if settings is None:
+        return Protocol(role, boot, now)
+    settings.folder.mkdir(parents=True, exist_ok=True)
+    protocol = checkpoint.restore(settings.file(role.id), role, boot, now, disk)
     protocol.ended = False  # that was the stream of the process before
-    return protocol, protocol.restored
+    return protocol
 
 
 def _report(good: bool, status: dict[str, Any]) -> Page:

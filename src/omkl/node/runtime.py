@@ -21,7 +21,7 @@ from omkl.node.transports import Arrival, Transport
 
 T = TypeVar("T")
 
-LOOK = 1.0  # seconds between two looks whether the thread that is waited for is alive
+LOOK = 1.0  # seconds between two looks whether the thread that is waited for is alive, or observations may be settled
 
 Watch: TypeAlias = Callable[[Event], None]
 """Called with every event, in the node's thread."""
@@ -30,7 +30,10 @@ Tap: TypeAlias = Callable[[Any, list[Send]], None]
 """Called in the node's thread with each thing it has done, be it an ``Arrival``, and what was sent for it."""
 
 Done: TypeAlias = Callable[[Scored], None]
-"""Called in the node's thread when an observation has been taken."""
+"""Called in the node's thread when an observation has been taken: it is acknowledged."""
+
+Settle: TypeAlias = Callable[[], bool]
+"""Called in the node's thread before observations are acknowledged; returns whether they may be, or must wait."""
 
 
 class Observation(NamedTuple):
@@ -63,12 +66,14 @@ class Runtime:
         watch: Watch,
         clock: Callable[[], float] = time.monotonic,
         tap: Tap | None = None,
+        settle: Settle | None = None,
     ) -> None:
         self.protocol = protocol
-        self._watch, self._clock, self._tap = watch, clock, tap
-        self._queue: queue.SimpleQueue[Arrival | Observation | Call | None] = queue.SimpleQueue()
+        self._watch, self._clock, self._tap, self._settle = watch, clock, tap, settle
+        self._queue: queue.SimpleQueue[Arrival | Observation | Call | Wake | None] = queue.SimpleQueue()
         self._room = Room(MOST_WAITING, len(protocol.waiting))
         self._done: deque[Done | None] = deque([None] * len(protocol.waiting))  # of each that waits, in their order
+        self._scored: deque[Scored] = deque()  # taken, and not acknowledged
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
 
@@ -78,6 +83,7 @@ class Runtime:
 
     def start(self, transport: Transport) -> None:
         """Begin to run."""
+        self._queue.put(Wake())  # the protocol may have something to tell
         self._thread = threading.Thread(target=self._run, args=(transport,), name="omkl-node", daemon=True)
         self._thread.start()
 
@@ -142,6 +148,7 @@ class Runtime:
         item: Any
         try:
             wait = self.protocol.wake_at() - self._clock() if self._queue.empty() else 0.0
+            wait = min(wait, LOOK) if self._scored else wait
             item = self._queue.get(timeout=max(0.0, min(wait, threading.TIMEOUT_MAX)))
         except queue.Empty:
             item = Wake()
@@ -151,15 +158,21 @@ class Runtime:
         sends = self.protocol.outgoing()
         for send in sends:
             transport.send(send, getattr(item, "query", None))
+        self._scored.extend(event for event in events if isinstance(event, Scored))
+        self._acknowledge()
         for event in events:
-            if isinstance(event, Scored):
-                self._room.give()
-                if (done := self._done.popleft()) is not None:
-                    done(event)
             self._watch(event)
         if self._tap is not None:
             self._tap(item, sends)
         return True
+
+    def _acknowledge(self) -> None:
+        if self._scored and (self._settle is None or self._settle()):
+            while self._scored:
+                event = self._scored.popleft()
+                self._room.give()
+                if (done := self._done.popleft()) is not None:
+                    done(event)
 
     def _do(self, item: Any) -> list[Event]:
         now = self._clock()

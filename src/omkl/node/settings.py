@@ -100,13 +100,23 @@ class Tls:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """Where a node keeps its state, in a file of its own, and every how many rounds."""
+    """Where a node keeps its state, in files of its own, and how often.
+
+    Attributes
+    ----------
+    folder
+        Where the files are.
+    every
+        Rounds from one checkpoint to the next, or ``"observation"``: before each observation is acknowledged, so that
+        none that was is ever lost.
+    """
 
     folder: Path
-    every: int = 100
+    every: int | Literal["observation"] = 100
 
     def __post_init__(self) -> None:
-        whole("every", self.every)
+        if self.every != "observation":
+            whole("every", self.every)
 
     def file(self, id: str) -> Path:
         """Return the file of one node."""

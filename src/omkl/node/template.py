@@ -68,7 +68,7 @@ period = 1.0            # timer: from round to round; observations are learned a
 # A node that is started again goes on from its checkpoint. Paths here are relative to this file.
 [checkpoint]
 folder = "checkpoints"  # a file for each node, by its id
-every = 100             # rounds
+every = 100             # rounds; "observation": before each is acknowledged, so that none is ever lost
 
 # Nodes that prove who they are, on links that nobody else can read. Each listen above then begins
 # with tls/ instead of tcp/. {id} stands for the node's id; a device needs its own two files and ca.
