@@ -33,8 +33,15 @@ class Keep:
         Why the last checkpoint could not be written; None if it could.
     """
 
-    def __init__(self, protocol: Protocol, settings: Checkpoint, disk: Disk, tell: Callable[[Event], None]) -> None:
-        self._protocol, self._disk, self._tell = protocol, disk, tell
+    def __init__(
+        self,
+        protocol: Protocol,
+        settings: Checkpoint,
+        disk: Disk,
+        tell: Callable[[Event], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._protocol, self._disk, self._tell, self._clock = protocol, disk, tell, clock
         self._file = settings.file(protocol.role.id)
         self._durable = settings.every == "observation"
         self._rounds = ROUNDS if isinstance(settings.every, str) else settings.every
@@ -72,7 +79,7 @@ class Keep:
 
     def settle(self) -> bool:
         """Return whether what was taken so far may be acknowledged."""
-        if self._durable and (time.monotonic() < self._retry_at or self._protocol.diverged or not self._try()):
+        if self._durable and (self._clock() < self._retry_at or self._protocol.diverged or not self._try()):
             return False
         self._count()
         return True
@@ -113,7 +120,7 @@ class Keep:
             self.failure, self._retry_at = None, -math.inf
 
     def _fail(self, error: OSError, tell: Callable[[Event], None]) -> None:
-        self.failure, self._retry_at = str(error), time.monotonic() + RETRY
+        self.failure, self._retry_at = str(error), self._clock() + RETRY
         tell(Unsaved(self._protocol.round, self.failure))
 
     def _count(self) -> None:

@@ -7,8 +7,9 @@ from functools import partial
 from random import Random
 from typing import NamedTuple, TypeAlias
 
+from omkl.node.events import Event
 from omkl.node.protocol import Protocol
-from omkl.node.transports.memory import Act, Conditions, Network, Watch
+from omkl.node.transports.memory import Act, Conditions, Network
 from omkl.torture.disk import Died
 from omkl.torture.invariants import require
 
@@ -34,6 +35,9 @@ class Clock(NamedTuple):
 Hit: TypeAlias = Callable[[bytes], list[tuple[float, bytes]]]
 """Returns what becomes of a message: what arrives, and how much later than its turn."""
 
+Report: TypeAlias = Callable[[str, list[Event]], None]
+"""Called with a node's events, when what it had to send is sent; it may die of that."""
+
 Check: TypeAlias = Callable[[Protocol], None]
 """Called with a node after each thing it did."""
 
@@ -53,10 +57,9 @@ class Arena(Network):
         Whether messages that were hit and are late do not arrive any more.
     """
 
-    def __init__(self, conditions: Conditions, random: Random, watch: Watch, check: Check) -> None:
-        super().__init__(conditions, watch=watch)
-        self._random = random
-        self._check = check
+    def __init__(self, conditions: Conditions, random: Random, check: Check, report: Report) -> None:
+        super().__init__(conditions)
+        self._random, self._check, self._told = random, check, report
         self._clocks: dict[str, Clock] = {}
         self._busy: dict[str, float] = {}
         self._cost: dict[str, float] = {}
@@ -153,6 +156,9 @@ class Arena(Network):
             self._tell(id, events)
         except Died:
             self.died(id)
+
+    def _report(self, id: str, events: list[Event]) -> None:
+        self._told(id, events)
 
     def _send(self, sender: str, receiver: str, data: bytes) -> None:
         hits = self.hits.get((sender, receiver))

@@ -39,7 +39,7 @@ class Report(NamedTuple):
     mean: float
     """How far that mean is from zero."""
     lost: int
-    """Acknowledged observations that crashes undid."""
+    """Acknowledged observations that nodes reported as lost in a crash."""
     seconds: float
     digest: str
     violation: str | None = None
@@ -67,7 +67,7 @@ def run(seed: int, events: int) -> Report:
         settled=settled,
         drift=_size(world.books.drift, nodes),
         mean=_size(sum(node.learning.state.theta for node in world.arena.nodes.values()), nodes),
-        lost=sum(len(stream.lost) for stream in world.streams.values()),
+        lost=world.lost,
         seconds=time.process_time() - start,
         digest=world.trace.digest(),
         violation=violation,
@@ -108,7 +108,7 @@ def _settle(world: World) -> float:
 def _mix(world: World) -> None:
     """Let mixing go on without learning: nobody is left out any more, and the nodes come closer to each other."""
     arena, lockstep = world.arena, world.shape.config.timing.mode == "lockstep"
-    world.learning = False
+    world.is_learning = False
     for id in arena.nodes:
         arena.act(id, Protocol.end)
     _rest(world)

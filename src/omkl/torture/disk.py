@@ -1,9 +1,11 @@
 """A disk in memory that is full, dies half way, or brings back what it held long ago."""
 
 import errno
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import TypeAlias
 
 
 class Died(BaseException):
@@ -11,68 +13,97 @@ class Died(BaseException):
 
 
 @dataclass
+class Number:
+    """A number that outlives the process."""
+
+    value: int = 0
+
+    def add(self, count: int = 1) -> None:
+        """Count on."""
+        self.value += count
+
+
+Files: TypeAlias = dict[Path, bytes]
+
+
+@dataclass
 class Disk:
-    """The files of one node, as ``omkl.node.checkpoint`` uses them.
+    """The files of one node; see ``omkl.node.disk.Disk``.
 
     Attributes
     ----------
-    files
+    files, numbers
         By path.
     past
-        What each file has held, oldest first.
+        What the files have been, oldest first.
     full
         Whether a write fails, and leaves a part of the file.
     calls_left
         Calls after which the process dies, in the middle of the next one; None for never.
+    saving
+        Called before a write.
     """
 
     random: Random
-    files: dict[Path, bytes] = field(default_factory=dict)
-    past: list[dict[Path, bytes]] = field(default_factory=list)
+    files: Files = field(default_factory=dict)
+    numbers: dict[Path, Number] = field(default_factory=dict)
+    past: list[Files] = field(default_factory=list)
     full: bool = False
     calls_left: int | None = None
+    saving: Callable[[], None] = lambda: None
 
     def read(self, path: Path) -> bytes:
         """Return what a file holds."""
         self._live()
         if path not in self.files:
-            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
+            raise _missing(path)
         return self.files[path]
 
     def write(self, path: Path, content: bytes) -> None:
         """Put a whole file there, unless the disk is full or the process dies over it."""
-        part = bytes(content[: self.random.randrange(len(content) + 1)])
+        self.saving()
+        if self.full or self.calls_left == 0:
+            self.files[path] = content[: self.random.randrange(len(content))]
         if self.full:
-            self.files[path] = part
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
-        if self.calls_left == 0:
-            self.files[path] = part
         self._live()
-        self.files[path] = bytes(content)
+        self.files[path] = content
 
     def move(self, source: Path, target: Path) -> None:
         """Put a file in the place of another, before the process dies or not at all."""
-        if self.calls_left == 0 and self.random.random() < 0.5:
-            self._move(source, target)
+        if source not in self.files:
+            raise _missing(source)
+        if self.calls_left != 0 or self.random.random() < 0.5:
+            self.files[target] = self.files.pop(source)
+            self.past.append(dict(self.files))
         self._live()
-        self._move(source, target)
+
+    def counter(self, path: Path) -> Number:
+        """Return the number in a file."""
+        if self.full and path not in self.numbers:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return self.numbers.setdefault(path, Number())
 
     def lose(self) -> None:
         """Lose everything."""
         self.files.clear()
+        self.numbers.clear()
 
     def turn_back(self) -> bool:
-        """Bring back what it held at some time before; return whether there was any."""
+        """Bring back the files of some time before, but no numbers; return whether there were any."""
         if len(self.past) < 2:
             return False
         self.files = dict(self.random.choice(self.past[:-1]))
         return True
 
-    def _move(self, source: Path, target: Path) -> None:
-        if source not in self.files:
-            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(source))
-        self.files[target] = self.files.pop(source)
-        self.past.append(dict(self.files))
+    def rot(self, path: Path) -> bool:
+        """Flip a bit of a file that is not the only one; return whether there was one."""
+        if len(self.files) < 2 or path not in self.files:
+            return False
+        content = bytearray(self.files[path])
+        content[self.random.randrange(len(content))] ^= 1 << self.random.randrange(8)
+        self.files[path] = bytes(content)
+        return True
 
     def _live(self) -> None:
         if self.calls_left == 0:
@@ -80,3 +111,7 @@ class Disk:
             raise Died
         if self.calls_left is not None:
             self.calls_left -= 1
+
+
+def _missing(path: Path) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))

@@ -136,9 +136,8 @@ def lose_disk(world: "World", random: Random) -> str | None:
     """Kill a node and take its disk away."""
     if (id := _node(world, random)) is None:
         return None
-    told = _crash(world, random, id)
-    world.lose_disk(id)
-    return told
+    world.disks[id].lose()
+    return _crash(world, random, id)
 
 
 def turn_back_disk(world: "World", random: Random) -> str | None:
@@ -147,8 +146,17 @@ def turn_back_disk(world: "World", random: Random) -> str | None:
         return None
     if random.random() < 0.5:
         world.leave(id)
-    told = _crash(world, random, id)
-    return told if world.disks[id].turn_back() else told + ", with nothing older"
+    if world.disks[id].turn_back():
+        world.streams[id].intact = False
+    return _crash(world, random, id)
+
+
+def rot(world: "World", random: Random) -> str | None:
+    """Kill a node, and flip a bit of its checkpoint; the one before it is left."""
+    if (id := _node(world, random)) is None or not world.disks[id].rot(world.shape.checkpoint.file(id)):
+        return None
+    world.streams[id].intact = False
+    return _crash(world, random, id)
 
 
 def crash_in_save(world: "World", random: Random) -> str | None:
@@ -221,7 +229,7 @@ FAULTS: dict[str, tuple[Fault, float]] = {
     "loss": (lose, 6), "duplication": (repeat, 4), "delay": (delay, 4), "reordering": (reorder, 3), "flip": (flip, 4),
     "cut": (cut, 3), "one-way cut": (deafen, 2), "flap": (flap, 2), "partition": (partition, 1),
     "crash": (crash, 1.5), "lost disk": (lose_disk, 0.7), "old checkpoint": (turn_back_disk, 0.7),
-    "crash in a save": (crash_in_save, 1), "leave": (leave, 1.5), "pause": (pause, 1.5), "slow node": (slow_down, 1),
+    "rotten checkpoint": (rot, 0.7), "crash in a save": (crash_in_save, 1), "leave": (leave, 1.5), "pause": (pause, 1.5), "slow node": (slow_down, 1),
     "clock jump": (jump, 1.5), "clock drift": (drift, 1.5), "full disk": (fill, 1),
 }  # fmt: skip
 """By name: what happens, and how often as compared with others."""

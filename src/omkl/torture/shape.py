@@ -1,6 +1,7 @@
 """What a seed makes of a network: its nodes and links, what they learn, their streams, and which faults are frequent."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -8,12 +9,13 @@ from omkl import topology
 from omkl.features import gaussian
 from omkl.methods import Gossip
 from omkl.node.config import Member, NetworkConfig
-from omkl.node.settings import Timing
+from omkl.node.settings import Checkpoint, Timing
 from omkl.node.transports.memory import Conditions
 from omkl.topology import Graph
 
 DEADLINE = 4.0
 TIMINGS = (Timing(deadline=DEADLINE, patience=0.5), Timing(mode="timer", deadline=DEADLINE, period=0.5))
+EVERY: tuple[Any, ...] = (1, 5, 5, 20, 20, 20, "observation")
 # Consensus steps with which mixing alone brings nodes together, in networks of this size.
 QUANTIZERS: tuple[tuple[Any, float], ...] = ((None, 0.8), ("nearest", 0.4), ("qsgd", 0.3), ("sign", 0.15))
 
@@ -32,8 +34,8 @@ class Shape:
         When the stream of each node ends.
     unlabeled
         Part of the samples that have no label.
-    every
-        Rounds between checkpoints.
+    checkpoint
+        How often each node saves.
     """
 
     config: NetworkConfig
@@ -41,7 +43,7 @@ class Shape:
     periods: dict[str, float]
     ends: dict[str, float]
     unlabeled: float
-    every: int
+    checkpoint: Checkpoint
 
     def describe(self) -> str:
         """Return the network in a line."""
@@ -49,7 +51,7 @@ class Shape:
         links = len(config.topology.graph.edges)
         return (
             f"{len(config.ids)} nodes, {links} links, {config.timing.mode}, {config.method.channel.name}, "
-            f"a checkpoint every {self.every} rounds"
+            f"checkpoints by {self.checkpoint.every}"
         )
 
 
@@ -74,7 +76,7 @@ def draw(random: Random, seconds: float) -> Shape:
         periods={id: random.choice((0.3, 0.5, 0.5, 2.0)) for id in config.ids},
         ends={id: random.choice((seconds / 2, 2 * seconds, 2 * seconds)) for id in config.ids},
         unlabeled=random.choice((0.0, 0.2)),
-        every=random.choice((1, 5, 5, 20, 20, 20, 20, 20)),
+        checkpoint=Checkpoint(folder=Path(), every=random.choice(EVERY)),
     )
 
 

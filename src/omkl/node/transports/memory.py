@@ -130,6 +130,9 @@ class Network:
             for receiver in node.links if peer is None else (peer,):
                 self._send(id, receiver, data)
         self._schedule_wake(id)
+        self._report(id, events)
+
+    def _report(self, id: str, events: list[Event]) -> None:
         for event in events:
             if self._watch:
                 self._watch(self.now, id, event)
