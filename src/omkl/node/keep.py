@@ -58,7 +58,7 @@ class Keep:
         except OSError as error:
             protocol.report(Unsaved(protocol.round, f"{count} cannot be had ({error}); what a crash loses is not told"))
             return
-        lost = self._counter.value - protocol.taken - protocol.lost
+        lost = self._counter.value - protocol.taken - protocol.lost - len(protocol.waiting)  # those are taken again
         if lost > 0:
             protocol.lost += lost
             protocol.report(Lost(lost))
@@ -125,7 +125,8 @@ class Keep:
 
     def _count(self) -> None:
         if self._counter is not None:
-            self._counter.value = self._protocol.taken + self._protocol.lost
+            # Never back: of those that wait in a checkpoint some were acknowledged before a crash.
+            self._counter.value = max(self._counter.value, self._protocol.taken + self._protocol.lost)
 
     def _warn(self, name: str, text: str, event: Event) -> None:
         logger.warning(text, extra={"omkl": {"node": self._protocol.role.id, "event": name} | event._asdict()})

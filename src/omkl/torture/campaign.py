@@ -1,10 +1,13 @@
 """Runs: one by its seed, or many."""
 
+import itertools
 import math
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from random import Random
 from typing import NamedTuple
 
@@ -22,6 +25,7 @@ SETTLE = 12  # deadlines within which every link is in step again after the last
 MIXED = 12  # rounds of mixing alone in which nodes must come closer to each other
 PACE = 0.5  # seconds for each of them
 CLOSE = 1e-3  # of the models: quantized gossip does not bring nodes closer than that in so few rounds
+CHUNK = 8  # seeds that a process is given at once
 LAST = 30  # lines of a trace that are shown
 
 
@@ -40,9 +44,13 @@ class Report(NamedTuple):
     """How far that mean is from zero."""
     lost: int
     """Acknowledged observations that nodes reported as lost in a crash."""
+    recovered: int
+    """Times that neighbors gave a node its models back."""
     seconds: float
     digest: str
+    """Of all that happened: the same for the same seed."""
     violation: str | None = None
+    """What does not hold, after the last things that happened."""
 
 
 def run(seed: int, events: int) -> Report:
@@ -68,6 +76,7 @@ def run(seed: int, events: int) -> Report:
         drift=_size(world.books.drift, nodes),
         mean=_size(sum(node.learning.state.theta for node in world.arena.nodes.values()), nodes),
         lost=world.lost,
+        recovered=world.books.recovered,
         seconds=time.process_time() - start,
         digest=world.trace.digest(),
         violation=violation,
@@ -100,7 +109,9 @@ def _settle(world: World) -> float:
     while not world.is_synced:
         arena.run(arena.now + DEADLINE / 8)
         if arena.now > start + SETTLE * DEADLINE:
-            links = [f"{id}-{peer} {link.state}" for id, node in arena.nodes.items() for peer, link in node.links.items()]
+            links = [
+                f"{id}-{peer} {link.state}" for id, node in arena.nodes.items() for peer, link in node.links.items()
+            ]
             raise Violation(f"not in step after {SETTLE} deadlines: {', '.join(links)}")
     return (arena.now - start) / DEADLINE
 
@@ -146,7 +157,10 @@ def _size(array: float | np.ndarray, nodes: int) -> float:
     return float(np.linalg.norm(array)) / nodes
 
 
-def runs(seeds: range, events: int) -> Iterator[Report]:
-    """Yield the report of each seed."""
-    for seed in seeds:
-        yield run(seed, events)
+def runs(seeds: Sequence[int], events: int, jobs: int = 1) -> Iterator[Report]:
+    """Yield the report of each seed, in order; ``jobs`` processes share the work."""
+    if jobs == 1:
+        yield from map(run, seeds, itertools.repeat(events))
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(run, seeds, itertools.repeat(events), chunksize=CHUNK)

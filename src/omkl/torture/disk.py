@@ -86,8 +86,8 @@ class Disk:
 
     def lose(self) -> None:
         """Lose everything."""
-        self.files.clear()
-        self.numbers.clear()
+        for kept in (self.files, self.numbers, self.past):
+            kept.clear()
 
     def turn_back(self) -> bool:
         """Bring back the files of some time before, but no numbers; return whether there were any."""

@@ -147,7 +147,7 @@ def turn_back_disk(world: "World", random: Random) -> str | None:
     if random.random() < 0.5:
         world.leave(id)
     if world.disks[id].turn_back():
-        world.streams[id].intact = False
+        world.streams[id].counted = False  # it holds samples that wait, of which it cannot know what became
     return _crash(world, random, id)
 
 

@@ -69,7 +69,7 @@ class World:
         except Died:
             self._died(id)
             return
-        self.trace.note(self.arena.now, id, f"starts at {node.neighbors.boot}:{node.round}")
+        self._note(id, f"starts at {node.neighbors.boot}:{node.round}")
         self.books.attach(node)
         self.arena.join(node)
         if self.arena.now >= self.shape.ends[id]:
@@ -87,8 +87,8 @@ class World:
             stream.begin_anew()
         stream.counted &= not disk.full or bool(disk.numbers)
         disk.saving = partial(stream.save, node)
-        tell = partial(self.trace.note, self.arena.now, id)
-        self._keeps[id] = keep = Keep(node, settings, disk, tell, lambda: self.arena.clock(id))
+        keep = Keep(node, settings, disk, partial(self._note, id), lambda: self.arena.clock(id))
+        self._keeps[id] = keep
         stream.check(node, settings.every == "observation")
         keep.begin(now)
         return node
@@ -105,7 +105,7 @@ class World:
         try:
             self._keeps[id].end()
         except (OSError, Died) as error:
-            self.trace.note(self.arena.now, id, f"does not leave in order: {error or 'it died'}")
+            self._note(id, f"does not leave in order: {error or 'it died'}")
         self.crash(id)
 
     def return_in(self, id: str, seconds: float) -> None:
@@ -174,14 +174,17 @@ class World:
             else:
                 self.arena.at(self.arena.now + LOOK, lambda: self.arena.act(id, Protocol.wake))
         for event in events:
-            self.trace.note(self.arena.now, id, event)
+            self._note(id, event)
             if isinstance(event, Gossiped):
                 keep.watch(event)
             elif isinstance(event, Lost):
                 self.lost += event.observations
 
+    def _note(self, id: str, what: str | Event) -> None:
+        self.trace.note(self.arena.now, id, what)
+
     def _died(self, id: str) -> None:
-        self.trace.note(self.arena.now, id, "died over its disk")
+        self._note(id, "died over its disk")
         self.crash(id)
         self.return_in(id, AGAIN)
 
