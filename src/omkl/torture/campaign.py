@@ -109,10 +109,7 @@ def _settle(world: World) -> float:
     while not world.is_synced:
         arena.run(arena.now + DEADLINE / 8)
         if arena.now > start + SETTLE * DEADLINE:
-            links = [
-                f"{id}-{peer} {link.state}" for id, node in arena.nodes.items() for peer, link in node.links.items()
-            ]
-            raise Violation(f"not in step after {SETTLE} deadlines: {', '.join(links)}")
+            raise Violation(f"not in step after {SETTLE} deadlines: {world.states()}")
     return (arena.now - start) / DEADLINE
 
 

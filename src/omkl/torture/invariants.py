@@ -21,7 +21,7 @@ MOST_SENDS = MOST_WAITING + 8  # of one call: a round for each sample that waits
 ROUNDING = 1e-5  # relative, of a sum of few float32
 
 
-class Violation(Exception):  # noqa: N818 - it is what is looked for
+class Violation(Exception):
     """Something that must hold does not."""
 
 
@@ -116,7 +116,7 @@ class Books:
                 self._check_copy(link)
 
     def _check_theta(self, node: Protocol) -> None:
-        """A model moves by mixing and learning alone, or is given back what it was, before its first round."""
+        """Refuse a model that moved but by mixing and learning, unless it was given back before its first round."""
         id, state = node.role.id, node.learning.state
         if self._theta[id] is state.theta:
             return

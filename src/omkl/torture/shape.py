@@ -1,9 +1,11 @@
-"""What a seed makes of a network: its nodes and links, what they learn, their streams, and which faults are frequent."""
+"""What a seed makes of a network: its nodes and links, what they learn, and their streams."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
+
+import numpy as np
 
 from omkl import topology
 from omkl.features import gaussian
@@ -83,5 +85,5 @@ def draw(random: Random, seconds: float) -> Shape:
 def _graph(random: Random, nodes: int) -> Graph:
     kind = random.choice(("path", "ring", "star", "tree"))
     if kind == "tree":
-        return Graph(nodes, [(random.randrange(k), k) for k in range(1, nodes)])
+        return Graph(nodes, np.array([(random.randrange(k), k) for k in range(1, nodes)]))
     return topology.GRAPHS[kind](nodes)

@@ -1,7 +1,7 @@
 """A network under faults: its nodes with their disks and streams, and what can be done to them."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
 
@@ -54,7 +54,7 @@ class World:
         self._keeps: dict[str, Keep] = {}
         self._boots = iter(random.sample(range(2**15), 4096))  # none twice, which is not worse than good luck
         self._numbers = itertools.count()
-        self._undone: dict[int, Callable[[], object]] = {}
+        self._undone: dict[int, Callable[[], None]] = {}
         self._undos = itertools.count()
         for id in ids:
             self.start(id)
@@ -63,7 +63,9 @@ class World:
     # What happens to nodes
 
     def start(self, id: str) -> None:
-        """Start a node from its disk, as ``omkl.node.node`` does; again later, if it dies of that."""
+        """Start a node from its disk, as ``omkl.node.node`` does, if it is not there; later again, if it dies of that."""
+        if id in self.arena.nodes:
+            return
         try:
             node = self._open(id)
         except Died:
@@ -109,8 +111,8 @@ class World:
         self.crash(id)
 
     def return_in(self, id: str, seconds: float) -> None:
-        """Start a node in a while, unless it is there by then."""
-        self.later(seconds, lambda: id in self.arena.nodes or self.start(id))
+        """Start a node in a while."""
+        self.later(seconds, partial(self.start, id))
 
     def reach(self, one: str, other: str) -> None:
         """Let two nodes notice that they reach each other, if they do."""
@@ -131,9 +133,14 @@ class World:
 
         self.arena.act(id, act)
 
+    def mend(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Mend links."""
+        for pair in pairs:
+            self.arena.mend(*pair)
+
     # How faults end
 
-    def later(self, seconds: float, undo: Callable[[], object]) -> None:
+    def later(self, seconds: float, undo: Callable[[], None]) -> None:
         """Undo something in a while, or when all is calmed."""
         key = next(self._undos)
         self._undone[key] = undo
@@ -158,6 +165,11 @@ class World:
         nodes = self.arena.nodes.values()
         synced = all(link.state is LinkState.SYNCED for node in nodes for link in node.links.values())
         return synced and len(nodes) == len(self._roles)
+
+    def states(self) -> str:
+        """Return how every link stands."""
+        ends = ((id, link) for id, node in self.arena.nodes.items() for link in node.links.values())
+        return ", ".join(f"{id}-{link.peer} {link.state}" for id, link in ends)
 
     def _check(self, node: Protocol) -> None:
         self.books.check(node)
