@@ -63,7 +63,7 @@ class World:
     # What happens to nodes
 
     def start(self, id: str) -> None:
-        """Start a node from its disk, as ``omkl.node.node`` does, if it is not there; later again, if it dies of that."""
+        """Start a node from its disk, as ``omkl.node.node`` does; again later, if it dies of that."""
         if id in self.arena.nodes:
             return
         try:
