@@ -13,6 +13,7 @@ from omkl.errors import InputError
 from omkl.features import gaussian
 from omkl.losses import Softmax
 from omkl.node.events import Diverged, Gossiped, Scored
+from omkl.node.learning import Plain
 from omkl.node.links import LinkState
 from omkl.node.protocol import LAST_ROUND, MOST_SKIPPED, MOST_WAITING, Protocol
 from omkl.node.settings import Timing
@@ -101,6 +102,7 @@ def test_a_cluster_computes_what_the_whole_network_does(
 ) -> None:
     network, (x, y) = config(5, graph, **method), stream(5, 30)
     y = y + 1 if "loss" in method else y
+    monkeypatch.setattr("omkl.node.learning.halves", lambda method, shape: Plain(method))
     cluster = run(network, x, y, DELAY)
     monkeypatch.setattr(features, "transform", one_by_one)
     whole = numpy_run.run(network.method, x, y, network.topology, network.seed)

@@ -19,6 +19,7 @@ from omkl.node.config import NetworkConfig
 from omkl.node.events import Event, Gossiped, Resynced, Scored
 from omkl.node.links import LinkState
 from omkl.node.node import Node
+from omkl.node.protocol import Protocol
 from omkl.node.runtime import Observation
 
 POLL = 0.1  # seconds between two looks at how far the nodes are
@@ -85,6 +86,7 @@ def on_loopback(config: NetworkConfig) -> NetworkConfig:
 def run(config: NetworkConfig, X: Floats, y: npt.NDArray[Any], progress: Progress | None = None) -> list[Outcome]:
     """Return the outcome of every node, each fed its column of a stream X ``(T, J, d)``, y ``(T, J)``."""
     rounds, nodes = X.shape[:2]
+    Protocol(config.role(config.ids[0]), 0, 0.0)  # what is to be compiled is compiled once, not by every process
     context = multiprocessing.get_context("spawn")
     taken = context.Array("q", nodes, lock=False)
     pipes = [context.Pipe() for _ in range(nodes)]

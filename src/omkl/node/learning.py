@@ -2,6 +2,7 @@
 
 import math
 import reprlib
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,75 @@ def outputs(loss: Loss) -> int:
     return count
 
 
+class Halves(Protocol):
+    """The two halves of a round."""
+
+    def gossip(
+        self, theta: Floats, hidden: Floats, copies: Floats, weights: Floats, uniforms: Floats | None
+    ) -> tuple[Floats, Floats, Message]:
+        """Return models, hidden state and message after mixing, emitting and absorbing (lines 8, 9 and 12)."""
+
+    def learn(self, state: State, frequencies: Floats, x: Floats, y: Floats) -> tuple[State, Floats, float]:
+        """Return the state after a sample, and the output and its loss from before it (lines 3 to 6 and 14)."""
+
+    def absorb(self, hidden: Floats, message: Message) -> tuple[Floats, bool]:
+        """Return a hidden state and a message added up, and whether that is finite (line 12)."""
+
+    def is_finite(self, state: State) -> bool:
+        """Return whether models, hidden state and weights are sound, as they are unless a step was too large."""
+
+
+class Plain:
+    """The halves of any method, as ``omkl.algorithm`` states them."""
+
+    def __init__(self, method: Gossip) -> None:
+        self._method, self._channel = method, method.channel
+
+    def gossip(
+        self, theta: Floats, hidden: Floats, copies: Floats, weights: Floats, uniforms: Floats | None
+    ) -> tuple[Floats, Floats, Message]:
+        """Return models, hidden state and message."""
+        with quiet():
+            theta = algorithm.mix(theta, hidden, copies, weights, self._method.gamma)
+            message = algorithm.emit(theta, hidden, self._channel, uniforms)
+            return theta, algorithm.absorb(hidden, message), message
+
+    def learn(self, state: State, frequencies: Floats, x: Floats, y: Floats) -> tuple[State, Floats, float]:
+        """Return the state, the output and its loss."""
+        theta, hidden, log_weights, memory = state
+        with quiet():
+            # For one input np.dot is transform's tensordot, at a fraction of its cost.
+            sample = Round(features.waves(np.dot(frequencies, x)), y, None)
+            theta, log_weights, memory, info = self._method.observe(theta, log_weights, memory, sample)
+        return State(theta, hidden, log_weights, memory), np.asarray(info.output), float(info.loss)
+
+    def absorb(self, hidden: Floats, message: Message) -> tuple[Floats, bool]:
+        """Return the sum, and whether it is finite."""
+        with quiet():
+            after = np.asarray(algorithm.absorb(hidden, message))
+            return after, math.isfinite(total(after))
+
+    def is_finite(self, state: State) -> bool:
+        """Return whether all is sound."""
+        theta, hidden, log_weights, _ = state
+        with quiet():
+            return math.isfinite(total(theta) + total(hidden)) and not math.isnan(total(log_weights))
+
+
+def quiet() -> np.errstate:
+    """Return a context in which a model may diverge: that is an event, not a warning."""
+    return np.errstate(over="ignore", invalid="ignore")
+
+
+def halves(method: Gossip, shape: tuple[int, int, int]) -> Halves:
+    """Return the compiled halves of a method where there are such and Numba is installed, the plain ones otherwise."""
+    try:
+        from omkl.node import compiled
+    except ImportError:
+        return Plain(method)
+    return compiled.Compiled(method, shape) if compiled.knows(method) else Plain(method)
+
+
 class Learning:
     """The models of one node, and the two halves of its round.
 
@@ -43,6 +113,7 @@ class Learning:
         self.frequencies = features.draw(method.kernels, method.features, inputs, seed)
         self.state: State = method.init(np, (), outputs(method.objective))
         self.round = 0
+        self._halves = halves(method, self.shape)
         self._key = noise.fold(noise.key(seed, "quantizer"), index)
         self._drawn: tuple[int, Floats | None] = (-1, None)
 
@@ -55,20 +126,15 @@ class Learning:
     def gossip(self, copies: Floats, weights: Floats) -> Message:
         """Return the message of the next round: mix, emit and absorb it here (lines 8, 9 and 12)."""
         theta, hidden, log_weights, memory = self.state
-        theta = algorithm.mix(theta, hidden, copies, weights, self.method.gamma)
-        message = algorithm.emit(theta, hidden, self.method.channel, self._uniforms())
-        self.state = State(theta, algorithm.absorb(hidden, message), log_weights, memory)
+        theta, hidden, message = self._halves.gossip(theta, hidden, copies, weights, self._uniforms())
+        self.state = State(theta, hidden, log_weights, memory)
         self.round += 1
         return message
 
     def learn(self, x: Floats, y: Floats) -> tuple[Floats, float]:
         """Return the output and its loss, both from before the sample is learned (lines 3 to 6 and 14)."""
-        # For one input np.dot is transform's tensordot, at a fraction of its cost.
-        sample = Round(features.waves(np.dot(self.frequencies, x)), y, None)
-        theta, hidden, log_weights, memory = self.state
-        theta, log_weights, memory, info = self.method.observe(theta, log_weights, memory, sample)
-        self.state = State(theta, hidden, log_weights, memory)
-        return np.asarray(info.output), float(info.loss)
+        self.state, output, loss = self._halves.learn(self.state, self.frequencies, x, y)
+        return output, loss
 
     def predict(self, x: Floats) -> Floats:
         """Return the ensemble's output f, shape ``(..., C)``."""
@@ -81,10 +147,13 @@ class Learning:
         state = self.state  # one reading, as above
         return Model(self.frequencies, state.theta, state.log_weights, self.method.objective)
 
+    def absorb(self, copy: Floats, message: Message) -> tuple[Floats, bool]:
+        """Return a neighbor's hidden state after its message, and whether it is finite."""
+        return self._halves.absorb(copy, message)
+
     def is_finite(self) -> bool:
         """Return whether models, hidden state and weights are sound, as they are unless a step was too large."""
-        theta, hidden, log_weights, _ = self.state
-        return math.isfinite(total(theta) + total(hidden)) and not math.isnan(total(log_weights))
+        return self._halves.is_finite(self.state)
 
     def inputs(self, x: npt.ArrayLike) -> Floats:
         """Return one sample as float32, refused unless it is d finite numbers."""

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omkl import algorithm, wire
+from omkl import wire
 from omkl.node.events import Dropped, Event, Moved, Renewed, Resynced
 from omkl.node.learning import Floats, Learning, total
 from omkl.node.links import TRANSITIONS, Kept, Link, LinkState, Signal
@@ -123,10 +123,10 @@ class Neighbors:
 
     def _next(self, copy: Floats, data: bytes) -> Floats:
         message = wire.read_gossip(self.codec, data, wire.digest(copy))
-        hidden = algorithm.absorb(copy, message)
-        if not math.isfinite(total(hidden)):
+        hidden, is_finite = self.learning.absorb(copy, message)
+        if not is_finite:
             raise WireError("a sum that is not finite; hidden states are; its sender should have stopped")
-        return np.asarray(hidden)
+        return hidden
 
     def leave_out(self, link: Link, now: float) -> None:
         """Go on without a neighbor of which nothing new came until the deadline."""

@@ -163,9 +163,8 @@ class Protocol:
         """Take the rounds that can be taken, ask what is to be asked, and return what happened."""
         if not self.diverged:
             step = self._step_together if self._lockstep else self._step_by_timer
-            with np.errstate(over="ignore", invalid="ignore"):  # a model that diverges is an event
-                while step(now) and not self.diverged:
-                    pass
+            while step(now) and not self.diverged:
+                pass
         if not self.diverged:
             self.neighbors.wake(now)
         events, self._events[:] = list(self._events), []

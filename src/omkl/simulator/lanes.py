@@ -17,10 +17,10 @@ from omkl import noise, wire
 from omkl.algorithm import State
 from omkl.losses import Logistic, Softmax, Squared
 from omkl.methods import Gossip, Method
+from omkl.methods.plain import is_plain
 from omkl.quantizers import QSGD, Exact, Nearest, Quantizer
 from omkl.simulator.measures import Metrics
 from omkl.simulator.networks import Dense, Edges, Hubs, Lists
-from omkl.simulator.plain import is_plain
 from omkl.simulator.rounds import reach
 from omkl.simulator.waves import LIMIT
 from omkl.wire.coded import ELEMENTS

@@ -20,9 +20,9 @@ from omkl import noise, wire
 from omkl.algorithm import State
 from omkl.losses import Logistic
 from omkl.methods import Gossip, Info, Method
+from omkl.methods.plain import is_plain
 from omkl.quantizers import LARGEST_STEP, QSGD, SMALLEST_STEP, Exact, Quantizer
 from omkl.simulator.networks import LONGEST_LIST, Lists
-from omkl.simulator.plain import is_plain
 from omkl.simulator.waves import half_wave
 
 try:

@@ -187,5 +187,13 @@ def _body(shape: Shape, quantizer: Quantizer) -> Body:
     if isinstance(quantizer, Sign):
         return Signs(shape)
     if isinstance(quantizer, QSGD | Nearest):
-        return Levels(shape, quantizer)
+        return _levels(shape, quantizer)
     raise InputError(f"{quantizer} stays in the simulator; the wire carries QSGD, Nearest, Sign and Exact; use one")
+
+
+def _levels(shape: Shape, quantizer: Coded) -> Levels:
+    try:
+        from omkl.wire.compiled import CompiledLevels
+    except ImportError:  # without the extra "fast"
+        return Levels(shape, quantizer)
+    return CompiledLevels(shape, quantizer)

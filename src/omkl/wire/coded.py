@@ -44,7 +44,7 @@ class Coder:
     def __init__(self, quantizer: Coded, blocks: int, length: int) -> None:
         self._blocks = blocks
         self._plan = list(plan(blocks, length))
-        self._limits = [_most_bytes(parts) for parts in self._plan]
+        self._limits = [most_bytes(parts) for parts in self._plan]
         self._intervals = intervals(quantizer, length)
         self._lookup = lookup(quantizer, length)
 
@@ -135,7 +135,7 @@ def plan(blocks: int, length: int) -> Iterator[list[Part]]:
             yield [Part(block, first, end, block == stop - 1) for block in range(start, stop)]
 
 
-def _most_bytes(parts: list[Part]) -> int:
+def most_bytes(parts: list[Part]) -> int:
     """Return the bytes no number of these parts exceeds: pushing one of m symbols takes x + 1 to at most m (x + 1)."""
     begun = sum(part.first == 0 for part in parts)
     symbols = begun + sum(part.stop - part.first for part in parts)
