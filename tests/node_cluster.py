@@ -57,6 +57,10 @@ class Watched(Protocol):
         super()._gossip()
         self._record()
 
+    def _recover(self, *given: Any) -> None:
+        super()._recover(*given)
+        self._record()
+
     def _advance(self, now: float) -> list[Event]:
         events = super()._advance(now)
         self._record()

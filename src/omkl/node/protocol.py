@@ -129,7 +129,8 @@ class Protocol:
     def receive(self, peer: str, data: bytes, now: float) -> list[Event]:
         """Take in bytes of a neighbor; whatever they are, nothing is raised."""
         if not self.diverged:
-            self.neighbors.receive(peer, data, now)
+            with np.errstate(over="ignore", invalid="ignore"):  # what cannot be added up is dropped
+                self.neighbors.receive(peer, data, now)
         return self._advance(now)
 
     def wake(self, now: float) -> list[Event]:

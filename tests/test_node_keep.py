@@ -1,0 +1,215 @@
+"""What is acknowledged is kept, or told."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from omkl.errors import DivergedError
+from omkl.node import checkpoint, keep
+from omkl.node.config import NetworkConfig, load
+from omkl.node.events import Event, Lost, Renewed, Scored, Unsaved
+from omkl.node.keep import Keep
+from omkl.node.node import Node
+from omkl.node.protocol import Protocol
+from omkl.node.settings import Checkpoint
+from tests.node_cluster import config
+from tests.node_disk import MemoryDisk, Number
+from tests.node_processes import LIMIT, samples, write_network
+
+KEPT = Path("kept")
+EACH = '[checkpoint]\nfolder = "kept"\nevery = "observation"\n'
+ROUNDS = '[checkpoint]\nfolder = "kept"\nevery = 5\n'
+
+
+class Life:
+    """A node alone, from its disk to its end."""
+
+    def __init__(self, disk: MemoryDisk, every: object = 5, boot: int = 7) -> None:
+        settings = Checkpoint(folder=KEPT, every=every)  # type: ignore[arg-type]
+        role = config(1).role("a")
+        self.events: list[Event] = []
+        self.node: Protocol = checkpoint.restore(settings.file("a"), role, boot, 0.0, disk)
+        self.keep = Keep(self.node, settings, disk, self.events.append)
+        self.keep.begin(0.0)
+        self.events += self.node.wake(0.0)
+
+    def observe(self, times: int) -> int:
+        """Return how many of so many were acknowledged."""
+        acknowledged = pending = 0
+        for _ in range(times):
+            pending += 1
+            events = self.node.observe([1.0, -1.0], 1, 0.0)
+            if self.keep.settle():
+                acknowledged, pending = acknowledged + pending, 0
+            for event in events:
+                self.keep.watch(event)
+        return acknowledged
+
+
+def test_what_a_crash_loses_is_told_once() -> None:
+    disk = MemoryDisk()
+    assert Life(disk).observe(13) == 13
+    second = Life(disk)
+    assert second.events == [Lost(3)]
+    assert (second.node.taken, second.node.lost, second.node.round) == (10, 3, 10)
+    assert Life(disk).events == []  # nothing more was lost
+    second.observe(4)
+    third = Life(disk)
+    assert third.events == [Lost(4)]
+    assert (third.node.taken, third.node.lost) == (10, 7)
+    third.keep.end()
+    fourth = Life(disk)
+    assert (fourth.events, fourth.node.taken, fourth.node.lost) == ([], 10, 7)
+
+
+def test_a_damaged_or_lost_file_loses_what_it_held() -> None:
+    disk, file = MemoryDisk(), KEPT / "a.npz"
+    Life(disk).observe(13)
+    disk.files[file] = disk.files[file][:-1]
+    assert Life(disk).events[-1] == Lost(8)  # the one before was of round 5
+    Life(disk).observe(2)
+    for path in list(disk.files):
+        del disk.files[path]
+    assert Life(disk).events == [Lost(15)]
+
+
+def test_a_number_that_is_behind_is_put_right() -> None:
+    disk = MemoryDisk()
+    Life(disk).observe(13)
+    disk.numbers.clear()  # as a power cut may do
+    again = Life(disk)
+    assert again.events == []
+    assert disk.counter(KEPT / "a.count").value == 10
+
+
+def test_what_waits_in_a_checkpoint_is_not_lost() -> None:
+    disk = MemoryDisk()
+    life = Life(disk)
+    life.observe(3)
+    life.node.waiting.extend((life.node.learning.inputs([0, k]), None) for k in range(4))
+    life.keep.end()
+    back = Life(disk)
+    assert [type(event) for event in back.events].count(Scored) == 4  # at once: it is alone
+    assert not [event for event in back.events if isinstance(event, Lost)]
+    assert back.node.taken == 7
+
+
+def test_every_observation_is_kept_before_it_is_acknowledged() -> None:
+    disk = MemoryDisk()
+    for total in (4, 8):
+        life = Life(disk, "observation")
+        assert life.events == []
+        assert life.observe(4) == 4
+        assert (life.node.taken, life.node.lost) == (total, 0)
+        assert life.node.neighbors.start is None
+
+
+@pytest.mark.parametrize("step", range(3))
+def test_what_cannot_be_kept_is_not_acknowledged(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keep, "RETRY", 0.0)
+    disk = MemoryDisk()
+    life = Life(disk, "observation")
+    life.observe(4)
+    disk.fails_at = disk.calls + step
+    assert life.observe(2) == 0
+    assert [type(event) for event in life.events] == [Unsaved, Unsaved]
+    assert life.keep.failure is not None
+    disk.fails_at = None
+    crashed = Life(disk, "observation")
+    assert crashed.node.taken == 4  # nobody was told of the other two
+    assert not [event for event in crashed.events if isinstance(event, Lost)]
+    assert life.keep.settle()
+    assert life.keep.failure is None
+
+
+def test_a_disk_that_fails_is_left_alone_for_a_while() -> None:
+    disk = MemoryDisk()
+    life = Life(disk, "observation")
+    disk.fails_at = 0
+    life.observe(50)
+    assert life.events.count(life.events[0]) == 1
+    assert len(life.events) == 1
+
+
+def test_a_checkpoint_that_cannot_be_marked_as_used_is_not_used_up() -> None:
+    disk = MemoryDisk()
+    life = Life(disk)
+    life.observe(5)
+    life.keep.end()
+    disk.fails_at = 0
+    second = Life(disk, boot=9)
+    assert [type(event) for event in second.events] == [Unsaved, Renewed]
+    assert second.node.neighbors.boot == 9
+    second.observe(7)
+    disk.fails_at = None
+    third = Life(disk, boot=11)
+    assert (third.node.neighbors.boot, third.node.round) == (7, 5)  # of it nothing was said since
+    assert third.events == [Lost(7)]
+
+
+def test_a_disk_without_a_number_says_so() -> None:
+    class Without(MemoryDisk):
+        def counter(self, path: Path) -> Number:
+            raise OSError(28, "No space left on device")
+
+    life = Life(Without())
+    assert life.observe(3) == 3
+    (event,) = life.events
+    assert isinstance(event, Unsaved)
+    assert "what a crash loses is not told" in event.why
+
+
+@pytest.fixture
+def each(tmp_path: Path) -> NetworkConfig:
+    return load(write_network(tmp_path, "a", tables=EACH))
+
+
+def test_a_node_acknowledges_when_the_disk_has_room_again(
+    each: NetworkConfig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(keep, "RETRY", 0.0)
+    disk, done, failed = MemoryDisk(), threading.Semaphore(0), threading.Event()
+    watch = [lambda event: failed.set() if isinstance(event, Unsaved) else None]
+    with Node(each, "a", watch, disk=disk).start() as node:
+        node.observe([0, 1], 1, done=lambda _: done.release())
+        assert done.acquire(timeout=LIMIT)
+        disk.fails_at = 0
+        node.observe([0, 1], 1, done=lambda _: done.release())
+        assert failed.wait(LIMIT)
+        assert not done.acquire(blocking=False)
+        assert node.unsaved is not None
+        disk.fails_at = None
+        assert done.acquire(timeout=LIMIT)
+        node.wait(LIMIT)
+        assert node.unsaved is None
+    assert "the checkpoint of round 2 is not written: [Errno 28] No space left on device" in caplog.messages
+
+
+def test_a_model_that_diverged_is_not_acknowledged(each: NetworkConfig) -> None:
+    acknowledged: list[Scored] = []
+    with Node(each, "a", disk=(disk := MemoryDisk())).start() as node:
+        node.observe([0, 1], 1, done=acknowledged.append)
+        node.wait(LIMIT)
+        before = dict(disk.files)
+        node.runtime.call(lambda: setattr(node.protocol, "diverged", True))
+        with pytest.raises(DivergedError):
+            node.check()
+    assert disk.files == before
+    assert len(acknowledged) == 1
+
+
+def test_a_lost_count_is_in_the_status(tmp_path: Path) -> None:
+    network = load(write_network(tmp_path, "a", tables=ROUNDS))
+    disk = MemoryDisk()
+    with Node(network, "a", disk=disk).start() as node:
+        for x, y in samples(3):
+            node.observe(x, y)
+        node.wait(LIMIT)
+    disk.counter(tmp_path / "kept" / "a.count").add(4)
+    told: list[Event] = []
+    with Node(network, "a", [told.append], disk=disk).start() as node:
+        node.wait(LIMIT)
+        status = node._status()
+        assert (status["taken"], status["lost"], status["unsaved"]) == (3, 4, None)
+    assert Lost(4) in told
