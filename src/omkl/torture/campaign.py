@@ -42,6 +42,8 @@ class Report(NamedTuple):
     """How far mixing has moved the mean of all models."""
     mean: float
     """How far that mean is from zero."""
+    balanced: int
+    """Rounds in lock step that nobody was left out of on one side alone, in which the mean was checked."""
     lost: int
     """Acknowledged observations that nodes reported as lost in a crash."""
     recovered: int
@@ -60,6 +62,7 @@ def run(seed: int, events: int) -> Report:
     faults: Counter[str] = Counter()
     settled, violation = math.nan, None
     try:
+        world.begin()
         _disturb(world, events, faults)
         settled = _settle(world)
         _mix(world)
@@ -76,6 +79,7 @@ def run(seed: int, events: int) -> Report:
         drift=_size(world.books.drift, nodes),
         mean=_size(sum(node.learning.state.theta for node in world.arena.nodes.values()), nodes),
         lost=world.lost,
+        balanced=world.books.balanced,
         recovered=world.books.recovered,
         seconds=time.process_time() - start,
         digest=world.trace.digest(),

@@ -102,11 +102,15 @@ class Books:
         require(self.said.setdefault(key, hidden) == hidden, f"boot {key[1]} says two things of round {key[2]}")
 
     def check(self, node: Protocol) -> None:
-        """Look at a node after it did something."""
+        """Look at a node that is watched, after it did something."""
+        require(not node.diverged, f"the model diverged at round {node.round}")
         self._check_theta(node)
+        self.look(node)
+
+    def look(self, node: Protocol) -> None:
+        """Look at what a node says of itself, at its queues, and at its copies."""
         self.record(node)
         neighbors = node.neighbors
-        require(not node.diverged, f"the model diverged at round {node.round}")
         require(len(neighbors.recent) <= RECENT, f"{len(neighbors.recent)} frames kept")
         require(len(node.waiting) <= MOST_WAITING, f"{len(node.waiting)} samples wait")
         require(len(neighbors.sends) <= MOST_SENDS, f"{len(neighbors.sends)} messages at once")

@@ -17,7 +17,7 @@ from omkl.topology import Graph
 
 DEADLINE = 4.0
 TIMINGS = (Timing(deadline=DEADLINE, patience=0.5), Timing(mode="timer", deadline=DEADLINE, period=0.5))
-EVERY: tuple[Any, ...] = (1, 5, 5, 20, 20, 20, "observation")
+EVERY: tuple[Any, ...] = (5, 5, 20, 20, 20, 20, "observation")
 # Consensus steps with which mixing alone brings nodes together, in networks of this size.
 QUANTIZERS: tuple[tuple[Any, float], ...] = ((None, 0.8), ("nearest", 0.4), ("qsgd", 0.3), ("sign", 0.15))
 

@@ -56,9 +56,12 @@ class World:
         self._numbers = itertools.count()
         self._undone: dict[int, Callable[[], None]] = {}
         self._undos = itertools.count()
-        for id in ids:
+
+    def begin(self) -> None:
+        """Start all nodes and streams."""
+        for id in self.shape.config.ids:
             self.start(id)
-            self.arena.at(random.random(), partial(self._observe, id))
+            self.arena.at(self.random.random(), partial(self._observe, id))
 
     # What happens to nodes
 
@@ -154,8 +157,6 @@ class World:
             disk.full, disk.calls_left = False, None
         while self._undone:
             self._undone.pop(next(iter(self._undone)))()
-        for pair in self.links:
-            self.reach(*pair)
 
     # What is seen
 
