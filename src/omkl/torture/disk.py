@@ -97,8 +97,8 @@ class Disk:
         return True
 
     def rot(self, path: Path) -> bool:
-        """Flip a bit of a file that is not the only one; return whether there was one."""
-        if len(self.files) < 2 or path not in self.files:
+        """Flip a bit of a checkpoint that is not the only one; return whether there was one."""
+        if not {path, path.with_name(f"{path.name}.last")} <= self.files.keys():
             return False
         content = bytearray(self.files[path])
         content[self.random.randrange(len(content))] ^= 1 << self.random.randrange(8)
