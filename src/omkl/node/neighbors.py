@@ -180,7 +180,7 @@ class Neighbors:
         if link.state is LinkState.SYNCED:
             link.adrift, link.ask_at, link.retry = False, math.inf, 0.0
         elif link.state is LinkState.LEFT_OUT:
-            link.adrift, link.ask_at = True, math.inf
+            link.adrift = True  # a question that is due stays so: what it shows may be a round far ahead
         elif link.state is LinkState.REFUSED:
             link.ask_at = now + REFUSED_DEADLINES * self._deadline
         else:
