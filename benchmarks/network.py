@@ -145,7 +145,7 @@ def exchange(rounds: int) -> float:
 
 def _exchange(config: NetworkConfig, id: str, rounds: int, barrier: Any, times: Any) -> None:
     mail: queue.SimpleQueue[Arrival] = queue.SimpleQueue()
-    transport = ZenohTransport(config.role(id), endpoints(config, id), mail.put)
+    transport = ZenohTransport(config.role(id), endpoints(config, id), mail.put, lambda *_: None)
     frame, here = Send(None, bytes(50)), dict.fromkeys(config.neighbors(id), False)
     while not all(here.values()):
         arrival = mail.get()

@@ -1,13 +1,17 @@
 #!/bin/sh
-# Certificates for mutual TLS: a certificate authority, made once, and a key and certificate for each node.
+# Certificates for mutual TLS: a certificate authority, made once, and a key and certificate for each name.
 #
-#     sh certificates.sh certificates a b c
+#     sh certificates.sh certificates a b c screen
 #
-# A device needs ca.pem and its own two files. ca.key signs new nodes: keep it off the devices.
+# A name is a node's id, or that of a program or person who asks nodes for something: nodes go by it (see [access]).
+# A device needs ca.pem and its own two files. ca.key signs new ones: keep it off the devices.
 set -eu
-[ $# -ge 2 ] || { echo "usage: $0 FOLDER ID..." >&2; exit 2; }
+[ $# -ge 2 ] || { echo "usage: $0 FOLDER NAME..." >&2; exit 2; }
 folder=$1
 shift
+for name; do
+    case $name in *[!A-Za-z0-9_-]* | "" | ca) echo "no name: '$name'; letters, digits, - and _, and not ca" >&2; exit 2 ;; esac
+done
 umask 077
 mkdir -p "$folder"
 cd "$folder"
@@ -16,10 +20,10 @@ make() { openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nod
 
 [ -e ca.key ] || make -keyout ca.key -out ca.pem -days 3650 -subj "/CN=omkl network" \
     -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign
-for id; do
-    [ ! -e "$id.pem" ] || { echo "$folder/$id.pem exists; remove it to make another" >&2; exit 2; }
-    make -CA ca.pem -CAkey ca.key -keyout "$id.key" -out "$id.pem" -days 825 -subj "/CN=$id" \
-        -addext basicConstraints=critical,CA:FALSE -addext subjectAltName="DNS:$id"
+for name; do
+    [ ! -e "$name.pem" ] || { echo "$folder/$name.pem exists; remove it to make another" >&2; exit 2; }
+    make -CA ca.pem -CAkey ca.key -keyout "$name.key" -out "$name.pem" -days 825 -subj "/CN=$name" \
+        -addext basicConstraints=critical,CA:FALSE -addext subjectAltName="DNS:$name"
 done
 rm -f errors
 chmod 644 ./*.pem

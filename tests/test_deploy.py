@@ -5,25 +5,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
+from omkl.node import certificates
+from tests.certificates import DEPLOY, TLS, certify, files
 from tests.node_processes import Daemon, as_json, samples, write_network
-
-DEPLOY = Path(__file__).parent.parent / "deploy"
-TLS = """
-[tls]
-ca = "{0}/ca.pem"
-certificate = "{0}/{{id}}.pem"
-key = "{0}/{{id}}.key"
-"""
-
-
-def certify(folder: Path, *ids: str) -> subprocess.CompletedProcess[str]:
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    return subprocess.run(
-        ["sh", str(DEPLOY / "certificates.sh"), str(folder), *ids], capture_output=True, text=True, check=False
-    )
 
 
 def test_certificates(tmp_path: Path) -> None:
@@ -39,6 +23,16 @@ def test_certificates(tmp_path: Path) -> None:
     again = certify(tmp_path / "tls", "a")
     assert (again.returncode, "exists; remove it" in again.stderr) == (2, True)
     assert certify(tmp_path / "tls").returncode == 2
+    for name in ("ca", "a b", "a/../b", ""):
+        wrong = certify(tmp_path / "tls", name)
+        assert (wrong.returncode, wrong.stderr) == (2, f"no name: '{name}'; letters, digits, - and _, and not ca\n")
+
+
+def test_a_certificate_has_the_name_it_was_made_for(tmp_path: Path) -> None:
+    assert certify(tmp_path, "sensor-1").returncode == 0
+    made = certificates.check(files(tmp_path, "sensor-1"))
+    assert made.name == "sensor-1"
+    assert 823 < certificates.days_left(made) <= 825
 
 
 def test_nodes_gossip_over_tls_and_a_stranger_stays_out(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def config(nodes: int, graph: Any, weights: str = "metropolis") -> NetworkConfig
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    (network(nams="x"), "nams: unknown key; did you mean 'name'? known: checkpoint, inputs, learning, links, name, "),
+    (network(nams="x"), "nams: unknown key; did you mean 'name'? known: access, checkpoint, inputs, learning, links, "),
     (network(name=None), "name: missing; it has no default; set it"),
     (network(name="my net"), "name is 'my net'; it takes letters, digits, - and _ only; try name = "),
     (network(inputs=None), "inputs: missing; it has no default; set it"),
@@ -60,6 +60,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (network(nodes=[]), "nodes: [] given; a network has one node or more; list each under [[nodes]]"),
     (network(nodes=["a"]), "nodes.0: 'a' given; it must be a table"),
     (network(nodes=[{"id": "a"}]), "nodes.0.listen: missing; it has no default; set it"),
+    (network(access={"predct": []}), "access.predct: unknown key; did you mean 'predict'? known: model, ob"),
+    (network(access={"predict": "*"}), "access.predict: '*' given; 'str' instances are not allowed as a Sequence"),
+    (network(access={"predict": ["a b"]}), "access.predict: predict is 'a b'; it takes letters, digits, - and _ only"),
+    (network(access={"model": ["*", "a"]}), "access.model: model is '*'; it takes letters, digits, - and _ only"),
+    (network(access={"predict": ["screen"], "observe": []}),
+     'access: screen named; without TLS nobody proves a name; add [tls], or write ["*"] for everyone, [] for nobody'),
     (node(port=7447), "nodes.0.port: unknown key; known: id, listen, metrics"),
     (node(id=1), "nodes.0.id: 1 given; it must be a valid string"),
     (node(id="a/b"), "nodes.0.id: id is 'a/b'; it takes letters, digits, - and _ only; try id = "),

@@ -9,6 +9,7 @@ from omkl.node.events import Diverged, Dropped, Gossiped, Moved, Resynced, Score
 from omkl.node.journal import BURST, PAUSE, Journal, JsonLines, TextLines, Throttle
 from omkl.node.links import LinkState
 from omkl.node.transports import Arrival
+from omkl.wire import Kind
 
 NOTHING = np.zeros(1, np.float32)
 
@@ -67,6 +68,19 @@ def test_a_flood_is_told_in_few_lines(journal: Journal, clock: Clock, caplog: py
     clock.now += PAUSE
     journal.watch(Dropped("b", "round 3 again"))
     assert caplog.messages[-1] == f"bytes from b dropped: round 3 again ({1000 - BURST} like it were not told)"
+
+
+def test_two_processes_under_one_id_are_told(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    def hear(*boots: int) -> list[str]:
+        caplog.clear()
+        for boot in boots:
+            journal.tap(Arrival("b", bytes([Kind.CODED, boot, 0])), [])
+        return caplog.messages
+
+    assert hear(1, 1, 2, 2, 1, 2, 3, 3, 3, 4, 5, 6) == []  # a late frame; restarts
+    assert hear(7, 8, 7, 8, 7) == []
+    journal.tap(Arrival("b", b""), [])
+    assert hear(8) == ["two processes speak as b, under the boots 7 and 8; end one of them"]
 
 
 def test_throttle() -> None:

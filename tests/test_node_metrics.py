@@ -10,7 +10,8 @@ import pytest
 from omkl.errors import InputError
 from omkl.methods import Gossip
 from omkl.node.events import Dropped, Gossiped, Resynced, Scored
-from omkl.node.metrics import STRANGERS, Metrics
+from omkl.node.inbox import CLIENTS, STRANGERS
+from omkl.node.metrics import Metrics
 from omkl.node.neighbors import Send
 from omkl.node.protocol import Protocol
 from omkl.node.role import Role
@@ -47,6 +48,10 @@ def test_bytes_are_counted_for_who_is_in_reach(metrics: Metrics, protocol: Proto
     assert [value(metrics, "received_bytes_total", peer=peer) for peer in "bc"] == [7, 0]
 
 
+def dropped(metrics: Metrics, peer: str) -> Any:
+    return value(metrics, "frames_dropped_total", peer=peer, reason="size" if peer == CLIENTS else "content")
+
+
 def test_events_are_counted(metrics: Metrics) -> None:
     for loss in (0.5, 1.5, None):
         metrics.watch(Gossiped(1, 30, 2))
@@ -54,6 +59,7 @@ def test_events_are_counted(metrics: Metrics) -> None:
     metrics.watch(Resynced("b", 3))
     metrics.watch(Dropped("c", "why"))
     metrics.watch(Dropped("stranger", "why"))
+    metrics.watch(Dropped(CLIENTS, "why", "size", 7))
     metrics.refuse()
     assert value(metrics, "rounds_total") == 3
     assert value(metrics, "round_duration_seconds_count") == 2
@@ -61,8 +67,8 @@ def test_events_are_counted(metrics: Metrics) -> None:
     kinds = [value(metrics, "observations_total", kind=kind) for kind in ("labelled", "unlabelled", "bad")]
     assert kinds == [2, 1, 1]
     assert value(metrics, "resyncs_total", peer="b") == 1
-    assert [value(metrics, "dropped_frames_total", peer=peer) for peer in ("b", "c", STRANGERS)] == [0, 1, 1]
-    assert value(metrics, "dropped_frames_total", peer="stranger") is None
+    assert [dropped(metrics, peer) for peer in ("b", "c", STRANGERS, CLIENTS)] == [0, 1, 1, 7]
+    assert dropped(metrics, "stranger") is None
 
 
 def test_links_are_shown_as_they_are(metrics: Metrics, protocol: Protocol) -> None:

@@ -26,6 +26,10 @@ node = typer.Typer(no_args_is_help=True, invoke_without_command=True)
 File = typer.Option("--network", help="The network's file, the same for all nodes.", metavar="NETWORK.toml")
 Id = typer.Option("--id", help="Which of the nodes this is.", metavar="ID")
 
+As: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--as", help="Whose certificate to show; the node's own by default.", metavar="NAME"),
+]
 Stream: TypeAlias = Annotated[
     Path | None,
     typer.Option("--input", rich_help_panel=OBSERVATIONS, help="A file of lines; - is standard input.", metavar="FILE"),
@@ -144,6 +148,7 @@ def predict(
     id: Annotated[str, Id],
     x: Annotated[str, typer.Option("--x", help="The input, separated by commas.", metavar="NUMBERS")],
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the node.", metavar="SECONDS")] = TIMEOUT,
+    name: As = None,
 ) -> None:
     """Ask a running node for a prediction; prints JSON.
 
@@ -153,7 +158,7 @@ def predict(
         values = [float(number) for number in x.split(",")]
     except ValueError:
         raise InputError(f"x is {x!r}; it must be numbers; write --x 0.5,-1.0") from None
-    print(_load("client").predict(_load("config").load(network), id, values, timeout))
+    print(_load("client").predict(_load("config").load(network), id, values, timeout, name))
 
 
 @node.command()
@@ -162,12 +167,13 @@ def export(
     network: Annotated[Path, File],
     id: Annotated[str, Id],
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the node.", metavar="SECONDS")] = TIMEOUT,
+    name: As = None,
 ) -> None:
     """Ask a running node for its model, and write the file that omkl.load_model reads.
 
     Example: omkl node export model.npz --network network.toml --id a
     """
-    path.write_bytes(_load("client").model(_load("config").load(network), id, timeout))
+    path.write_bytes(_load("client").model(_load("config").load(network), id, timeout, name))
 
 
 def _load(module: str) -> Any:
@@ -189,7 +195,8 @@ def _describe(config: "NetworkConfig") -> dict[str, Any]:
         for k, member in enumerate(config.members)
     }
     contract = dict(line.partition(" ")[::2] for line in config.role(config.ids[0]).contract().splitlines())
-    return {"name": config.name, "inputs": config.inputs, "nodes": nodes, "contract": contract}
+    access = {service: list(names) for service, names in vars(config.access).items()}
+    return {"name": config.name, "inputs": config.inputs, "nodes": nodes, "access": access, "contract": contract}
 
 
 def _print(config: "NetworkConfig") -> None:
@@ -202,5 +209,8 @@ def _print(config: "NetworkConfig") -> None:
     timing = config.timing
     console.print(f"{config.name}: {len(config.ids)} nodes, {config.inputs} inputs, {timing.mode}")
     console.print(page)
+    for service, names in about["access"].items():
+        who = "everyone in reach" if names == ["*"] else ", ".join(names) or "nobody"
+        console.print(f"  {service} is for: {who}")
     for key, value in about["contract"].items():
         console.print(f"  {key}: {value}")

@@ -7,7 +7,7 @@ from omkl.data import DATA_SETS
 from omkl.errors import InputError
 from omkl.losses import Softmax
 from omkl.methods import Choco, Gossip, Method
-from omkl.node.settings import Member
+from omkl.node.settings import Access, Member, Tls
 from omkl.quantizers import QSGD, Exact, Nearest
 from omkl.specs import Spec, Table
 from omkl.topology import Graph, Topology
@@ -33,6 +33,15 @@ def distinct(members: Sequence[Member], protocol: str) -> None:
             raise InputError(
                 f"nodes.{k}.listen: {address} is where {other} listens; endpoints must differ; take another port"
             )
+
+
+def identified(access: Access, tls: Tls | None) -> None:
+    """Refuse names where nobody proves to have one."""
+    if tls is None and access.names:
+        raise InputError(
+            f"access: {', '.join(sorted(access.names))} named; without TLS nobody proves a name; add [tls], or write "
+            '["*"] for everyone, [] for nobody'
+        )
 
 
 def agrees(spec: Spec, learning: Table, nodes: int, inputs: int) -> None:

@@ -4,21 +4,21 @@ import json
 from collections.abc import Sequence
 
 from omkl.node.config import NetworkConfig
-from omkl.node.node import endpoints
+from omkl.node.node import certificate
 from omkl.node.transports.zenoh import Endpoints, ask
 
 
-def predict(config: NetworkConfig, id: str, x: Sequence[float], timeout: float) -> str:
-    """Return what a node predicts for an input, as JSON."""
-    return _ask(config, id, "predict", json.dumps({"x": list(x)}).encode(), timeout).decode()
+def predict(config: NetworkConfig, id: str, x: Sequence[float], timeout: float, name: str | None = None) -> str:
+    """Return what a node predicts for an input, as JSON; ``name`` is whose certificate to show, else the node's own."""
+    return _ask(config, id, "predict", json.dumps({"x": list(x)}).encode(), timeout, name).decode()
 
 
-def model(config: NetworkConfig, id: str, timeout: float) -> bytes:
+def model(config: NetworkConfig, id: str, timeout: float, name: str | None = None) -> bytes:
     """Return the file of a node's model."""
-    return _ask(config, id, "model", b"", timeout)
+    return _ask(config, id, "model", b"", timeout, name)
 
 
-def _ask(config: NetworkConfig, id: str, name: str, payload: bytes, timeout: float) -> bytes:
-    there = endpoints(config, id)
-    assert there.listen is not None
-    return ask(config.name, id, name, payload, Endpoints(connect=[there.listen], tls=there.tls), timeout)
+def _ask(config: NetworkConfig, id: str, service: str, payload: bytes, timeout: float, name: str | None) -> bytes:
+    place = config.members[config.index(id)].listen
+    there = Endpoints(connect=[place], tls=certificate(config, name or id))
+    return ask(config.name, id, service, payload, there, timeout)

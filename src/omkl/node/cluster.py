@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl.errors import InputError
-from omkl.node.config import NetworkConfig
+from omkl.node.config import Access, NetworkConfig
 from omkl.node.events import Event, Gossiped, Resynced, Scored
 from omkl.node.links import LinkState
 from omkl.node.node import Node
@@ -80,7 +80,7 @@ def on_loopback(config: NetworkConfig) -> NetworkConfig:
         ports = [one.getsockname()[1] for one in sockets]
     pairs = zip(config.members, ports, strict=True)
     members = (replace(member, listen=f"tcp/127.0.0.1:{port}", metrics=None) for member, port in pairs)
-    return replace(config, members=tuple(members), tls=None, checkpoint=None)
+    return replace(config, members=tuple(members), tls=None, access=Access(), checkpoint=None)
 
 
 def run(config: NetworkConfig, X: Floats, y: npt.NDArray[Any], progress: Progress | None = None) -> list[Outcome]:

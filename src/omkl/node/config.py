@@ -14,11 +14,11 @@ from omkl.errors import InputError, unknown, whole
 from omkl.methods import Gossip
 from omkl.node import checks
 from omkl.node.role import Role
-from omkl.node.settings import Checkpoint, Member, Timing, Tls, check_word
+from omkl.node.settings import Access, Checkpoint, Member, Timing, Tls, check_word
 from omkl.specs import Spec, Table
 from omkl.topology import Graph, Schedule, Topology
 
-__all__ = ["Checkpoint", "Member", "NetworkConfig", "Timing", "Tls", "load", "parse"]
+__all__ = ["Access", "Checkpoint", "Member", "NetworkConfig", "Timing", "Tls", "load", "parse"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +45,14 @@ class NetworkConfig:
     members: tuple[Member, ...]
     timing: Timing = Timing()  # noqa: RUF009 - it is frozen
     tls: Tls | None = None
+    access: Access = Access()  # noqa: RUF009 - it is frozen
     checkpoint: Checkpoint | None = None
 
     def __post_init__(self) -> None:
         check_word("name", self.name)
         whole("inputs", self.inputs)
         checks.distinct(self.members, _protocol(self.tls))
+        checks.identified(self.access, self.tls)
         checks.runnable(self.method)
         checks.connected(self.topology.graph, self.ids)
         checks.nonnegative(self.topology, self.ids)
@@ -107,6 +109,7 @@ class _File:
     links: list[list[str]] | None = None
     timing: Timing = Timing()  # noqa: RUF009 - it is frozen
     tls: Tls | None = None
+    access: Access = Access()  # noqa: RUF009 - it is frozen
     checkpoint: Checkpoint | None = None
 
 
@@ -136,6 +139,7 @@ def parse(table: Table, folder: Path) -> NetworkConfig:
         members=members,
         timing=file.timing,
         tls=file.tls and replace(file.tls, **{name: folder / path for name, path in vars(file.tls).items()}),
+        access=file.access,
         checkpoint=file.checkpoint and replace(file.checkpoint, folder=folder / file.checkpoint.folder),
     )
 

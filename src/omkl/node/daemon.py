@@ -4,17 +4,18 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
+from omkl.node import certificates
 from omkl.node.config import NetworkConfig
 from omkl.node.feed import Feed, Reader
 from omkl.node.journal import Journal
-from omkl.node.node import Node
+from omkl.node.node import Node, endpoints
 
 ONCE = 1.0  # seconds within which a signal is the same one again, as when a whole group is told
 LOOK = 0.2  # seconds between two looks at how the node does
@@ -115,7 +116,8 @@ def stay(node: Node, journal: Journal, signals: Signals, reader: Reader | None, 
         signals.wake.wait(LOOK)
         signals.wake.clear()
         node.check()
-        journal.remind()
+        if waited := [peer for peer in journal.remind() if _reached_at(node.config, node.id, peer)]:
+            threading.Thread(target=explain, args=(node, journal, waited), name="omkl-explain", daemon=True).start()
         if signals.export:
             signals.export = False
             if export is None:
@@ -125,6 +127,18 @@ def stay(node: Node, journal: Journal, signals: Signals, reader: Reader | None, 
         if reader is not None and reader.is_over():
             return End.STREAM
     return signals.end
+
+
+def explain(node: Node, journal: Journal, peers: Sequence[str]) -> None:
+    """Try to find out why neighbors to whom this node connects are not reached, and say it."""
+    tls = endpoints(node.config, node.id).tls
+    for peer in peers:
+        address = _reached_at(node.config, node.id, peer)
+        assert address is not None
+        why = certificates.diagnose(address, peer, tls)
+        if not node.protocol.links[peer].reachable:
+            text = f"{peer} is not reached at {address}: {why}"
+            journal.say(logging.WARNING, "unreached", text, peer=peer, address=address, why=why)
 
 
 def save(node: Node, journal: Journal, path: Path) -> None:
@@ -146,10 +160,12 @@ def announce(journal: Journal, node: Node, feed: Feed | None) -> None:
         address = _reached_at(config, id, peer)
         text = f"connects to {peer} at {address}" if address else f"{peer} connects here"
         journal.say(logging.INFO, "neighbor", text, peer=peer, address=address)
-    key = f"omkl/{config.name}/{id}/observe"
-    source = f"{'standard input' if str(feed.file) == '-' else feed.file} and " if feed else ""
+    key = f"omkl/{config.name}/{id}/observe" if config.access.observe else None
+    sources = ["standard input" if str(feed.file) == "-" else str(feed.file)] if feed else []
+    sources += [f"the zenoh key {key}"] if key else []
     metrics = f"; metrics at http://{member.metrics}/metrics" if member.metrics else ""
-    journal.say(logging.INFO, "inputs", f"takes observations from {source}the zenoh key {key}{metrics}", key=key)
+    text = f"takes observations from {' and '.join(sources) or 'nobody'}{metrics}"
+    journal.say(logging.INFO, "inputs", text, key=key)
 
 
 def _reached_at(config: NetworkConfig, id: str, peer: str) -> str | None:

@@ -47,6 +47,9 @@ class Dropped(NamedTuple):
 
     peer: str
     why: str
+    reason: str = "content"
+    """In a word; others than this one are in ``omkl.node.inbox``."""
+    times: int = 1
 
 
 class Diverged(NamedTuple):

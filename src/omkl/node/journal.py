@@ -10,15 +10,18 @@ from enum import StrEnum
 from typing import Any
 
 from omkl.node.events import Diverged, Dropped, Event, Gossiped, Moved, Recovered, Renewed, Resynced, Scored
+from omkl.node.inbox import CLIENTS
 from omkl.node.links import LinkState
 from omkl.node.neighbors import Send
 from omkl.node.transports import Arrival
+from omkl.wire import Kind
 
 logger = logging.getLogger(__name__)
 
 PROGRESS = 1.0  # seconds between two lines of progress, at least
 PAUSE, BURST = 10.0, 5  # in so many seconds so many lines on the same trouble; what happens beyond them is counted
 FIRST_REMINDER, LAST_REMINDER = 2.0, 300.0  # seconds between two lines on who is waited for, ever longer
+RETURNS = 4  # of a boot that had been replaced; a frame that was late, or damaged, brings one or two
 ADVICE = "lower eta or gamma, scale the inputs, or use a finer quantizer (see omkl explain)"
 
 
@@ -48,6 +51,7 @@ class Journal:
         self._id, self._peers, self._every, self._clock = id, peers, every, clock
         self._throttle = Throttle(PAUSE, BURST)
         self._away = dict.fromkeys(peers, clock())
+        self._boots = {peer: Boots() for peer in peers}
         self._remind_at, self._pause = clock() + FIRST_REMINDER, FIRST_REMINDER
         self._progress = Progress(clock())
 
@@ -81,28 +85,32 @@ class Journal:
                 self.say(
                     logging.WARNING, "renewed", f"takes boot {boot} in place of its own: {why}", boot=boot, why=why
                 )
-            case Dropped(peer, why):
-                # Anyone may claim any name. Of a neighbor it is mostly what came twice; links tell of the rest.
-                known = peer if peer in self._peers else None
-                level = logging.INFO if known else logging.WARNING
-                text = f"bytes from {known or 'a stranger'} dropped: {why}"
-                self.say_rarely(level, "dropped", text, known, peer=known, why=why)
+            case Dropped():
+                self._dropped(event)
             case Diverged(round):
                 text = f"the model is not finite after round {round}; this node stops; {ADVICE}"
                 self.say(logging.ERROR, "diverged", text, round=round)
 
     def tap(self, item: Any, _: list[Send]) -> None:
-        """Note who comes into reach and who leaves it."""
-        if isinstance(item, Arrival) and item.data is None and item.peer in self._peers:
-            now = self._clock()
-            if not item.came:
-                self._away.setdefault(item.peer, now)
-            elif (since := self._away.pop(item.peer, None)) is not None:
-                text = f"{item.peer} is reached after {now - since:.1f} s"
-                self.say(logging.INFO, "reached", text, peer=item.peer, seconds=round(now - since, 3))
+        """Note who comes into reach and who leaves it, and who is there twice."""
+        if not isinstance(item, Arrival) or item.peer not in self._peers:
+            return
+        if item.data is None:
+            self._moved(item.peer, item.came)
+        elif pair := self._boots[item.peer].alternate(item.data):
+            text = f"two processes speak as {item.peer}, under the boots {pair[0]} and {pair[1]}; end one of them"
+            self.say_rarely(logging.WARNING, "twice", text, item.peer, peer=item.peer, boots=pair)
 
-    def remind(self) -> None:
-        """Say who is waited for, if that is due; to be called now and then."""
+    def _moved(self, peer: str, came: bool) -> None:
+        now = self._clock()
+        if not came:
+            self._away.setdefault(peer, now)
+        elif (since := self._away.pop(peer, None)) is not None:
+            text = f"{peer} is reached after {now - since:.1f} s"
+            self.say(logging.INFO, "reached", text, peer=peer, seconds=round(now - since, 3))
+
+    def remind(self) -> list[str]:
+        """Say who is waited for, if that is due, and return them; to be called now and then."""
         now, away = self._clock(), sorted(self._away)
         if not away:
             self._remind_at, self._pause = now + FIRST_REMINDER, FIRST_REMINDER
@@ -112,6 +120,17 @@ class Journal:
             where = {peer: address and f"tried at {address}" for peer, address in self._peers.items()}
             names = ", ".join(f"{peer} ({where[peer] or 'which connects here'})" for peer in away)
             self.say(logging.WARNING, "waiting", f"waits for {names}", peers=away)
+            return away
+        return []
+
+    def _dropped(self, event: Dropped) -> None:
+        # Anyone may claim any name. Of a neighbor it is mostly what came twice; links tell of the rest.
+        peer, why, reason, times = event
+        known = peer if peer in self._peers or peer == CLIENTS else None
+        level = logging.INFO if known and reason == "content" else logging.WARNING
+        many = f" {times:,} times" if times > 1 else ""
+        text = f"bytes from {known or 'a stranger'} dropped{many}: {why}"
+        self.say_rarely(level, "dropped", text, (known, reason), peer=known, why=why, reason=reason, times=times)
 
     def _gossiped(self, event: Gossiped) -> None:
         progress, now = self._progress, self._clock()
@@ -125,6 +144,28 @@ class Journal:
             )
             self.say(logging.INFO, "progress", text, **fields)
             self._progress = Progress(now)
+
+
+class Boots:
+    """Tells from the boots in a neighbor's frames whether two processes run under its id.
+
+    A process that starts again has another boot, and the old one is not seen any more.
+    """
+
+    def __init__(self) -> None:
+        self._last = self._other = b""
+        self._returns = 0
+
+    def alternate(self, data: bytes) -> tuple[int, int] | None:
+        """Note a frame; return both boots if two have taken turns for a while."""
+        boot = data[1:3]
+        if boot == self._last or not data or data[0] & 15 not in (Kind.CODED, Kind.FIXED):  # others may show any boot
+            return None
+        self._returns = self._returns + 1 if boot == self._other else 0
+        self._other, self._last = self._last, boot
+        if self._returns < RETURNS:
+            return None
+        return int.from_bytes(self._other, "little"), int.from_bytes(boot, "little")
 
 
 class Progress:

@@ -7,13 +7,13 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from omkl.node.events import Dropped, Event, Gossiped, Lost, Recovered, Resynced, Scored, Unsaved
+from omkl.node.inbox import CLIENTS, STRANGERS, WHY
 from omkl.node.links import Link, LinkState
 from omkl.node.neighbors import Send
 from omkl.node.protocol import Protocol
 from omkl.node.transports import Arrival
 
 RECENT = 100  # observations over which the loss is averaged, about
-STRANGERS = "(others)"  # stands for whoever is no neighbor: anyone may claim any name
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -43,7 +43,10 @@ class Metrics:
         self._sent = self._by_peer("sent_bytes", "Bytes of frames sent to a neighbor in reach.")
         self._received = self._by_peer("received_bytes", "Bytes of frames received from a neighbor.")
         self._resyncs = self._by_peer("resyncs", "Snapshots that replaced the copy of a neighbor's hidden state.")
-        self._dropped = self._by_peer("dropped_frames", "Frames of a neighbor that were of no use.", STRANGERS)
+        self._dropped = self._counter("frames_dropped", "Frames that were of no use or too many.", ["peer", "reason"])
+        for peer in (*self._links, STRANGERS, CLIENTS):
+            for reason in ("content", *WHY):
+                self._dropped.labels(peer, reason)
         self._show_links()
 
     def watch(self, event: Event) -> None:
@@ -65,8 +68,9 @@ class Metrics:
                 self._unsaved.inc()
             case Recovered(peer):
                 self._recoveries[peer].inc()
-            case Dropped(peer):
-                self._dropped.get(peer, self._dropped[STRANGERS]).inc()
+            case Dropped(peer, _, reason, times):
+                known = peer if peer in self._links or peer == CLIENTS else STRANGERS
+                self._dropped.labels(known, reason).inc(times)
 
     def tap(self, item: Any, sends: list[Send]) -> None:
         """Count the bytes of what came and went."""
@@ -93,9 +97,9 @@ class Metrics:
     def _counter(self, name: str, text: str, labels: list[str] | None = None) -> Counter:
         return Counter(f"omkl_{name}_total", text, labels or [], registry=self.registry)
 
-    def _by_peer(self, name: str, text: str, *others: str) -> dict[str, Counter]:
+    def _by_peer(self, name: str, text: str) -> dict[str, Counter]:
         counter = self._counter(name, text, ["peer"])
-        return {peer: counter.labels(peer) for peer in (*self._links, *others)}
+        return {peer: counter.labels(peer) for peer in self._links}
 
     def _show_links(self) -> None:
         up = Gauge("omkl_peer_up", "1 if a neighbor is in reach.", ["peer"], registry=self.registry)

@@ -26,7 +26,7 @@ from omkl.node.metrics import Metrics
 from omkl.node.neighbors import Send
 from omkl.node.protocol import MOST_WAITING, Protocol
 from omkl.node.role import Role
-from omkl.node.runtime import Done, Observation, Runtime, Tap, Watch
+from omkl.node.runtime import Done, Guarded, Observation, Runtime, Tap, Watch
 from omkl.node.services import Refuse, Services
 from omkl.node.transports.zenoh import Endpoints, ZenohTransport
 from omkl.node.web import Page, Server
@@ -64,7 +64,9 @@ class Node:
         self.config, self.id = config, id
         disk = disk or RealDisk()
         self.protocol = _protocol(role, config.checkpoint, disk)
-        self._watch, self._taps, self._refuse = list(watch), list(taps), list(refuse)
+        self._watch: list[Watch] = [Guarded(one) for one in watch]
+        self._taps: list[Tap] = [Guarded(one) for one in taps]
+        self._refuse = list(refuse)
         self._keep = None if config.checkpoint is None else Keep(self.protocol, config.checkpoint, disk, self._tell)
         if self._keep is not None:
             self._watch.append(self._keep.watch)
@@ -77,7 +79,8 @@ class Node:
                 stack.callback(Server(member.metrics, self._pages(metrics)).start().close)
             tap, settle = self._tap if self._taps else None, self._keep.settle if self._keep else None
             self.runtime = Runtime(self.protocol, self._tell, tap=tap, settle=settle)
-            self.transport = ZenohTransport(role, endpoints(config, id), self.runtime.deliver)
+            inbox = self.runtime.inbox
+            self.transport = ZenohTransport(role, endpoints(config, id), inbox.deliver, inbox.drop)
             stack.callback(self.transport.close)
             self.services = Services(self, self.refuse)
             self._closed = threading.Event()
@@ -224,12 +227,17 @@ class Node:
 
 def endpoints(config: NetworkConfig, id: str) -> Endpoints:
     """Return where a node of the network listens and connects, and its files of TLS."""
-    files = None if config.tls is None else config.tls.of(id)
     return Endpoints(
         listen=config.members[config.index(id)].listen,
         connect=config.endpoints(id),
-        tls=None if files is None else {name: str(path) for name, path in vars(files).items()},
+        tls=certificate(config, id),
+        access=config.access,
     )
+
+
+def certificate(config: NetworkConfig, name: str) -> dict[str, str] | None:
+    """Return the files of TLS of a node or of another name; None where the network has none."""
+    return None if config.tls is None else {key: str(path) for key, path in vars(config.tls.of(name)).items()}
 
 
 def _protocol(role: Role, settings: Checkpoint | None, disk: Disk) -> Protocol:

@@ -5,7 +5,7 @@ stream observes, and calls from elsewhere. Only predictions are made where they 
 whole, never changed.
 """
 
-import queue
+import logging
 import threading
 import time
 from collections import deque
@@ -14,12 +14,15 @@ from concurrent.futures import Future, wait
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from omkl.node.events import Event, Scored
+from omkl.node.inbox import Inbox, Wake, largest_frame
 from omkl.node.learning import Floats
 from omkl.node.neighbors import Send
 from omkl.node.protocol import MOST_WAITING, Protocol
 from omkl.node.transports import Arrival, Transport
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 LOOK = 1.0  # seconds between two looks whether the thread that is waited for is alive, or observations may be settled
 
@@ -58,6 +61,8 @@ class Runtime:
     ----------
     protocol
         Only to be touched in the node's thread: see ``call``.
+    inbox
+        What waits for the thread.
     """
 
     def __init__(
@@ -70,20 +75,16 @@ class Runtime:
     ) -> None:
         self.protocol = protocol
         self._watch, self._clock, self._tap, self._settle = watch, clock, tap, settle
-        self._queue: queue.SimpleQueue[Arrival | Observation | Call | Wake | None] = queue.SimpleQueue()
+        self.inbox = Inbox(protocol.links, largest_frame(protocol.role))
         self._room = Room(MOST_WAITING, len(protocol.waiting))
         self._done: deque[Done | None] = deque([None] * len(protocol.waiting))  # of each that waits, in their order
         self._scored: deque[Scored] = deque()  # taken, and not acknowledged
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
 
-    def deliver(self, arrival: Arrival) -> None:
-        """Take what a transport delivers; from any thread, never blocks."""
-        self._queue.put(arrival)
-
     def start(self, transport: Transport) -> None:
         """Begin to run."""
-        self._queue.put(Wake())  # the protocol may have something to tell
+        self.inbox.put(Wake())  # the protocol may have something to tell
         self._thread = threading.Thread(target=self._run, args=(transport,), name="omkl-node", daemon=True)
         self._thread.start()
 
@@ -91,14 +92,14 @@ class Runtime:
         """Queue a sample, waiting while too many are; return whether there was room in time."""
         if not self._room.take(timeout):
             return False
-        self._queue.put(observation)
+        self.inbox.put(observation)
         return True
 
     def call(self, function: Callable[[], T]) -> T:
         """Return what a function gives in the node's thread, between rounds."""
         self.check()
         result: Future[T] = Future()
-        self._queue.put(Call(function, result))
+        self.inbox.put(Call(function, result))
         while not wait([result], timeout=LOOK).done:
             self.check()
         return result.result()
@@ -119,7 +120,7 @@ class Runtime:
 
     def stop(self) -> None:
         """End the thread after the round it is in."""
-        self._queue.put(None)
+        self.inbox.put(None)
         if self._thread is not None:
             self._thread.join()
 
@@ -145,16 +146,12 @@ class Runtime:
 
     def _turn(self, transport: Transport) -> bool:
         """Do one thing, and return whether to go on."""
-        item: Any
-        try:
-            wait = self.protocol.wake_at() - self._clock() if self._queue.empty() else 0.0
-            wait = min(wait, LOOK) if self._scored else wait
-            item = self._queue.get(timeout=max(0.0, min(wait, threading.TIMEOUT_MAX)))
-        except queue.Empty:
-            item = Wake()
+        wait = 0.0 if len(self.inbox) else self.protocol.wake_at() - self._clock()
+        wait = min(wait, LOOK) if self._scored else wait
+        item = self.inbox.get(max(0.0, min(wait, threading.TIMEOUT_MAX)))
         if item is None:
             return False
-        events = self._do(item)
+        events = [*self._do(item), *self.inbox.dropped()]
         sends = self.protocol.outgoing()
         for send in sends:
             transport.send(send, getattr(item, "query", None))
@@ -189,8 +186,8 @@ class Runtime:
         return self.protocol.wake(now)
 
     def _cancel_calls(self) -> None:
-        while not self._queue.empty():
-            if isinstance(item := self._queue.get(), Call):
+        while len(self.inbox):
+            if isinstance(item := self.inbox.get(0.0), Call):
                 item.result.cancel()
 
 
@@ -226,8 +223,20 @@ class Room:
             self._free.set()
 
 
-class Wake(NamedTuple):
-    """Nothing came in time."""
+class Guarded:
+    """A function whose errors are logged, the first of them, and do not end the node."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self._function, self._failed = function, False
+
+    def __call__(self, *args: Any) -> None:
+        """Call it."""
+        try:
+            self._function(*args)
+        except Exception:
+            if not self._failed:
+                self._failed = True
+                logger.exception("%r failed; the node goes on; this is said once", self._function)
 
 
 def _resolve(function: Callable[[], Any], result: "Future[Any]") -> None:

@@ -4,13 +4,12 @@
     observe    a query or a put ``{"x": [...], "y": 1}``; a query is answered ``{"waiting": 1}``, or by an error
     model      a query; the answer is the file that ``omkl.load_model`` reads
 
-With TLS only those who hold a certificate of the network's reach it.
+With TLS only those who hold a certificate of the network's reach it, and of them those whom ``[access]`` names.
 """
 
 import io
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from omkl.errors import InputError
@@ -31,11 +30,10 @@ class Services:
         self._node, self._refuse = node, refuse
 
     def declare(self, transport: "ZenohTransport") -> None:
-        """Begin to answer."""
-        transport.serve("predict", self.predict)
-        transport.serve("observe", self.observe)
-        transport.serve("model", self.model)
-        transport.subscribe("observe", self.hear)
+        """Begin to answer what anyone may ask for."""
+        for service, allowed in vars(self._node.config.access).items():
+            if allowed:
+                transport.serve(service, getattr(self, service), puts=service == "observe")
 
     def predict(self, payload: bytes) -> bytes:
         """Return the prediction for an input."""
@@ -54,11 +52,6 @@ class Services:
             self._refuse(str(error))
             raise InputError(str(error)) from None
         return json.dumps({"waiting": len(self._node.protocol.waiting)}).encode()
-
-    def hear(self, payload: bytes) -> None:
-        """Take an observation that nobody waits for the answer of."""
-        with suppress(InputError):  # it was counted
-            self.observe(payload)
 
     def model(self, _: bytes) -> bytes:
         """Return the model as it is now."""

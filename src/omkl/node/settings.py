@@ -1,7 +1,8 @@
-"""The tables of a network's file: its nodes, their timing, TLS and checkpoints."""
+"""The tables of a network's file: its nodes, their timing, TLS, who may ask for what, and checkpoints."""
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,6 +12,8 @@ from omkl.errors import InputError, whole
 WORD = re.compile(r"[A-Za-z0-9_-]+")  # stands alone in a zenoh key, a file's name and a label of a metric
 ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 EVERYWHERE = ("0.0.0.0", "[::]")
+
+EVERYONE = ("*",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +99,31 @@ class Tls:
             if not path.is_file():
                 raise InputError(f"tls.{name}: {path} is no file; TLS needs it on this device; copy it there")
         return Tls(**files)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """Who may ask a node for what: names of certificates, ``["*"]`` for everyone in reach, ``[]`` for nobody."""
+
+    predict: Sequence[str] = EVERYONE
+    observe: Sequence[str] = EVERYONE
+    model: Sequence[str] = EVERYONE
+
+    def __post_init__(self) -> None:
+        for service, names in vars(self).items():
+            if isinstance(names, str):
+                raise InputError(f"{service} is {names!r}; it must be a list of names; write {service} = [{names!r}]")
+            for name in names if tuple(names) != EVERYONE else ():
+                check_word(service, name)
+
+    @property
+    def names(self) -> set[str]:
+        """All names that are listed."""
+        return {name for names in vars(self).values() for name in names} - set(EVERYONE)
+
+    def services(self, name: str) -> list[str]:
+        """Return what the holder of a certificate of that name may ask for."""
+        return [service for service, names in vars(self).items() if name in names or tuple(names) == EVERYONE]
 
 
 @dataclass(frozen=True, kw_only=True)

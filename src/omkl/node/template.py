@@ -70,8 +70,17 @@ period = 1.0            # timer: from round to round; observations are learned a
 folder = "checkpoints"  # a file for each node, by its id
 every = 100             # rounds; "observation": before each is acknowledged, so that none is ever lost
 
+# Who may ask a node for what, beside its neighbors' gossip. ["*"]: everyone who reaches its port; []:
+# nobody; with TLS, the names of certificates, as ["screen"].
+[access]
+predict = ["*"]         # predictions
+observe = ["*"]         # to give it observations
+model = ["*"]           # the file of its model
+
 # Nodes that prove who they are, on links that nobody else can read. Each listen above then begins
 # with tls/ instead of tcp/. {id} stands for the node's id; a device needs its own two files and ca.
+# A certificate's common name is the id, and nobody can speak as another. deploy/certificates.sh
+# makes them.
 # [tls]
 # ca = "certificates/ca.pem"
 # certificate = "certificates/{id}.pem"

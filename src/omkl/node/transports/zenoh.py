@@ -11,11 +11,17 @@ and what the node serves to anyone in reach, see ``omkl.node.services``.
 Discovery is off: it would link everyone with everyone. Publishing blocks rather than drops, but not for long: a
 neighbor that has not read for a while, and whose buffers are full, is disconnected, and asks for what it missed when it
 comes back.
+
+With TLS every connection has the name of its certificate, and says what that name may (see ``rules``); zenoh denies the
+rest without a word. ``RUST_LOG=zenoh=debug`` makes it tell, on standard output.
 """
 
 import json
 import logging
 import os
+import queue
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
@@ -23,16 +29,22 @@ from typing import Any, Self, TypeAlias
 import zenoh
 
 from omkl.errors import InputError
+from omkl.node import certificates
+from omkl.node.inbox import CLIENTS, largest_frame, largest_sample
+from omkl.node.journal import BURST, PAUSE, Throttle
 from omkl.node.neighbors import Send
 from omkl.node.role import Role
-from omkl.node.settings import WORD
+from omkl.node.settings import WORD, Access
 from omkl.node.transports import Arrival
+from omkl.node.transports.rules import access_control
 from omkl.wire import Kind
 
 LONGEST_PUT = 0.25  # seconds that a neighbor which does not read may hold up the node, once
 
-MOST_MESSAGE = 2**24  # bytes that are taken in as one: a snapshot of four million numbers
+LEAST_LIMIT = 2**16  # bytes; zenoh drops larger messages uncounted, the node those beyond its own limits, counted
 MOST_ANSWER = 2**30
+MOST_QUERIES = 64  # that wait for an answer, of each service
+SOON = 30  # days before its end in which a certificate is warned of
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +57,7 @@ os.environ.setdefault(
 
 
 Deliver: TypeAlias = Callable[[Arrival], None]
+Drop: TypeAlias = Callable[[str, str], None]
 Answer: TypeAlias = Callable[[bytes], bytes]
 
 
@@ -56,6 +69,7 @@ class Endpoints:
     connect: Sequence[str] = ()
     tls: Mapping[str, str] | None = None
     """Files for mutual TLS: ``ca``, ``certificate``, ``key``."""
+    access: Access = Access()  # noqa: RUF009 - it is frozen
 
 
 class ZenohTransport:
@@ -69,17 +83,22 @@ class ZenohTransport:
         Where to listen and to connect; a neighbor that is not there yet is tried again, ever more rarely.
     deliver
         Called with every arrival, from zenoh's threads.
+    drop
+        Called with ``CLIENTS`` and the reason where a query is dropped.
     """
 
-    def __init__(self, role: Role, endpoints: Endpoints, deliver: Deliver) -> None:
-        self._base, self._id, self._lease, self._deliver = (
-            f"omkl/{role.network}",
-            role.id,
-            role.timing.deadline,
-            deliver,
-        )
+    def __init__(self, role: Role, endpoints: Endpoints, deliver: Deliver, drop: Drop) -> None:
+        self._base, self._id, self._lease = f"omkl/{role.network}", role.id, role.timing.deadline
+        self._deliver, self._drop, self._most_sample = deliver, drop, largest_sample(role)
+        self._desks: list[Desk] = []
+        config = _config(endpoints, self._lease, max(LEAST_LIMIT, largest_frame(role), self._most_sample))
+        if endpoints.tls is not None:
+            _warn_of_end(certificates.check_own(endpoints.tls, role.id), role.id)
+            rules = access_control(role.network, role.id, role.neighbors, endpoints.access)
+            config.insert_json5("access_control", json.dumps(rules))
+        zenoh.try_init_log_from_env()  # type: ignore[no-untyped-call]
         try:
-            self.session = zenoh.open(_config(endpoints, self._lease, MOST_MESSAGE))
+            self.session = zenoh.open(config)
         except zenoh.ZError as error:
             raise InputError(
                 f"{endpoints.listen} cannot be listened on ({_short(error)}); is the port taken?"
@@ -91,6 +110,9 @@ class ZenohTransport:
             express=True,
         )
         self._held: list[Any] = []  # what is declared lasts as long as its object
+        if endpoints.tls is not None:
+            visitors = Visitors(role, endpoints.access)
+            self._held.append(self.session.info.declare_link_events_listener(visitors.note, history=True))
         for peer in role.neighbors:
             self._listen_to(peer)
         self._held.append(self.session.declare_queryable(f"{self._base}/{role.id}/ask/*", self._asked))
@@ -114,26 +136,20 @@ class ZenohTransport:
         except zenoh.ZError as error:  # the neighbor is gone, and will ask when it is back
             log.debug("not sent to %s: %s", send.peer or "neighbors", _short(error))
 
-    def serve(self, name: str, answer: Answer) -> None:
-        """Answer queries on a key of the node's, in a thread of zenoh's; an ``InputError`` is the error of a reply."""
+    def serve(self, name: str, answer: Answer, puts: bool = False) -> None:
+        """Answer queries on a key of the node's, and take puts too if asked to; an ``InputError`` is told the asker."""
         key = f"{self._base}/{self._id}/{name}"
-
-        def reply(query: zenoh.Query) -> None:
-            try:
-                query.reply(key, answer(_bytes(query.payload)))
-            except InputError as error:
-                query.reply_err(str(error))
-
-        self._held.append(self.session.declare_queryable(key, reply))
-
-    def subscribe(self, name: str, take: Callable[[bytes], None]) -> None:
-        """Take what is put on a key of the node's, in a thread of zenoh's."""
-        key = f"{self._base}/{self._id}/{name}"
-        self._held.append(self.session.declare_subscriber(key, lambda sample: take(_bytes(sample.payload))))
+        desk = Desk(key, answer, self._most_sample, lambda reason: self._drop(CLIENTS, reason))
+        self._desks.append(desk)
+        self._held.append(self.session.declare_queryable(key, desk.take))
+        if puts:
+            self._held.append(self.session.declare_subscriber(key, desk.take))
 
     def close(self) -> None:
         """End the session: an open one would keep the process from ending."""
         self.session.close()  # type: ignore[no-untyped-call]
+        for desk in self._desks:
+            desk.close()
 
     def _listen_to(self, peer: str) -> None:
         def frame(sample: zenoh.Sample) -> None:
@@ -161,6 +177,80 @@ class ZenohTransport:
         self.session.get(key, answer, payload=data, timeout=self._lease, consolidation=every)
 
 
+class Desk:
+    """Answers on one key in a thread of its own; questions that find too many waiting are dropped.
+
+    Zenoh's thread, which brings the frames of neighbors as well, is never kept waiting.
+    """
+
+    def __init__(self, key: str, answer: Answer, most_bytes: int, drop: Callable[[str], None]) -> None:
+        self._key, self._answer, self._most_bytes, self._drop = key, answer, most_bytes, drop
+        self._queue: queue.Queue[zenoh.Query | zenoh.Sample | None] = queue.Queue(MOST_QUERIES)
+        self._thread = threading.Thread(target=self._work, name=f"omkl-{key.rpartition('/')[2]}", daemon=True)
+        self._thread.start()
+
+    def take(self, question: zenoh.Query | zenoh.Sample) -> None:
+        """Take a question; whoever asks in vain is told at once that there is no answer."""
+        if question.payload and len(question.payload) > self._most_bytes:
+            self._drop("size")
+            return
+        try:
+            self._queue.put_nowait(question)
+        except queue.Full:
+            self._drop("pending")
+
+    def close(self) -> None:
+        """End the thread."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        while self._next():
+            pass
+
+    def _next(self) -> bool:
+        """Answer one, and return whether to go on; a query ends with its last reference, here."""
+        question = self._queue.get()
+        if question is None:
+            return False
+        try:
+            self._reply(question)
+        except zenoh.ZError as error:
+            log.debug("not answered: %s", _short(error))
+        return True
+
+    def _reply(self, question: zenoh.Query | zenoh.Sample) -> None:
+        query = question if isinstance(question, zenoh.Query) else None
+        try:
+            answer = self._answer(_bytes(question.payload))
+            if query:
+                query.reply(self._key, answer)
+        except InputError as error:
+            if query:
+                query.reply_err(str(error))
+
+
+class Visitors:
+    """Logs whose certificates come that are no neighbor's, and what each may ask for."""
+
+    def __init__(self, role: Role, access: Access) -> None:
+        self._role, self._access = role, access
+        self._throttle = Throttle(PAUSE, BURST)
+
+    def note(self, event: zenoh.LinkEvent) -> None:
+        """Note a connection."""
+        name = event.link.auth_identifier or ""
+        if name in self._role.neighbors or event.kind != zenoh.SampleKind.PUT:
+            return
+        services = self._access.services(name)
+        level = logging.INFO if services else logging.WARNING
+        if (unsaid := self._throttle.pass_on(level, time.monotonic())) is not None:
+            may = f"it may ask for {', '.join(services)}" if services else "neither neighbor nor in [access], not heard"
+            fields = {"event": "visitor", "name": name, "address": event.link.dst, "unsaid": unsaid}
+            extra = {"omkl": {"node": self._role.id} | fields}
+            log.log(level, "the certificate of %r connects from %s: %s", name, event.link.dst, may, extra=extra)
+
+
 def ask(network: str, id: str, name: str, payload: bytes, endpoints: Endpoints, timeout: float) -> bytes:
     """Return what a node answers on one of its keys, asked from outside of the network.
 
@@ -175,11 +265,14 @@ def ask(network: str, id: str, name: str, payload: bytes, endpoints: Endpoints, 
     timeout
         Seconds to wait for it.
     """
+    if endpoints.tls is not None:
+        certificates.check(endpoints.tls)
     config = _config(endpoints, timeout, MOST_ANSWER)
     config.insert_json5("mode", json.dumps("client"))
     config.insert_json5("connect/exit_on_failure", "true")
     config.insert_json5("connect/timeout_ms", json.dumps(int(1000 * timeout)))
     where = f"{id} at {', '.join(endpoints.connect)}"
+    whom = ", and does its [access] allow this certificate" if endpoints.tls else ""
     try:
         with zenoh.open(config) as session:
             for reply in session.get(f"omkl/{network}/{id}/{name}", payload=payload, timeout=timeout):
@@ -188,7 +281,7 @@ def ask(network: str, id: str, name: str, payload: bytes, endpoints: Endpoints, 
                 raise InputError(_bytes(reply.err and reply.err.payload).decode(errors="replace"))
     except zenoh.ZError:
         raise InputError(f"{where} is not reached in {timeout:g} s; is the node running?") from None
-    raise InputError(f"{where} has not answered in {timeout:g} s; is the node running, and of this network?")
+    raise InputError(f"{where} has not answered in {timeout:g} s; is the node running, and of this network{whom}?")
 
 
 def _bytes(payload: zenoh.ZBytes | None) -> bytes:
@@ -208,18 +301,31 @@ def _config(endpoints: Endpoints, lease: float, most_bytes: int) -> zenoh.Config
         "scouting/multicast/enabled": False,
         "scouting/gossip/enabled": False,
         "transport/link/tx/lease": max(100, int(1000 * lease)),
-        "transport/link/rx/max_message_size": most_bytes,
+        "transport/link/rx/max_message_size": most_bytes,  # measured: it holds from 16 MiB on; so there is the filter
+        "low_pass_filter": [_filter(most_bytes)],
         "transport/link/tx/queue/congestion_control/block/wait_before_close": int(1e6 * LONGEST_PUT),
     }
     for key, value in settings.items():
         config.insert_json5(key, json.dumps(value))
     if endpoints.tls is not None:
         files = endpoints.tls
-        tls = {"root_ca_certificate": files["ca"], "enable_mtls": True, "verify_name_on_connect": False}
+        tls = {"root_ca_certificate": files["ca"], "enable_mtls": True, "close_link_on_expiration": True}
+        tls["verify_name_on_connect"] = False  # names are those of nodes, not of hosts, and rules go by them
         for side in ("listen", "connect"):
             tls |= {f"{side}_certificate": files["certificate"], f"{side}_private_key": files["key"]}
         config.insert_json5("transport/link/tls", json.dumps(tls))
     return config
+
+
+def _filter(most_bytes: int) -> Mapping[str, Any]:
+    messages = ["put", "delete", "query", "reply"]
+    return {"id": "size", "flows": ["ingress"], "messages": messages, "key_exprs": ["**"], "size_limit": most_bytes}
+
+
+def _warn_of_end(certificate: certificates.Certificate, id: str) -> None:
+    if (days := certificates.days_left(certificate)) < SOON:
+        extra = {"omkl": {"node": id, "event": "certificate", "days": round(days, 1)}}
+        log.warning("the certificate ends in %.1f days; neighbors drop it then; make another", days, extra=extra)
 
 
 def _short(error: Exception) -> str:
