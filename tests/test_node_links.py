@@ -172,7 +172,7 @@ def test_what_lacks_is_asked_for_though_the_neighbor_is_left_out() -> None:
     end.be_silent()
     assert end.state() is LinkState.LEFT_OUT
     end.asked()
-    end.now = end.node.wake_at()
+    end.now += DEADLINE
     end.node.wake(end.now)
     assert end.asked() == [(5, 0)]
     end.snapshot(120)
