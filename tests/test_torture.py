@@ -114,21 +114,20 @@ def test_a_disk_that_was_lost_holds_nothing(disk: Disk) -> None:
     assert disk.counter(FILE).value == 3
     disk.lose()
     assert disk.counter(FILE).value == 0
-    assert not disk.turn_back()
+    assert not disk.past
     with pytest.raises(FileNotFoundError):
         disk.read(FILE)
 
 
-def test_an_old_disk_and_a_rotten_one(disk: Disk) -> None:
+def test_a_disk_knows_its_past_and_rots(disk: Disk) -> None:
     assert not disk.rot(FILE)
     for content in (b"1", b"2"):
         disk.write(Path("new"), content)
         disk.move(Path("new"), FILE)
-    assert disk.turn_back()
-    assert disk.files == {FILE: b"1"}
+    assert disk.past == [{FILE: b"1"}, {FILE: b"2"}]
     disk.write(Path("a.npz.last"), b"0")
     assert disk.rot(FILE)
-    assert disk.read(FILE) != b"1"
+    assert disk.read(FILE) != b"2"
 
 
 def test_clocks() -> None:

@@ -89,13 +89,6 @@ class Disk:
         for kept in (self.files, self.numbers, self.past):
             kept.clear()
 
-    def turn_back(self) -> bool:
-        """Bring back the files of some time before, but no numbers; return whether there were any."""
-        if len(self.past) < 2:
-            return False
-        self.files = dict(self.random.choice(self.past[:-1]))
-        return True
-
     def rot(self, path: Path) -> bool:
         """Flip a bit of a checkpoint that is not the only one; return whether there was one."""
         if not {path, path.with_name(f"{path.name}.last")} <= self.files.keys():

@@ -136,19 +136,23 @@ def lose_disk(world: "World", random: Random) -> str | None:
     """Kill a node and take its disk away."""
     if (id := _node(world, random)) is None:
         return None
-    world.disks[id].lose()
-    return _crash(world, random, id)
+    told = _crash(world, random, id)
+    world.lose_disk(id)
+    return told
 
 
 def turn_back_disk(world: "World", random: Random) -> str | None:
-    """Kill a node, or let it leave, and bring back a disk of some time ago."""
-    if (id := _node(world, random)) is None or not world.disks[id].past:
+    """Kill a node and bring back files of some time ago: any, or those of when it leaves now in order."""
+    if (id := _node(world, random)) is None:
         return None
-    if random.random() < 0.5:
-        world.leave(id)
-    if world.disks[id].turn_back():
-        world.streams[id].counted = False  # it holds samples that wait, of which it cannot know what became
-    return _crash(world, random, id)
+    if random.random() < 0.5 and (past := world.disks[id].past):
+        world.bring_back(id, random.choice(past))
+        return id
+    world.leave(id)
+    world.return_in(id, _duration(random, 0.005, 0.1))
+    files, seconds = dict(world.disks[id].files), _duration(random, 0.2)
+    world.later(seconds, lambda: world.bring_back(id, files))
+    return f"{id}, which leaves, in {seconds:.3f} s"
 
 
 def rot(world: "World", random: Random) -> str | None:

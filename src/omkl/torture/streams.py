@@ -71,8 +71,12 @@ class Stream:
             require(not (durable and self.intact and self.lost), f"{self.lost} observations lost that were saved")
 
     def begin_anew(self) -> None:
-        """Forget everything, as a node does whose disk is lost: the count is gone with it."""
-        self.given, self.taken, self.inside, self.acknowledged = deque(), 0, set(), set()
+        """Go on without a checkpoint."""
+        self.given, self.taken, self.inside = deque(), 0, set()
+
+    def forget(self) -> None:
+        """Forget what was acknowledged, as a node does whose disk is lost: the count is gone with it."""
+        self.acknowledged = set()
         self.counted = self.intact = True
 
     def acknowledge(self) -> None:

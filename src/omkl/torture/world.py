@@ -13,7 +13,7 @@ from omkl.node.protocol import MOST_WAITING, Protocol
 from omkl.node.runtime import LOOK
 from omkl.node.transports.memory import Conditions
 from omkl.torture.arena import Arena
-from omkl.torture.disk import Died, Disk
+from omkl.torture.disk import Died, Disk, Files
 from omkl.torture.invariants import Books, require
 from omkl.torture.shape import Shape
 from omkl.torture.streams import Stream
@@ -112,6 +112,18 @@ class World:
         except (OSError, Died) as error:
             self._note(id, f"does not leave in order: {error or 'it died'}")
         self.crash(id)
+
+    def lose_disk(self, id: str) -> None:
+        """Lose all that a node has saved, when it is away."""
+        self.disks[id].lose()
+        self.streams[id].forget()
+
+    def bring_back(self, id: str, files: Files) -> None:
+        """Start a node again, at once, with the files of some time ago."""
+        self.crash(id)
+        self.disks[id].files = dict(files)
+        self.streams[id].counted = False  # samples wait in them of which nobody knows what became
+        self.start(id)
 
     def return_in(self, id: str, seconds: float) -> None:
         """Start a node in a while."""
