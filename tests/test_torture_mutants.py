@@ -14,6 +14,7 @@ from omkl.node.neighbors import Neighbors
 from omkl.node.protocol import Protocol
 from omkl.node.start import Start
 from omkl.torture import runs
+from omkl.torture.disk import Disk
 from omkl.wire import Header, Kind, frames
 
 MOST_SEEDS = 40
@@ -44,18 +45,9 @@ def taking_messages_of_an_older_boot(patch: Patch) -> None:
 
 
 def saving_in_place(patch: Patch) -> None:
-    class InPlace:
-        def __init__(self, disk: Any) -> None:
-            self._disk = disk
-
-        def write(self, path: Any, content: bytes) -> None:
-            self._disk.write(path.with_suffix(""), content)
-
-        def move(self, source: Any, target: Any) -> None:
-            """It is there already."""
-
-    save = checkpoint.save
-    patch.setattr(checkpoint, "save", lambda path, node, clean, disk: save(path, node, clean, InPlace(disk)))
+    write = Disk.write
+    patch.setattr(Disk, "write", lambda self, path, content: write(self, path.with_suffix(""), content))
+    patch.setattr(Disk, "move", lambda self, source, target: None)
 
 
 def with_the_same_boot_after_a_crash(patch: Patch) -> None:
