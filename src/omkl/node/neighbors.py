@@ -312,7 +312,8 @@ class Neighbors:
             self.events.append(Dropped(link.peer, f"our round {header.round} of boot {header.boot}; it is not lacking"))
             return
         self.start.returned[link.peer] = Kept(header.boot, header.round, hidden)
-        if self._is_outdated(header.boot, header.round):
+        # One that knows us by another boot has heard that one after ours, if our file is an old one.
+        if self._is_outdated(header.boot, header.round) or (self.start.resumed and header.boot != self.boot):
             self.renew(now, f"{link.peer} knows round {header.round} of it, the checkpoint {self.learning.round}")
 
     def _distrust(self, link: Link, now: float, why: str) -> None:
