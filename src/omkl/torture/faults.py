@@ -150,8 +150,8 @@ def turn_back_disk(world: "World", random: Random) -> str | None:
         return id
     world.leave(id)
     world.return_in(id, _duration(random, 0.005, 0.1))
-    files, seconds = dict(world.disks[id].files), _duration(random, 0.2)
-    world.later(seconds, lambda: world.bring_back(id, files))
+    files, seconds, made = dict(world.disks[id].files), _duration(random, 0.2), world.arena.now
+    world.later(seconds, lambda: world.bring_back(id, files, made))
     return f"{id}, which leaves, in {seconds:.3f} s"
 
 

@@ -62,6 +62,7 @@ class Books:
     recovered: int = 0
     _theta: dict[str, Floats] = field(default_factory=dict)
     _past: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
+    _forgotten: set[tuple[str, int, int]] = field(default_factory=set)
     _begun: set[Protocol] = field(default_factory=set)
 
     def attach(self, node: Protocol) -> None:
@@ -99,7 +100,14 @@ class Books:
         key = node.role.id, node.neighbors.boot, node.round
         hidden = node.learning.state.hidden.tobytes()
         self._past[key[0]].add(hidden)
+        if key in self._forgotten:
+            self._forgotten.discard(key)
+            self.said[key] = hidden
         require(self.said.setdefault(key, hidden) == hidden, f"boot {key[1]} says two things of round {key[2]}")
+
+    def forget(self, id: str) -> None:
+        """Let a node say anew what it has said: nobody remembers."""
+        self._forgotten |= {key for key in self.said if key[0] == id}
 
     def check(self, node: Protocol) -> None:
         """Look at a node that is watched, after it did something."""

@@ -52,6 +52,7 @@ class World:
         self.lost = 0
         self._roles = {id: shape.config.role(id) for id in ids}
         self._keeps: dict[str, Keep] = {}
+        self._crashed: dict[str, float] = {}
         self._boots = iter(random.sample(range(2**15), 4096))  # none twice, which is not worse than good luck
         self._numbers = itertools.count()
         self._undone: dict[int, Callable[[], None]] = {}
@@ -101,6 +102,7 @@ class World:
     def crash(self, id: str, noticed: bool = True) -> None:
         """Kill a node, if it is there."""
         self.disks[id].calls_left = None
+        self._crashed[id] = self.arena.now
         self.arena.kill(id)
         if noticed:
             self.arena.at(self.arena.now + NOTICED, lambda: self.arena.miss(id))
@@ -118,9 +120,14 @@ class World:
         self.disks[id].lose()
         self.streams[id].forget()
 
-    def bring_back(self, id: str, files: Files) -> None:
-        """Start a node again, at once, with the files of some time ago."""
+    def bring_back(self, id: str, files: Files, made: float = 0.0) -> None:
+        """Start a node again, at once, with the files of some time ago.
+
+        Where all neighbors have crashed since, nobody may remember what it said meanwhile, and it may say it anew.
+        """
         self.crash(id)
+        if all(self._crashed.get(peer, -1.0) >= made for peer in self._roles[id].neighbors):
+            self.books.forget(id)
         self.disks[id].files = dict(files)
         self.streams[id].counted = False  # samples wait in them of which nobody knows what became
         self.start(id)
