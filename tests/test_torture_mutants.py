@@ -91,7 +91,7 @@ def losing_without_a_word(patch: Patch) -> None:
 
 
 def leaving_out_for_ever(patch: Patch) -> None:
-    patch.delitem(TRANSITIONS[LinkState.LEFT_OUT], Signal.CAUGHT_UP)
+    patch.setitem(TRANSITIONS, LinkState.LEFT_OUT, {Signal.DIFFERED: LinkState.REFUSED})
 
 
 def asking_without_a_pause(patch: Patch) -> None:
