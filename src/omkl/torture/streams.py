@@ -89,6 +89,6 @@ class Stream:
 
 
 def _name(node: Protocol) -> bytes:
-    """Return what tells a checkpoint from others: the model, its round and the samples that wait."""
-    state = [node.learning.state.theta, np.array(node.round), *(x for x, _ in node.waiting)]
+    """Return what tells a checkpoint from others: the model, its round and the samples taken and waiting."""
+    state = [node.learning.state.theta, np.array([node.round, node.taken]), *(x for x, _ in node.waiting)]
     return b"".join(part.tobytes() for part in state)
