@@ -6,6 +6,7 @@ is seen with the copies and weights it used. After every call of a node its link
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -105,9 +106,9 @@ class Books:
             self.said[key] = hidden
         require(self.said.setdefault(key, hidden) == hidden, f"boot {key[1]} says two things of round {key[2]}")
 
-    def forget(self, id: str) -> None:
-        """Let a node say anew what it has said: nobody remembers."""
-        self._forgotten |= {key for key in self.said if key[0] == id}
+    def forget(self, id: str, is_known: Callable[[int, int], bool]) -> None:
+        """Let a node say anew what nobody knows of a boot and round of its."""
+        self._forgotten |= {key for key in self.said if key[0] == id and not is_known(*key[1:])}
 
     def check(self, node: Protocol) -> None:
         """Look at a node that is watched, after it did something."""

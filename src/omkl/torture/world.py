@@ -123,14 +123,21 @@ class World:
     def bring_back(self, id: str, files: Files, made: float = 0.0) -> None:
         """Start a node again, at once, with the files of some time ago.
 
-        Where all neighbors have crashed since, nobody may remember what it said meanwhile, and it may say it anew.
+        What it said meanwhile, and no neighbor has heard or remembers, it may say anew: nobody could know.
         """
         self.crash(id)
-        if all(self._crashed.get(peer, -1.0) >= made for peer in self._roles[id].neighbors):
-            self.books.forget(id)
+        peers = self._roles[id].neighbors
+        self.books.forget(id, lambda boot, at: any(self._knows(peer, id, boot, at, made) for peer in peers))
         self.disks[id].files = dict(files)
         self.streams[id].counted = False  # samples wait in them of which nobody knows what became
         self.start(id)
+
+    def _knows(self, peer: str, id: str, boot: int, at: int, since: float) -> bool:
+        """Return whether a neighbor may know what a node said of a round; one that is away does, unless it crashed."""
+        if peer not in self.arena.nodes:
+            return self._crashed.get(peer, -1.0) < since
+        link = self.arena.nodes[peer].links[id]
+        return link.boot == boot and link.have >= at
 
     def return_in(self, id: str, seconds: float) -> None:
         """Start a node in a while."""
