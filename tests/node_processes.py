@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+
+from omkl.node.cluster import free_ports
 
 LIMIT = 120.0  # seconds, after which a daemon that hangs is killed
 
@@ -36,14 +37,6 @@ deadline = {deadline}
 patience = {patience}
 {tables}
 """
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 def write_network(

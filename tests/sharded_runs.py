@@ -43,6 +43,7 @@ GRAPHS = {
     "path": (EXACT, "path"),
     "ring": (EXACT, "ring"),
     "star": (EXACT, "star"),
+    "clipped": (Gossip(eta=0.5, gamma=0.3, quantizer=None, clip=0.2), "star"),
     "random 4-regular": (EXACT, nx.random_regular_graph(4, 82, seed=0)),
 }
 METHODS = {

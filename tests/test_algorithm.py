@@ -32,6 +32,9 @@ def test_every_phase_on_every_library(library: Library, rng: np.random.Generator
     def mix(*args: object) -> object:
         return algorithm.mix(*args, gamma=0.3)  # type: ignore[misc, arg-type]
 
+    def clip(hidden: object, copies: object) -> object:
+        return algorithm.clipped(hidden[:, None, ...], copies, 1.0)  # type: ignore[index]
+
     def emit(theta: object, hidden: object, uniforms: object) -> object:
         return algorithm.emit(theta, hidden, quantizer, uniforms)
 
@@ -45,6 +48,7 @@ def test_every_phase_on_every_library(library: Library, rng: np.random.Generator
     message = algorithm.emit(theta, hidden, quantizer, uniforms)
     for function, args in (
         (state, (theta,)),
+        (clip, (hidden, copies)),
         (mix, (theta, hidden, copies, weights)),
         (emit, (theta, hidden, uniforms)),
         (algorithm.absorb, (hidden, message)),
@@ -63,6 +67,40 @@ def _leaves(tree: object) -> list[np.ndarray]:
     if isinstance(tree, tuple):
         return [leaf for part in tree for leaf in _leaves(part)]
     return [np.asarray(tree)]
+
+
+def test_a_copy_is_drawn_near_kernel_by_kernel() -> None:
+    hidden = np.array([[[1, 1]], [[0, 0]], [[2, 2]]], dtype=np.float32)
+    copies = np.array([[[[4, 5]], [[3, 4]], [[2, 2]]], [[[1, 3]], [[0, 5]], [[-6e37, 8e37]]]], dtype=np.float32)
+    near = algorithm.clipped(hidden, copies, 2.5)
+    expected = np.array([[[[2.5, 3]], [[1.5, 2]], [[2, 2]]], [[[1, 3]], [[0, 2.5]], [[0.5, 4]]]])
+    np.testing.assert_allclose(near, expected, rtol=1e-6)
+    np.testing.assert_array_equal(algorithm.clipped(hidden, copies, np.inf), copies)
+    assert algorithm.clipped(hidden, copies, None) is copies
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.floats(1e-6, 1e6),
+    st.lists(st.sampled_from([0.0, 1e-30, 1e-3, 1.0, 1e3, 1e18, 1e30, 3.4e38]), min_size=3, max_size=3),
+)
+def test_a_neighbor_moves_a_node_by_so_much_at_most(seed: int, radius: float, scales: list[float]) -> None:
+    rng = np.random.default_rng(seed)
+    hidden = rng.normal(size=(2, 3, 5)).astype(np.float32)
+    factors = np.array(scales, dtype=np.float32)[:, None, None, None]
+    copies = factors * rng.uniform(-1, 1, size=(3, 2, 3, 5)).astype(np.float32)
+    near = algorithm.clipped(hidden, copies, radius)
+    assert near.dtype == np.float32
+    assert np.isfinite(algorithm.mix(hidden, hidden, near, np.full(3, 1 / 3, dtype=np.float32), 1.0)).all()
+    pull, apart = (one.astype(np.float64) - hidden for one in (near, copies))
+    length, distance = (np.linalg.norm(one, axis=(-2, -1)) for one in (pull, apart))
+    rounding = 1e-5 * (radius + np.linalg.norm(hidden, axis=(-2, -1)))
+    assert (length <= radius + rounding).all()
+    np.testing.assert_array_equal(near[distance <= 0.999 * radius], copies[distance <= 0.999 * radius])
+    far = distance > 1.001 * radius
+    assert (np.abs(length - radius) <= rounding)[far].all()
+    along = (pull * (apart / np.maximum(distance, 1e-30)[..., None, None])).sum(axis=(-2, -1))
+    assert (np.abs(along - length) <= rounding)[far].all()
 
 
 @pytest.mark.parametrize("quantizer", [None, "nearest"])

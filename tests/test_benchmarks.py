@@ -1,5 +1,11 @@
 """The benchmarks compare like with like: what the simulator is timed against computes the same curves."""
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from benchmarks import naive, report, scale, vectorized
@@ -44,3 +50,17 @@ def test_graphs_of_a_million_are_what_they_are_called() -> None:
     assert grown.degrees.max() > 50
     assert not grown.components.any()
     assert not regular.components.any()
+
+
+def test_a_soak_ends_with_every_copy_its_owners(tmp_path: Path) -> None:
+    flags = ["--nodes", "4", "--processes", "2", "--rounds", "5000", "--warm-up", "20", "--every", "0.1"]
+    root = Path(__file__).parents[1]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.soak", *flags], cwd=tmp_path, env=environment, capture_output=True,
+        text=True, timeout=120,
+    )  # fmt: skip
+    assert "5,000 rounds" in done.stdout, done.stderr
+    assert "8 of 8 copies are their owner's" in done.stdout
+    lines = (tmp_path / "out/bench/soak.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["round"] == 5000

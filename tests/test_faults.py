@@ -24,8 +24,12 @@ class Matrix(NamedTuple):
 
     W: np.ndarray
 
-    def mix(self, theta: Any, hidden: Any, gamma: float) -> Any:
-        pull = np.tensordot(self.W - np.eye(len(self.W)), hidden, axes=1)
+    def mix(self, theta: Any, hidden: Any, gamma: float, radius: float | None = None) -> Any:
+        apart = hidden[None] - hidden[:, None]
+        distance = np.linalg.norm(apart, axis=(-2, -1), keepdims=True)
+        if radius is not None:
+            apart = apart * np.minimum(1, radius / np.maximum(distance, 1e-30))
+        pull = np.einsum("ij,ij...->i...", self.W, apart)
         return theta + gamma * pull.astype(np.float32)
 
     def degrees(self, nodes: int) -> Any:
@@ -133,9 +137,10 @@ def test_mixing_keeps_the_mean_whatever_fails(given: list[str], kind: type, rng:
     ],
     ids=["drawn", "hub", "given", "schedule", "schedule given"],
 )
-def test_equals_numpy_with_the_w_of_every_round(topology: Any, faults: Faults) -> None:
+@pytest.mark.parametrize("clip", [None, 0.2])
+def test_equals_numpy_with_the_w_of_every_round(topology: Any, faults: Faults, clip: float | None) -> None:
     X, y = blobs(300, 8)
-    method = Gossip(eta=1, gamma=0.5, quantizer=None)
+    method = Gossip(eta=1, gamma=0.5, quantizer=None, clip=clip)
     built = turns(topology, 8)
     every = [tuple(edge) for edge in union(built).edges.tolist()]
 

@@ -166,6 +166,10 @@ def test_sizes_that_nobody_reads_cost_nothing(method: Gossip, monkeypatch: pytes
         ({"gamma": 0}, r"gamma is 0\.0; the consensus step must lie in \(0, 1\]"),
         ({"gamma": 1.5}, r"gamma is 1.5"),
         ({"gamma": float("nan")}, r"gamma is nan"),
+        ({"clip": 0}, r"clip is 0\.0; it must be positive; None trusts every neighbor, else try 0\.35"),
+        ({"clip": -1.0}, r"clip is -1\.0"),
+        ({"clip": float("nan")}, r"clip is nan"),
+        ({"clip": "0.3"}, r"clip is '0\.3'; it must be a number"),
         ({"features": 0}, "features is 0"),
         ({"features": 20.0}, "features is 20.0; it must be a whole number"),
         ({"eta": "0.1"}, "eta is '0.1'; it must be a number"),
@@ -275,6 +279,26 @@ def test_numpy_settings_keep_float32() -> None:
         state, info = method.step(state, given, network())
     assert {leaf.dtype for leaf in (*state[:3], *info)} == {np.dtype(np.float32)}
     assert (type(method.eta), type(method.features)) == (float, int)
+
+
+def test_the_radius_follows_the_steps() -> None:
+    assert Gossip(eta=2, gamma=0.25, clip=0.5).radius == 2.0
+    assert Gossip(eta=2, gamma=0.25, clip=0.5, learner=SGD(4)).radius == 4.0
+    assert Gossip().radius is None
+
+
+@pytest.mark.parametrize("kind", [Gossip, Choco])
+def test_a_neighbor_far_away_moves_a_node_by_the_radius(kind: type[Gossip]) -> None:
+    fresh = {"fresh": True} if kind is Choco else {}
+    method = kind(features=D, eta=0.5, gamma=0.25, clip=0.1, quantizer=None, loss="squared", **fresh)  # type: ignore[arg-type]
+    assert method.radius == pytest.approx(0.1)
+    state = method.init(np, (J, S), C)
+    state.hidden[0] = state.theta[0] = 1e15
+    z, y, _ = rounds(method, 1)[0]
+    after = method.step(state, Round(0 * z, y, None), network())[1].theta
+    moved = np.linalg.norm(after[1:], axis=(-2, -1))
+    np.testing.assert_allclose(moved[[0, -1]], 0.25 * 0.1 / 3, rtol=1e-5)  # its two neighbors on the ring
+    np.testing.assert_array_equal(moved[1:-1], 0)
 
 
 def test_one_kernel_is_a_bank() -> None:

@@ -111,6 +111,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (network(tls={"ca": "x", "key": "x", "certificate": "x"}),
      "nodes.0.listen: tcp/127.0.0.1:7447 given; with [tls] nodes listen on tls/; change one of them"),
     (network(checkpoint={}), "checkpoint.folder: missing; it has no default; set it"),
+    (network(checkpoint={"folder": "x", "every": "round"}), "checkpoint.every: every is 'round'; it must be a number"),
     (network(checkpoint={"folder": "x", "every": 0}), "checkpoint.every: every is 0; it must be a whole number from 1"),
     (learning(eta=1), "learning.eta: unknown key; known: data, devices, faults, method, nodes"),
     (learning(nodes=5), "learning.nodes: 5 given, 3 listed; they must agree; list all or leave it out"),
@@ -186,6 +187,7 @@ def test_all_keys_mean_what_they_say() -> None:
     assert read.tls == Tls(ca=Path("/home/ca.pem"), certificate=Path("/etc/{id}.pem"), key=Path("/home/{id}.key"))
     assert read.checkpoint == Checkpoint(folder=Path("/home/kept"), every=7)
     assert read.checkpoint.file("A_2") == Path("/home/kept/A_2.npz")
+    assert Checkpoint(folder=Path("x"), every="observation").every == "observation"
     assert (read.seed, read.method) == (4, omkl.Choco(quantizer=omkl.Sign()))
     assert read.neighbors("A_2") == {"b-1": 1.0}
 
@@ -302,6 +304,7 @@ def test_what_it_says_in_comments_holds(tmp_path: Path) -> None:
     text = (tmp_path / "network.toml").read_text()
     links = text.replace("# links", "links").replace('topology = "ring"', "")
     assert parse(tomllib.loads(links), tmp_path).topology.graph.edges.tolist() == [[0, 1], [1, 2]]
+    assert parse(tomllib.loads(text.replace("# clip", "clip")), tmp_path).method.clip == 0.35
     head, _, tls = text.replace("tcp/1", "tls/1").partition("# [tls]")
     assert parse(tomllib.loads(head + "[tls]" + tls.replace("# ", "")), tmp_path).tls is not None
     (tmp_path / "spec.toml").write_text(text[text.index("[learning]") : text.index("# In sec")].replace("learning.", "")

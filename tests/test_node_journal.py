@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from omkl.node.events import Diverged, Dropped, Gossiped, Moved, Resynced, Scored
+from omkl.node.events import Diverged, Dropped, Gossiped, Moved, Recovered, Renewed, Resynced, Scored
 from omkl.node.journal import BURST, PAUSE, Journal, JsonLines, TextLines, Throttle
 from omkl.node.links import LinkState
 from omkl.node.transports import Arrival
@@ -36,15 +36,19 @@ def test_events_become_lines(journal: Journal, caplog: pytest.LogCaptureFixture)
     journal.watch(Moved("b", LinkState.SYNCING, LinkState.SYNCED, "level at its round 3"))
     journal.watch(Moved("b", LinkState.SYNCED, LinkState.LEFT_OUT, "silent for 5 s"))
     journal.watch(Resynced("b", 7))
+    journal.watch(Recovered("b", 8))
+    journal.watch(Renewed(5, "b knows round 9 of it, the checkpoint 3"))
     journal.watch(Diverged(9))
-    assert [(record.levelname, record.getMessage()) for record in caplog.records[:3]] == [
+    assert [(record.levelname, record.getMessage()) for record in caplog.records[:5]] == [
         ("INFO", "b is synced: level at its round 3"),
         ("WARNING", "b is left out: silent for 5 s"),
         ("INFO", "the copy of b is replaced by a snapshot of its round 7"),
+        ("WARNING", "the models of round 8 are back from b, but for one quantization error"),
+        ("WARNING", "takes boot 5 in place of its own: b knows round 9 of it, the checkpoint 3"),
     ]
-    assert caplog.records[3].levelname == "ERROR"
-    assert "not finite after round 9" in caplog.messages[3]
-    assert "lower eta" in caplog.messages[3]
+    assert caplog.records[5].levelname == "ERROR"
+    assert "not finite after round 9" in caplog.messages[5]
+    assert "lower eta" in caplog.messages[5]
 
 
 def test_progress_is_told_every_so_many_rounds_but_not_too_often(

@@ -25,8 +25,8 @@ ROUNDS = '[checkpoint]\nfolder = "kept"\nevery = 5\n'
 class Life:
     """A node alone, from its disk to its end."""
 
-    def __init__(self, disk: MemoryDisk, every: object = 5, boot: int = 7) -> None:
-        settings = Checkpoint(folder=KEPT, every=every)  # type: ignore[arg-type]
+    def __init__(self, disk: MemoryDisk, every: int | str = 5, boot: int = 7) -> None:
+        settings = Checkpoint(folder=KEPT, every=every)
         role = config(1).role("a")
         self.events: list[Event] = []
         self.node: Protocol = checkpoint.restore(settings.file("a"), role, boot, 0.0, disk)

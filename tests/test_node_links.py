@@ -439,6 +439,9 @@ def test_messages_whose_sum_is_not_finite_are_refused() -> None:
         copy = huge
     events += node.observe([1.0, 2.0], 1, 0.0)
     assert any("a sum that is not finite" in event.why for event in events if isinstance(event, Dropped))
+    events = node.receive("b", wire.write_snapshot(5, 9, huge), 0.0)
+    assert any("a sum that is not finite" in event.why for event in events if isinstance(event, Dropped))
+    assert link.round < 9
     assert np.isfinite(link.copy).all()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from omkl.errors import InputError
 from omkl.methods import Gossip
-from omkl.node.events import Dropped, Gossiped, Resynced, Scored
+from omkl.node.events import Dropped, Gossiped, Lost, Recovered, Resynced, Scored, Unsaved
 from omkl.node.inbox import CLIENTS, STRANGERS
 from omkl.node.metrics import Metrics
 from omkl.node.neighbors import Send
@@ -59,8 +59,14 @@ def test_events_are_counted(metrics: Metrics) -> None:
     metrics.watch(Resynced("b", 3))
     metrics.watch(Dropped("c", "why"))
     metrics.watch(Dropped("stranger", "why"))
+    metrics.watch(Lost(4))
+    metrics.watch(Unsaved(3, "why"))
+    metrics.watch(Recovered("c", 3))
     metrics.watch(Dropped(CLIENTS, "why", "size", 7))
     metrics.refuse()
+    assert value(metrics, "observations_lost_total") == 4
+    assert value(metrics, "checkpoint_failures_total") == 1
+    assert [value(metrics, "recoveries_total", peer=peer) for peer in "bc"] == [0, 1]
     assert value(metrics, "rounds_total") == 3
     assert value(metrics, "round_duration_seconds_count") == 2
     assert value(metrics, "loss") == 1.0

@@ -232,7 +232,7 @@ def test_who_shows_another_boot_is_given_the_last_until_it_is_at_work() -> None:
     pair.take(wire.write_hello(8, 0, pair.contract))
     assert pair.answers(8, 0) == [(Kind.KEPT, 5, 7), (Kind.HELLO, 1, 0)]
     zeros = np.zeros_like(pair.link.copy)
-    message = Message(zeros.astype(np.int16), zeros[..., :1])
+    message = Message(zeros.astype(np.int16), zeros[..., :1].copy())
     pair.take(wire.write_gossip(pair.node.neighbors.codec, 8, 1, message, wire.digest(zeros)))
     for _ in range(2):
         pair.node.observe([1.0, 2.0], 1, 0.0)

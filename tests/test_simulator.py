@@ -3,6 +3,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from omkl import QSGD, Gossip, Local, Nearest, algorithm, topology, wire
 from omkl.data import as_stream, load
 from omkl.errors import InputError
 from omkl.methods import Method, Neighbors
+from omkl.methods.plain import is_plain
 from omkl.quantizers import Message
 from omkl.simulator import engine, rounds
 from omkl.simulator.networks import Dense, Edges, Hubs, Lists, hubs, network
@@ -40,6 +42,29 @@ def test_equals_numpy_without_quantizer(eta: float, gamma: float) -> None:
     distance = np.linalg.norm(here.state.theta - there.theta[:, 0], axis=-1)
     assert (distance <= 1e-4 * np.linalg.norm(here.state.theta, axis=-1)).all()
     np.testing.assert_allclose(there.loss[0], here.loss.mean(axis=1), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["path", "star", "complete"])
+def test_equals_numpy_where_neighbors_are_clipped(name: str) -> None:
+    X, y = blobs(300, 40)
+    method = Gossip(eta=1.0, gamma=0.5, quantizer=None, clip=0.2)
+    here = numpy_run.run(method, X, y, topology.build(name, 40), seed=3)
+    cases = {"clipped": (method, name), "free": (replace(method, clip=None), name)}
+    there, free = omkl.compare((X, y), cases, seed=3).values()
+    distance = np.linalg.norm(here.state.theta - there.theta[:, 0], axis=-1)
+    assert (distance <= 1e-4 * np.linalg.norm(here.state.theta, axis=-1)).all()
+    np.testing.assert_allclose(there.loss[0], here.loss.mean(axis=1), atol=1e-5)
+    assert there.disagreement.mean() > 1.02 * free.disagreement.mean()
+    assert there.config["method"]["clip"] == 0.2
+
+
+def test_a_radius_that_nobody_reaches_changes_nothing() -> None:
+    X, y = blobs(100, 8)
+    free, wide = (
+        omkl.simulate((X, y), "path", method=Gossip(eta=1.0, gamma=0.5, quantizer=None, clip=clip), seeds=8)
+        for clip in (None, float("inf"))
+    )
+    np.testing.assert_allclose(wide.loss, free.loss, atol=1e-5)
 
 
 @pytest.mark.parametrize("quantizer", [QSGD(bits=3), Nearest()], ids=str)
@@ -146,6 +171,8 @@ def test_all_ways_to_mix_are_the_algorithms(name: str) -> None:
     theta, hidden = (rng.normal(size=(12, 2, 3, 1, 8)).astype(np.float32) for _ in range(2))
     index, weights = built.neighbors()
     stated = Neighbors(index, weights.astype(np.float32)).mix(theta, hidden, 0.7)
+    clipped = Neighbors(index, weights.astype(np.float32)).mix(theta, hidden, 0.7, 3.0)
+    assert np.abs(clipped - stated).max() > 0.1
     both = np.concatenate([built.graph.edges, built.graph.edges[:, ::-1]])
     edge_weights = np.tile(built.weights, 2).astype(np.float32)
     order = np.argsort(both[:, 0], kind="stable")
@@ -161,6 +188,9 @@ def test_all_ways_to_mix_are_the_algorithms(name: str) -> None:
         np.add.at(matrix, (receiver, sender), weight)
         np.testing.assert_allclose(matrix, built.matrix() * (1 - np.eye(12)), atol=1e-7)
         np.testing.assert_allclose(fast.mix(jnp.asarray(theta), jnp.asarray(hidden), 0.7), stated, atol=2e-6)
+        if not isinstance(fast, Dense):
+            near = fast.mix(jnp.asarray(theta), jnp.asarray(hidden), 0.7, 3.0)
+            np.testing.assert_allclose(near, clipped, atol=2e-6)
         np.testing.assert_array_equal(fast.degrees(12), built.degrees)
     np.testing.assert_array_equal(Neighbors(index, weights).degrees(12), built.degrees)
 
@@ -190,6 +220,14 @@ def test_the_way_to_mix_suits_the_network() -> None:
     assert isinstance(network(topology.build("complete", 20)), Dense)
     assert isinstance(network(topology.build("ring", 1000)), Lists)
     assert isinstance(network(topology.build("star", 1000)), Hubs)
+    assert isinstance(network(topology.build("complete", 200), clips=True), Edges)
+    assert isinstance(network(topology.build("complete", 20), clips=True), Lists)
+    assert isinstance(network(topology.build("star", 1000), clips=True), Hubs)
+
+
+def test_the_fast_paths_leave_clipping_alone() -> None:
+    for clip, known in ((None, True), (0.35, False)):
+        assert is_plain(Gossip(clip=clip), (omkl.Logistic,), (QSGD,)) is known
 
 
 @pytest.mark.parametrize("name", ["ring", "star"])

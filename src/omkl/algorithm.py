@@ -4,7 +4,7 @@ J nodes on a graph each hold P kernel models and learn from their own samples. O
 numbers of Algorithm 1 in T. Ortega and H. Jafarkhani, "Gossiped and Quantized Online Multi-Kernel Learning", IEEE
 Signal Processing Letters 30 (2023):
 
-    mix      [8]      theta  = theta' + gamma * sum_i w_ij (h_i - h_j)
+    mix      [8]      theta  = theta' + gamma * sum_i w_ij (h_i - h_j)      each difference bounded where it is clipped
     emit     [9]      q      = Q(theta - h_j)                              this, and nothing else, is sent
     absorb   [12]     h_i    = h_i + q_i                                   for every neighbor i and for j itself
     predict  [3,4,6]  f_p    = theta_p . z_p(x),  f = sum_p wbar_p f_p
@@ -54,6 +54,30 @@ def init(theta: Array, learner: Learner) -> State:
     xp = namespace(theta)
     log_weights = xp.zeros(theta.shape[:-2], dtype=theta.dtype)
     return State(theta, xp.zeros_like(theta), log_weights, learner.init(theta))
+
+
+def clipped(hidden: Array, copies: Array, radius: float | None) -> Array:
+    """Return copies of hidden states, each kernel's brought to within ``radius`` of h_j; None leaves them as they are.
+
+    ``hidden`` is the node's own, broadcast against the copies ``(..., P, C, 2D)``. A copy within the radius comes back
+    to the bit, one that is farther away stays in its direction, and whatever is finite gives what is finite. So one
+    neighbor moves a node by gamma w_ij ``radius`` in a round at most.
+
+    References
+    ----------
+    L. He, S. P. Karimireddy, M. Jaggi, "Byzantine-robust decentralized learning via ClippedGossip", 2022. The rule by
+    which it adapts the radius needs more neighbors than a path has; here it is given.
+    """
+    if radius is None:
+        return copies
+    xp = namespace(copies)
+    apart = copies - hidden
+    largest = xp.max(xp.abs(apart), axis=(-2, -1), keepdims=True)
+    # In units of the largest entry: squares of 1e30 are no float32.
+    unit = apart / xp.where(largest > 0, largest, xp.ones_like(largest))
+    squares = xp.sum(unit * unit, axis=(-2, -1), keepdims=True)
+    bound = radius / xp.sqrt(xp.where(largest > 0, squares, xp.ones_like(largest)))
+    return xp.where(largest <= bound, copies, hidden + xp.minimum(bound, largest) * unit)
 
 
 def mix(theta: Array, hidden: Array, neighbors: Array, weights: Array, gamma: float) -> Array:

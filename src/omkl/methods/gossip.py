@@ -1,5 +1,6 @@
 """Gossiped and quantized online multi-kernel learning: the letter's method."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,17 +21,40 @@ class Gossip(Quantized):
     ----------
     gamma
         Consensus step, in (0, 1].
+    clip
+        Bounds what one neighbor can do, whatever it sends: its state counts as at most ``radius`` away from the node's
+        own, kernel by kernel. None, the letter's, trusts every neighbor; 0.35 is recommended where not all are to be
+        trusted, and more where nodes see different data and have reason to differ.
+
+    Notes
+    -----
+    ``radius`` is clip * eta / sqrt(gamma), a distance that every node knows and no neighbor can change. Under a loss of
+    slope 1 at most, such as the logistic, eta is the farthest that a sample moves a model. Neighbors whose samples all
+    did so would stand about eta / sqrt(gamma) apart: each adds eta^2 to their squared distance in a round, and mixing
+    removes a share of order gamma. Honest neighbors on one task stand at about half of that, for small steps and for
+    large ones. A neighbor that lies moves a node in a round by clip * w_ij * sqrt(gamma) of what a sample may, at most.
+    Under the squared loss bring the targets to a deviation near 1, as for eta itself.
     """
 
     name: ClassVar[str] = "gossip"
 
     gamma: float = 0.009
+    clip: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "gamma", real("gamma", self.gamma))
         if not 0 < self.gamma <= 1:
             raise InputError(f"gamma is {self.gamma}; the consensus step must lie in (0, 1]; the letter uses 0.009")
+        if self.clip is not None:
+            object.__setattr__(self, "clip", real("clip", self.clip))
+            if not 0 < self.clip <= math.inf:
+                raise InputError(f"clip is {self.clip}; it must be positive; None trusts every neighbor, else try 0.35")
+
+    @property
+    def radius(self) -> float | None:
+        """How far a neighbor's state counts as at most; None where it is not bounded."""
+        return None if self.clip is None else self.clip * getattr(self.rule, "eta", self.eta) / math.sqrt(self.gamma)
 
     def check(self, topology: Topology) -> None:
         """Accept any network."""
@@ -41,7 +65,7 @@ class Gossip(Quantized):
 
     def step(self, state: State, inputs: Round, network: Network) -> tuple[State, Info]:
         """Return the network after one round of Algorithm 1."""
-        theta = network.mix(state.theta, state.hidden, self.gamma)
+        theta = network.mix(state.theta, state.hidden, self.gamma, self.radius)
         message = algorithm.emit(theta, state.hidden, self.channel, inputs.uniforms)
         hidden = algorithm.absorb(state.hidden, message)
         theta, log_weights, memory, info = self.observe(theta, state.log_weights, state.memory, inputs)

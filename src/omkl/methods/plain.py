@@ -9,6 +9,7 @@ def is_plain(method: Method, losses: tuple[type, ...], quantizers: tuple[type, .
     return (
         (type(method) is Gossip or (type(method) is Choco and not method.fresh))
         and not method.weigh_first
+        and method.clip is None
         and type(method.rule) is SGD
         and type(method.objective) in losses
         and type(method.channel) in quantizers

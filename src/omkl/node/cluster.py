@@ -2,11 +2,12 @@
 
 import gc
 import multiprocessing
+import random
 import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, TypeAlias
@@ -23,6 +24,7 @@ from omkl.node.protocol import Protocol
 from omkl.node.runtime import Observation
 
 POLL = 0.1  # seconds between two looks at how far the nodes are
+PORTS = 10_000, 32_768  # the first to try, and the first that Linux gives to outgoing connections
 GIVE_UP = 60.0  # seconds without any round anywhere, after which a run has failed
 
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -73,14 +75,25 @@ class Tally:
 
 def on_loopback(config: NetworkConfig) -> NetworkConfig:
     """Return the network with every node listening on a free port of this machine, and nothing kept or served."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in config.members]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        ports = [one.getsockname()[1] for one in sockets]
-    pairs = zip(config.members, ports, strict=True)
+    pairs = zip(config.members, free_ports(len(config.members)), strict=True)
     members = (replace(member, listen=f"tcp/127.0.0.1:{port}", metrics=None) for member, port in pairs)
     return replace(config, members=tuple(members), tls=None, access=Access(), checkpoint=None)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of this machine to listen on.
+
+    Of those that systems do not give to outgoing connections: in a large network one node's connection would take the
+    port that another is yet to listen on.
+    """
+    ports: list[int] = []
+    with ExitStack() as stack:
+        while len(ports) < count:
+            one, port = stack.enter_context(socket.socket()), random.randrange(*PORTS)
+            with suppress(OSError):
+                one.bind(("127.0.0.1", port))
+                ports.append(port)
+    return ports
 
 
 def run(config: NetworkConfig, X: Floats, y: npt.NDArray[Any], progress: Progress | None = None) -> list[Outcome]:
@@ -140,14 +153,14 @@ def _work(
     with Node.join(config, id, [tally]) as node:
         for x, label in zip(X, node.config.method.objective.encode(y), strict=True):
             node.runtime.observe(Observation(x, label))
-        while len(tally.losses) < len(X) or not node.runtime.call(lambda: _is_level(node)):
+        while len(tally.losses) < len(X) or not node.runtime.call(lambda: is_level(node)):
             time.sleep(POLL / 2)
         pipe.send("done")
         pipe.recv()
         pipe.send(node.runtime.call(lambda: _outcome(node, tally)))
 
 
-def _is_level(node: Node) -> bool:
+def is_level(node: Node) -> bool:
     """Return whether this node has absorbed the last round of every neighbor."""
     protocol = node.protocol
     return all(link.round >= protocol.round for link in protocol.links.values() if link.state is LinkState.SYNCED)

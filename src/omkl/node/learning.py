@@ -57,7 +57,8 @@ class Plain:
     ) -> tuple[Floats, Floats, Message]:
         """Return models, hidden state and message."""
         with quiet():
-            theta = algorithm.mix(theta, hidden, copies, weights, self._method.gamma)
+            heard = algorithm.clipped(hidden, copies, self._method.radius)
+            theta = algorithm.mix(theta, hidden, heard, weights, self._method.gamma)
             message = algorithm.emit(theta, hidden, self._channel, uniforms)
             return theta, algorithm.absorb(hidden, message), message
 
@@ -74,13 +75,12 @@ class Plain:
         """Return the sum, and whether it is finite."""
         with quiet():
             after = np.asarray(algorithm.absorb(hidden, message))
-            return after, math.isfinite(total(after))
+        return after, math.isfinite(total(after))
 
     def is_finite(self, state: State) -> bool:
         """Return whether all is sound."""
         theta, hidden, log_weights, _ = state
-        with quiet():
-            return math.isfinite(total(theta) + total(hidden)) and not math.isnan(total(log_weights))
+        return math.isfinite(total(theta) + total(hidden)) and not math.isnan(total(log_weights))
 
 
 def quiet() -> np.errstate:
@@ -201,4 +201,5 @@ class Learning:
 
 def total(array: Floats) -> float:
     """Return the sum of all elements: not finite where one is not, or where all together leave float32."""
-    return float(np.add.reduce(array, axis=None))
+    with quiet():
+        return float(np.add.reduce(array, axis=None))

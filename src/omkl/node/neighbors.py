@@ -25,7 +25,7 @@ import numpy as np
 
 from omkl import wire
 from omkl.node.events import Dropped, Event, Moved, Renewed, Resynced
-from omkl.node.learning import Floats, Learning, total
+from omkl.node.learning import Floats, Learning, quiet, total
 from omkl.node.links import TRANSITIONS, Kept, Link, LinkState, Signal
 from omkl.node.role import Role, differences
 from omkl.node.start import Start
@@ -34,6 +34,7 @@ from omkl.wire import Header, Kind, VersionError, WireError
 ASKS = 8  # the first question is repeated after this part of a deadline, the next after twice the time
 RECENT = 2  # in lock step a neighbor that misses a message of ours lets us take one more round, and no second
 REFUSED_DEADLINES = 12  # deadlines after which a refused neighbor is asked again: its file may have been mended
+ENDLESS = "a sum that is not finite; hidden states are; its sender should have stopped"
 
 
 class Send(NamedTuple):
@@ -125,7 +126,7 @@ class Neighbors:
         message = wire.read_gossip(self.codec, data, wire.digest(copy))
         hidden, is_finite = self.learning.absorb(copy, message)
         if not is_finite:
-            raise WireError("a sum that is not finite; hidden states are; its sender should have stopped")
+            raise WireError(ENDLESS)
         return hidden
 
     def leave_out(self, link: Link, now: float) -> None:
@@ -254,7 +255,10 @@ class Neighbors:
             if header.boot != link.boot:
                 self._restarted(link, header.boot, now)
             return
-        link.replace(header.round, wire.read_snapshot(self.learning.shape, data))
+        hidden = wire.read_snapshot(self.learning.shape, data)
+        if not math.isfinite(total(hidden)):
+            raise WireError(ENDLESS)
+        link.replace(header.round, hidden)
         self.events.append(Resynced(link.peer, header.round))
         self._signal(link, Signal.CAUGHT_UP, now, f"snapshot of its round {header.round}")
         link.adrift = link.state is not LinkState.SYNCED
@@ -308,7 +312,9 @@ class Neighbors:
     def _kept(self, link: Link, header: Header, data: bytes, now: float) -> None:
         """Take what was our own hidden state, for the first round."""
         hidden = wire.read_kept(self.learning.shape, data)
-        if self.start is None or not math.isfinite(total(hidden)):
+        with quiet():
+            is_sound = math.isfinite(total(hidden))
+        if self.start is None or not is_sound:
             self.events.append(Dropped(link.peer, f"our round {header.round} of boot {header.boot}; it is not lacking"))
             return
         self.start.returned[link.peer] = Kept(header.boot, header.round, hidden)

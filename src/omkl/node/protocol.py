@@ -33,7 +33,7 @@ from omkl import wire
 from omkl.algorithm import State
 from omkl.errors import InputError
 from omkl.node.events import Diverged, Dropped, Event, Gossiped, Recovered, Scored
-from omkl.node.learning import Floats, Learning
+from omkl.node.learning import Floats, Learning, quiet
 from omkl.node.links import WAITED_FOR, Kept, Link, LinkState
 from omkl.node.neighbors import RECENT, Neighbors, Send
 from omkl.node.role import Role
@@ -129,8 +129,7 @@ class Protocol:
     def receive(self, peer: str, data: bytes, now: float) -> list[Event]:
         """Take in bytes of a neighbor; whatever they are, nothing is raised."""
         if not self.diverged:
-            with np.errstate(over="ignore", invalid="ignore"):  # what cannot be added up is dropped
-                self.neighbors.receive(peer, data, now)
+            self.neighbors.receive(peer, data, now)
         return self._advance(now)
 
     def wake(self, now: float) -> list[Event]:
@@ -272,7 +271,9 @@ class Protocol:
     def _recover(self, peer: str, kept: Kept, began: Floats, now: float) -> None:
         """Take a hidden state of before for hidden state and models, with what was learned since."""
         theta, _, log_weights, memory = self.learning.state
-        self.learning.state = State(kept.hidden + (theta - began), kept.hidden, log_weights, memory)
+        with quiet():
+            theta = kept.hidden + (theta - began)
+        self.learning.state = State(theta, kept.hidden.copy(), log_weights, memory)
         self.neighbors.skip(kept.round, now)
         self._events.append(Recovered(peer, kept.round))
 

@@ -140,11 +140,15 @@ class Checkpoint:
     """
 
     folder: Path
-    every: int | Literal["observation"] = 100
+    every: int | str = 100
 
     def __post_init__(self) -> None:
-        if self.every != "observation":
+        if not isinstance(self.every, str):
             whole("every", self.every)
+        elif self.every != "observation":
+            raise InputError(
+                f"every is {self.every!r}; it must be a number of rounds or 'observation'; try every = 100"
+            )
 
     def file(self, id: str) -> Path:
         """Return the file of one node."""

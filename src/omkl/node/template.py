@@ -55,6 +55,7 @@ kernels = {gaussian = [1, 3, 5]}  # bandwidths, in units of x; each node finds o
 features = 20           # per kernel: more fit finer shapes; messages and work grow in proportion
 eta = 1.0               # how far a node follows an observation; take 0.2 for "squared", or if it jumps
 gamma = 0.5             # how far it follows its neighbors in a round, up to 1
+# clip = 0.35           # bounds what a neighbor that lies can do; for nodes that see like data
 regularization = 0.001  # pulls the model back to zero
 quantizer = {name = "nearest", step = 2.5}  # about a bit per coefficient; "exact" sends all 32
 

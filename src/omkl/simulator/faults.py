@@ -27,8 +27,9 @@ class Rows(NamedTuple):
 
     weights: Array
 
-    def mix(self, theta: Array, hidden: Array, gamma: float) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
         """Return theta + gamma sum_k w_k (h_k - h), a matrix product for every seed."""
+        assert radius is None, "a product does not clip"
         kept = jnp.sum(self.weights, axis=1)[..., None, None, None] * hidden
         return theta + gamma * (jnp.einsum("jks,ks...->js...", self.weights, hidden, precision="highest") - kept)
 
@@ -83,13 +84,13 @@ class Changing(NamedTuple):
         return jnp.asarray(noise.words(pair, 1)[..., 0] >> 8, dtype=jnp.float32) * 2.0**-24
 
 
-def changing(turns: Sequence[Topology], faults: Faults, seeds: list[int]) -> Changing:
+def changing(turns: Sequence[Topology], faults: Faults, seeds: list[int], clips: bool = False) -> Changing:
     """Return the network of topologies that take turns, under the faults of these seeds."""
     nodes, links = turns[0].nodes, max(len(turn.graph.edges) for turn in turns)
     most = max(int(turn.degrees.max()) for turn in turns)
     if are_even(nodes, links, most):
         places = [_lists(turn, most) for turn in turns]
-    elif are_many(nodes, links):
+    elif are_many(nodes, links) and not clips:
         places = [_rows(turn) for turn in turns]
     else:
         places = [_edges(turn, 2 * links) for turn in turns]

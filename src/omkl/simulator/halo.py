@@ -62,12 +62,12 @@ class Halo:
     shifts: tuple[int, ...]
     mesh: Mesh
 
-    def mix(self, theta: Array, hidden: Array, gamma: float) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
         """Return ``algorithm.mix`` at every node."""
 
         def mix_block(local: Lists | Edges, sends: tuple[Array, ...], theta: Array, hidden: Array) -> Array:
             received = [self._pass_on(hidden[rows], shift) for rows, shift in zip(sends, self.shifts, strict=True)]
-            return local.mix(theta, jnp.concat([hidden, *received]), gamma)
+            return local.mix(theta, jnp.concat([hidden, *received]), gamma, radius)
 
         nodes = theta.shape[0]
         short = block(nodes, self.mesh.size) * self.mesh.size - nodes

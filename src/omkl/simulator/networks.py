@@ -1,7 +1,8 @@
 """Ways to mix a whole network at once, each equal to ``algorithm.mix`` at every node.
 
 A small network is one matrix product, a sparse one a gather over lists of neighbors. One with hubs, whose lists would
-be mostly padding, is short lists and a sum over the edges that do not fit them. For lists and edges ``hidden`` may go
+be mostly padding, is short lists and a sum over the edges that do not fit them. A product knows no single neighbor, so
+where copies are clipped there are lists or edges. For lists and edges ``hidden`` may go
 on after the nodes that are mixed, with neighbors that live elsewhere (``halo``).
 """
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from jax import Array
 from jax.ops import segment_sum
 
+from omkl.algorithm import clipped
 from omkl.methods import Network
 from omkl.topology import Topology
 from omkl.topology.graphs import Floats, Integers
@@ -34,8 +36,9 @@ class Dense(NamedTuple):
 
     laplacian: Array
 
-    def mix(self, theta: Array, hidden: Array, gamma: float) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
         """Return theta + gamma (W - I) h, in full float32 on every device."""
+        assert radius is None, "a product does not clip"
         return theta + gamma * jnp.tensordot(self.laplacian, hidden, axes=1, precision="highest")
 
     def degrees(self, nodes: int) -> Array:
@@ -55,12 +58,12 @@ class Lists(NamedTuple):
     ids: Array
     weights: Array
 
-    def mix(self, theta: Array, hidden: Array, gamma: float) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
         """Return theta + gamma sum_k w_k (h_k - h), one neighbor at a time so that no copies are held."""
         pull, own = jnp.zeros_like(theta), hidden[: theta.shape[0]]
         for k in range(self.ids.shape[1]):
             weight = _lift(self.weights[:, k], theta.ndim)
-            pull = pull + weight * (hidden[self.ids[:, k]] - own)
+            pull = pull + weight * (clipped(own, hidden[self.ids[:, k]], radius) - own)
         return theta + gamma * pull
 
     def degrees(self, nodes: int) -> Array:
@@ -80,9 +83,10 @@ class Edges(NamedTuple):
     sender: Array
     weights: Array
 
-    def mix(self, theta: Array, hidden: Array, gamma: float) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
         """Return theta + gamma times the sum over each node's incoming edges."""
-        pulls = _lift(self.weights, theta.ndim) * (hidden[self.sender] - hidden[self.receiver])
+        own = hidden[self.receiver]
+        pulls = _lift(self.weights, theta.ndim) * (clipped(own, hidden[self.sender], radius) - own)
         return theta.at[self.receiver].add(gamma * pulls, indices_are_sorted=True)
 
     def degrees(self, nodes: int) -> Array:
@@ -102,13 +106,14 @@ class Hubs(NamedTuple):
     owners: Array
     more: Lists
 
-    def mix(self, theta: Array, hidden: Array, gamma: float) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
         """Return theta with what all lists add to it."""
         own = hidden[self.owners]
         pulls = jnp.zeros_like(own)
         for k in range(self.more.ids.shape[1]):
-            pulls = pulls + _lift(self.more.weights[:, k], theta.ndim) * (hidden[self.more.ids[:, k]] - own)
-        mixed = self.lists.mix(theta, hidden, gamma)
+            heard = clipped(own, hidden[self.more.ids[:, k]], radius)
+            pulls = pulls + _lift(self.more.weights[:, k], theta.ndim) * (heard - own)
+        mixed = self.lists.mix(theta, hidden, gamma, radius)
         return mixed.at[self.owners].add(gamma * pulls, indices_are_sorted=True)
 
     def degrees(self, nodes: int) -> Array:
@@ -124,16 +129,17 @@ class Hubs(NamedTuple):
         return receiver[order], sender[order], weight[order]
 
 
-def network(topology: Topology) -> Network:
-    """Return the way of mixing that suits the topology."""
+def network(topology: Topology, clips: bool = False) -> Network:
+    """Return the way of mixing that suits the topology, and ``clips`` each neighbor's copy where that is asked for."""
     nodes, edges, most = topology.nodes, topology.graph.edges, int(topology.degrees.max())
     few = most <= SHORT_LIST and jax.default_backend() != "cpu"
-    if (nodes <= DENSE_NODES and not few) or are_many(nodes, len(edges)):
+    dense = (nodes <= DENSE_NODES and not few) or are_many(nodes, len(edges))
+    if dense and not clips:
         return Dense(jnp.asarray(topology.matrix() - np.eye(nodes), dtype=jnp.float32))
     if are_even(nodes, len(edges), most):
         index, weights = topology.neighbors()
         return Lists(*_narrow(index, weights))
-    return hubs(topology)
+    return Edges(*_narrow(*directed(topology))) if dense else hubs(topology)
 
 
 def hubs(topology: Topology) -> Hubs:

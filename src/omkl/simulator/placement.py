@@ -32,9 +32,9 @@ class Placement:
         """Whether each device has some of the nodes only."""
         return False
 
-    def network(self, topology: Topology) -> Network:
+    def network(self, topology: Topology, clips: bool = False) -> Network:
         """Return the way of mixing that suits the topology here."""
-        return network(topology)
+        return network(topology, clips)
 
     def put(self, array: npt.NDArray[Any], nodes: int | None = None, seeds: int | None = None) -> Array:
         """Return an array of the user's as it is placed."""

@@ -52,10 +52,10 @@ class Sharded(Placement):
     def _length(self) -> int:
         return halo.block(self.count, self.devices) * self.devices
 
-    def network(self, topology: Topology) -> Network:
+    def network(self, topology: Topology, clips: bool = False) -> Network:
         """Return the topology cut into blocks, or whole on every device where seeds are spread."""
         if self.shard == "seeds":
-            whole: Network = jax.tree.map(lambda leaf: self.put(np.asarray(leaf)), network(topology))
+            whole: Network = jax.tree.map(lambda leaf: self.put(np.asarray(leaf)), network(topology, clips))
             return whole
         return halo.network(topology, np.argsort(self.order), self.mesh)
 

@@ -160,7 +160,8 @@ def compare(
     held = size(stream.X.shape, targets.shape[-1], methods, steady, seeds, pooled, record_every, moving)
     require_room(held, where.devices)
     frequencies = np.stack([features.draw(bank, methods[0].features, dimension, run) for run in runs])
-    networks = [_network(turns, faults, runs, where) for turns in graphs]
+    clips = [getattr(method, "clip", None) is not None for method in methods]
+    networks = [_network(turns, faults, runs, where, each) for turns, each in zip(graphs, clips, strict=True)]
     measured = engine.run(
         engine.Problem(stream.X, targets, frequencies, runs, record_every),
         [engine.Case(method, one) for method, one in zip(methods, networks, strict=True)],
@@ -242,15 +243,17 @@ def _check(method: Method, turns: Sequence[Topology], faults: Faults | None, rou
         faults.check(rounds, len(topologies.union(turns).edges), turns[0].nodes)
 
 
-def _network(turns: Sequence[Topology], faults: Faults | None, runs: list[int], where: Placement) -> Network | Changing:
+def _network(
+    turns: Sequence[Topology], faults: Faults | None, runs: list[int], where: Placement, clips: bool
+) -> Network | Changing:
     if faults is None and len(turns) == 1:
-        return where.network(turns[0])
+        return where.network(turns[0], clips)
     if where.spreads_nodes:
         raise InputError(
             "faults or a schedule on nodes spread over devices; the exchange between devices is for one graph; "
             'pass shard="seeds" (--shard seeds), or one device'
         )
-    return changing(turns, faults or Faults(), runs)
+    return changing(turns, faults or Faults(), runs, clips)
 
 
 def _shared_bank(methods: Sequence[Method]) -> tuple[Kernel, ...]:

@@ -70,7 +70,8 @@ def size(
     states = [jax.eval_shape(partial(method.init, jnp, (nodes, seeds), outputs)) for method in methods]
     ahead = min(rounds, chunked.most_rounds(nodes, dimension, seeds, kernels, features))
     given = FLOAT * nodes * (dimension if dimension <= chunked.SHORT_INPUT else seeds * kernels * features)
-    copies = max(_copied(graph, changing) for graph in graphs) * row
+    clips = [getattr(method, "clip", None) is not None for method in methods]
+    copies = max(_copied(graph, changing, each) for graph, each in zip(graphs, clips, strict=True)) * row
     record = 2 * FLOAT * (5 + kernels) + 16  # as recorded and as joined; bits
     answers = 2 * FLOAT * nodes**2 * seeds * outputs if pooled else 0  # of every model to every sample; losses
     return Size(
@@ -83,14 +84,17 @@ def size(
     )
 
 
-def _copied(graph: Topology, changing: bool) -> int:
-    """Return how many nodes' models are copied to mix a graph: those that a hub hears, where it has its own links."""
+def _copied(graph: Topology, changing: bool, clips: bool) -> int:
+    """Return how many nodes' models are copied to mix a graph: those that a hub hears, where it has its own links.
+
+    To be clipped a copy is measured first: one for every node at a time, or all where there are edges.
+    """
     links = len(graph.graph.edges)
-    if graph.nodes <= DENSE_NODES or are_many(graph.nodes, links):
-        return 0
-    if are_even(graph.nodes, links, int(graph.degrees.max())):
-        return 0
-    return 2 * links if changing else 2 * int(further_lists(graph).sum())
+    dense = graph.nodes <= DENSE_NODES or are_many(graph.nodes, links)
+    own = graph.nodes if clips else 0
+    if (dense and not clips) or are_even(graph.nodes, links, int(graph.degrees.max())):
+        return own
+    return 2 * links if changing or dense else 2 * int(further_lists(graph).sum()) + own
 
 
 def require_room(size: Size, devices: int = 1) -> None:

@@ -300,6 +300,7 @@ def _config(endpoints: Endpoints, lease: float, most_bytes: int) -> zenoh.Config
         "listen/exit_on_failure": True,
         "scouting/multicast/enabled": False,
         "scouting/gossip/enabled": False,
+        "transport/shared_memory/enabled": False,  # of no use to short messages; every session keeps descriptors of it
         "transport/link/tx/lease": max(100, int(1000 * lease)),
         "transport/link/rx/max_message_size": most_bytes,  # measured: it holds from 16 MiB on; so there is the filter
         "low_pass_filter": [_filter(most_bytes)],
