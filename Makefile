@@ -6,7 +6,7 @@ ifneq ($(wildcard ../shared/data),)
 export OMKL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test check faults bench bench-network bench-device bench-scale fmt clean
+.PHONY: demo test check torture faults bench bench-network bench-device bench-scale fmt clean
 
 demo: .venv/.installed
 	$(BIN)/python examples/demo.py out/demo
@@ -20,6 +20,10 @@ check: .venv/.installed
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Five minutes or so on two cores, of seeds that nobody has tried.
+torture: .venv/.installed
+	$(BIN)/omkl torture --seed $$(date +%s)000 --seeds 2500
 
 # Real processes, killed and cut off, on a larger scale than in the tests: minutes.
 faults: .venv/.installed

@@ -1,7 +1,7 @@
 """Whole networks of protocol objects in memory, and what must hold of them."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -9,11 +9,11 @@ from omkl import topology
 from omkl.methods import Gossip
 from omkl.node.config import Member, NetworkConfig
 from omkl.node.events import Event, Moved
-from omkl.node.links import MOST_AHEAD, LinkState
-from omkl.node.neighbors import RECENT
+from omkl.node.links import LinkState
 from omkl.node.protocol import Protocol
 from omkl.node.settings import Timing
 from omkl.node.transports.memory import Conditions, Network
+from omkl.torture import Books
 
 LOCKSTEP = Timing(deadline=4.0, patience=0.5)
 TIMER = Timing(mode="timer", deadline=4.0, period=1.0)
@@ -35,23 +35,13 @@ def stream(nodes: int, rounds: int, seed: int = 0) -> tuple[np.ndarray, np.ndarr
     return x, np.where(x[..., 0] * x[..., 1] > 0, 1, -1)
 
 
-History: TypeAlias = dict[tuple[str, int, int], np.ndarray]
-"""Hidden states by node, boot and round."""
-
-
 class Watched(Protocol):
-    """A node that notes its hidden states, is never due at the moment it was woken, and keeps no more than it may."""
+    """A node whose words are in the books of its network, and that is never due at the moment it was woken."""
 
-    history: History
-
-    def watch(self, history: History) -> None:
-        self.history = history
-        self._record()
+    books: Books
 
     def _record(self) -> None:
-        hidden = self.learning.state.hidden
-        said = self.history.setdefault((self.role.id, self.neighbors.boot, self.round), hidden)
-        np.testing.assert_array_equal(said, hidden)  # a boot never says two things of one round
+        self.books.record(self)
 
     def _gossip(self) -> None:
         super()._gossip()
@@ -63,14 +53,8 @@ class Watched(Protocol):
 
     def _advance(self, now: float) -> list[Event]:
         events = super()._advance(now)
-        self._record()
+        self.books.look(self)
         assert self.wake_at() > now
-        assert len(self.neighbors.recent) <= RECENT
-        assert all(len(link.inbox) <= MOST_AHEAD for link in self.links.values())
-        for peer, link in self.links.items():
-            if link.state is LinkState.SYNCED:
-                assert link.boot is not None
-                np.testing.assert_array_equal(link.copy, self.history[peer, link.boot, link.round])
         return events
 
 
@@ -83,7 +67,7 @@ class Cluster:
         self.streams: dict[str, Iterator[Any]] = {}
         self.network = Network(conditions, seed, self._note)
         self.nodes = self.network.nodes
-        self.history: History = {}
+        self.books = Books(len(config.ids))
         for k, id in enumerate(config.ids):
             self.join(id, 100 + k)
 
@@ -98,7 +82,8 @@ class Cluster:
         """Let a node join, and watch it."""
         node.__class__ = Watched
         assert isinstance(node, Watched)
-        node.watch(self.history)
+        node.books = self.books
+        self.books.record(node)
         self.network.join(node)
 
     def feed(self, x: np.ndarray, y: np.ndarray) -> None:

@@ -190,7 +190,9 @@ def test_control_c() -> None:
     assert (result.returncode, result.stdout, result.stderr) == (Exit.INTERRUPTED, "", "omkl: interrupted\n")
 
 
-@pytest.mark.parametrize("command", [[], ["simulate"], ["paper"], ["sweep"], ["explain"], ["data"], ["doctor"]])
+@pytest.mark.parametrize(
+    "command", [[], ["simulate"], ["paper"], ["sweep"], ["explain"], ["data"], ["doctor"], ["torture"]]
+)
 def test_every_help_has_an_example(command: list[str]) -> None:
     result = run(*command, "--help")
     assert result.exit_code == Exit.OK

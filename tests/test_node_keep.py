@@ -47,6 +47,31 @@ class Life:
         return acknowledged
 
 
+def crashed(disk: MemoryDisk, taken: int) -> Life:
+    """Return a node after a crash: of the samples that waited in its checkpoint so many were taken since."""
+    life = Life(disk)
+    life.node.waiting.extend((life.node.learning.inputs([1.0, -1.0]), None) for _ in range(3))
+    life.keep._write(clean=False)
+    life.node.waiting.popleft()
+    life.node.wake(0.0)
+    life.node.taken = taken
+    life.keep.settle()
+    return Life(disk)
+
+
+def test_samples_that_wait_in_the_checkpoint_are_not_lost() -> None:
+    for taken, lost in ((2, []), (3, []), (5, [Lost(2)])):
+        second = crashed(MemoryDisk(), taken)
+        assert [event for event in second.events if isinstance(event, Lost)] == lost
+
+
+def test_the_count_never_goes_back() -> None:
+    disk = MemoryDisk()
+    crashed(disk, 2)
+    (number,) = disk.numbers.values()
+    assert number.value >= 2
+
+
 def test_what_a_crash_loses_is_told_once() -> None:
     disk = MemoryDisk()
     assert Life(disk).observe(13) == 13

@@ -166,6 +166,19 @@ def test_short_leaps_are_walked_and_long_ones_skipped() -> None:
     assert (end.node.round, end.link.round, len(end.node.neighbors.recent)) == (4, 4, 0)
 
 
+def test_what_lacks_is_asked_for_though_the_neighbor_is_left_out() -> None:
+    end = in_state(LinkState.SYNCED)
+    end.take(wire.write_ask(5, 120, (1, 0)))  # it is far ahead, and may have nothing more to say
+    end.be_silent()
+    assert end.state() is LinkState.LEFT_OUT
+    end.asked()
+    end.now += DEADLINE
+    end.node.wake(end.now)
+    assert end.asked() == [(5, 0)]
+    end.snapshot(120)
+    assert (end.state(), end.node.round) == (LinkState.SYNCED, 120)
+
+
 def test_the_deadline_counts_from_when_a_round_is_due() -> None:
     network = config(3)
     node = Protocol(network.role("b"), 1, 0.0)

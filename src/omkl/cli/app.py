@@ -17,9 +17,10 @@ from omkl.cli.node import node
 from omkl.cli.paper import paper
 from omkl.cli.simulate import simulate
 from omkl.cli.sweep import sweep
+from omkl.cli.torture import torture
 from omkl.errors import DivergedError, InputError, MissingExtraError
 
-COMMANDS = (simulate, sweep, cluster, paper, explain, data, doctor)
+COMMANDS = (simulate, sweep, cluster, paper, explain, data, doctor, torture)
 
 
 class _Commands(TyperGroup):

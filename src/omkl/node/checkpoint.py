@@ -16,6 +16,7 @@ import json
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -144,6 +145,7 @@ def _header(protocol: Protocol, clean: bool) -> dict[str, Any]:
     }
 
 
+@cache  # to look it up takes longer than all the rest of a save
 def _version() -> str:
     try:
         return version("omkl")

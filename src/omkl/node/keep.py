@@ -33,8 +33,15 @@ class Keep:
         Why the last checkpoint could not be written; None if it could.
     """
 
-    def __init__(self, protocol: Protocol, settings: Checkpoint, disk: Disk, tell: Callable[[Event], None]) -> None:
-        self._protocol, self._disk, self._tell = protocol, disk, tell
+    def __init__(
+        self,
+        protocol: Protocol,
+        settings: Checkpoint,
+        disk: Disk,
+        tell: Callable[[Event], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._protocol, self._disk, self._tell, self._clock = protocol, disk, tell, clock
         self._file = settings.file(protocol.role.id)
         self._durable = settings.every == "observation"
         self._rounds = ROUNDS if isinstance(settings.every, str) else settings.every
@@ -51,7 +58,7 @@ class Keep:
         except OSError as error:
             protocol.report(Unsaved(protocol.round, f"{count} cannot be had ({error}); what a crash loses is not told"))
             return
-        lost = self._counter.value - protocol.taken - protocol.lost
+        lost = self._counter.value - protocol.taken - protocol.lost - len(protocol.waiting)  # those are taken again
         if lost > 0:
             protocol.lost += lost
             protocol.report(Lost(lost))
@@ -72,7 +79,7 @@ class Keep:
 
     def settle(self) -> bool:
         """Return whether what was taken so far may be acknowledged."""
-        if self._durable and (time.monotonic() < self._retry_at or self._protocol.diverged or not self._try()):
+        if self._durable and (self._clock() < self._retry_at or self._protocol.diverged or not self._try()):
             return False
         self._count()
         return True
@@ -113,12 +120,13 @@ class Keep:
             self.failure, self._retry_at = None, -math.inf
 
     def _fail(self, error: OSError, tell: Callable[[Event], None]) -> None:
-        self.failure, self._retry_at = str(error), time.monotonic() + RETRY
+        self.failure, self._retry_at = str(error), self._clock() + RETRY
         tell(Unsaved(self._protocol.round, self.failure))
 
     def _count(self) -> None:
         if self._counter is not None:
-            self._counter.value = self._protocol.taken + self._protocol.lost
+            # Never back: of those that wait in a checkpoint some were acknowledged before a crash.
+            self._counter.value = max(self._counter.value, self._protocol.taken + self._protocol.lost)
 
     def _warn(self, name: str, text: str, event: Event) -> None:
         logger.warning(text, extra={"omkl": {"node": self._protocol.role.id, "event": name} | event._asdict()})

@@ -182,7 +182,7 @@ class Neighbors:
             link.adrift, link.ask_at = False, math.inf
             link.retry = link.retry if link.doubted else 0.0  # one that never fits must not be asked in circles
         elif link.state is LinkState.LEFT_OUT:
-            link.adrift, link.ask_at = True, math.inf
+            link.adrift = True  # a question that is due stays so: what it shows may be a round far ahead
         elif link.state is LinkState.REFUSED:
             link.ask_at = now + REFUSED_DEADLINES * self._deadline
         else:
@@ -319,7 +319,8 @@ class Neighbors:
             self.events.append(Dropped(link.peer, f"our round {header.round} of boot {header.boot}; it is not lacking"))
             return
         self.start.returned[link.peer] = Kept(header.boot, header.round, hidden)
-        if self._is_outdated(header.boot, header.round):
+        # One that knows us by another boot has heard that one after ours, if our file is an old one.
+        if self._is_outdated(header.boot, header.round) or (self.start.resumed and header.boot != self.boot):
             self.renew(now, f"{link.peer} knows round {header.round} of it, the checkpoint {self.learning.round}")
 
     def _distrust(self, link: Link, now: float, why: str) -> None:

@@ -14,6 +14,8 @@ from omkl.node.protocol import Protocol
 
 Sample: TypeAlias = tuple[Any, Any]
 Watch: TypeAlias = Callable[[float, str, Event], None]
+Act: TypeAlias = Callable[[Protocol, float], list[Event]]
+"""Something that a node does at a time of its clock."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,13 +67,13 @@ class Network:
         """Take a node away, as a kill would: its messages under way arrive, nothing more reaches it."""
         del self.nodes[id]
         self._streams.pop(id, None)
-        for peer, node in self.nodes.items():
+        for peer, node in list(self.nodes.items()):
             if id in node.links:
-                self._tell(peer, node.gone(id, self.now))
+                self._do(peer, lambda node, now: node.gone(id, now))
 
     def observe(self, id: str, x: Any, y: Any) -> None:
         """Give a node one sample, now."""
-        self._tell(id, self.nodes[id].observe(x, y, self.now))
+        self._do(id, lambda node, now: node.observe(x, y, now))
 
     def feed(self, id: str, samples: Iterable[Sample]) -> None:
         """Give a node a stream: the next sample as soon as it has taken the last one, and its end."""
@@ -82,13 +84,25 @@ class Network:
         """Cut a link: what is under way or sent from now on is lost; the ends may notice or not."""
         self._cut.add(frozenset((one, other)))
         if noticed:
-            self._tell(one, self.nodes[one].gone(other, self.now))
-            self._tell(other, self.nodes[other].gone(one, self.now))
+            self._do(one, lambda node, now: node.gone(other, now))
+            self._do(other, lambda node, now: node.gone(one, now))
 
     def mend(self, one: str, other: str) -> None:
         """Undo a cut."""
         self._cut.discard(frozenset((one, other)))
         self._meet(one, other)
+
+    def at(self, time: float, act: Callable[[], None]) -> None:
+        """Let something happen at a time."""
+        heapq.heappush(self._due, (time, next(self._count), act))
+
+    def clock(self, id: str) -> float:
+        """Return what the clock of a node shows."""
+        return self.now
+
+    def when(self, id: str, time: float) -> float:
+        """Return when the clock of a node will show a time."""
+        return time
 
     def run(self, until: float = math.inf) -> None:
         """Let time pass until then, or until nothing is left to happen."""
@@ -103,8 +117,11 @@ class Network:
         return [peer for peer in own.links if peer in self.nodes and frozenset((id, peer)) not in self._cut]
 
     def _meet(self, one: str, other: str) -> None:
-        self._tell(one, self.nodes[one].came(other, self.now))
-        self._tell(other, self.nodes[other].came(one, self.now))
+        self._do(one, lambda node, now: node.came(other, now))
+        self._do(other, lambda node, now: node.came(one, now))
+
+    def _do(self, id: str, act: Act) -> None:
+        self._tell(id, act(self.nodes[id], self.clock(id)))
 
     def _tell(self, id: str, events: list[Event]) -> None:
         """Pass on what a node has to say: its messages, when to wake it, its events."""
@@ -113,21 +130,23 @@ class Network:
             for receiver in node.links if peer is None else (peer,):
                 self._send(id, receiver, data)
         self._schedule_wake(id)
+        self._report(id, events)
+
+    def _report(self, id: str, events: list[Event]) -> None:
         for event in events:
             if self._watch:
                 self._watch(self.now, id, event)
             if isinstance(event, Scored):
-                self._at(self.now, lambda: self._next_sample(id))
+                self.at(self.now, lambda: self._next_sample(id))
 
     def _next_sample(self, id: str) -> None:
-        node = self.nodes.get(id)
-        if node is None or id not in self._streams:
+        if id not in self.nodes or id not in self._streams:
             return
         for x, y in self._streams[id]:
-            self._tell(id, node.observe(x, y, self.now))
+            self.observe(id, x, y)
             return
         del self._streams[id]
-        self._tell(id, node.end(self.now))
+        self._do(id, Protocol.end)
 
     def _send(self, sender: str, receiver: str, data: bytes) -> None:
         rules = self.conditions
@@ -138,27 +157,24 @@ class Network:
                 arrival = max(arrival, self._arrival.get((sender, receiver), 0.0))
                 self._arrival[sender, receiver] = arrival
             if self._random.random() >= rules.loss:
-                self._at(arrival, lambda: self._deliver(sender, receiver, data))
+                self.at(arrival, lambda: self._deliver(sender, receiver, data))
 
     def _deliver(self, sender: str, receiver: str, data: bytes) -> None:
         if receiver in self.nodes and frozenset((sender, receiver)) not in self._cut:
-            self._tell(receiver, self.nodes[receiver].receive(sender, data, self.now))
+            self._do(receiver, lambda node, now: node.receive(sender, data, now))
 
     def _schedule_wake(self, id: str) -> None:
         due = self.nodes[id].wake_at()
-        if due < math.inf and self._wakes.get(id) != due:
+        if due < math.inf and self._wakes.get(id) != due and (time := self.when(id, due)) < math.inf:
             self._wakes[id] = due
-            self._at(max(due, self.now), lambda: self._wake(id, due))
+            self.at(max(time, self.now), lambda: self._wake(id, due))
 
     def _wake(self, id: str, due: float) -> None:
         node = self.nodes.get(id)
         if self._wakes.get(id) == due:
             del self._wakes[id]
         if node is not None and node.wake_at() == due:  # else another call has seen to it
-            self._tell(id, node.wake(self.now))
-
-    def _at(self, time: float, act: Callable[[], None]) -> None:
-        heapq.heappush(self._due, (time, next(self._count), act))
+            self._do(id, Protocol.wake)
 
 
 def run(config: NetworkConfig, X: Any, y: Any, conditions: Conditions | None = None, seed: int = 0) -> Network:

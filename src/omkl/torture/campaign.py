@@ -1,0 +1,167 @@
+"""Runs: one by its seed, or many."""
+
+import itertools
+import math
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+
+from omkl.node.events import Moved, Resynced
+from omkl.node.protocol import Protocol
+from omkl.torture.faults import FAULTS
+from omkl.torture.invariants import Violation, require
+from omkl.torture.shape import DEADLINE, draw
+from omkl.torture.world import World
+
+GAP = 0.3  # seconds between two faults, on average
+SETTLE = 12  # deadlines within which every link is in step again after the last fault
+MIXED = 12  # rounds of mixing alone in which nodes must come closer to each other
+PACE = 0.5  # seconds for each of them
+CLOSE = 1e-3  # of the models: quantized gossip does not bring nodes closer than that in so few rounds
+CHUNK = 8  # seeds that a process is given at once
+LAST = 30  # lines of a trace that are shown
+
+
+class Report(NamedTuple):
+    """What came of one seed."""
+
+    seed: int
+    shape: str
+    faults: Counter[str]
+    rounds: int
+    settled: float
+    """Deadlines from the last fault until every link was in step."""
+    drift: float
+    """How far mixing has moved the mean of all models."""
+    mean: float
+    """How far that mean is from zero."""
+    balanced: int
+    """Rounds in lock step that nobody was left out of on one side alone, in which the mean was checked."""
+    lost: int
+    """Acknowledged observations that nodes reported as lost in a crash."""
+    recovered: int
+    """Times that neighbors gave a node its models back."""
+    seconds: float
+    digest: str
+    """Of all that happened: the same for the same seed."""
+    violation: str | None = None
+    """What does not hold, after the last things that happened."""
+
+
+def run(seed: int, events: int) -> Report:
+    """Return what came of a seed: a network, and so many faults."""
+    start, random = time.process_time(), Random(seed)
+    world = World(draw(random, GAP * events), random)
+    faults: Counter[str] = Counter()
+    settled, violation = math.nan, None
+    try:
+        world.begin()
+        _disturb(world, events, faults)
+        settled = _settle(world)
+        _mix(world)
+    except Exception as error:
+        told = f"{error}" if isinstance(error, Violation) else traceback.format_exc()
+        violation = f"{world.trace.tail(LAST)}\n{told}"
+    nodes = world.books.nodes
+    return Report(
+        seed=seed,
+        shape=world.shape.describe(),
+        faults=faults,
+        rounds=sum(node.round for node in world.arena.nodes.values()),
+        settled=settled,
+        drift=_size(world.books.drift, nodes),
+        mean=_size(sum(node.learning.state.theta for node in world.arena.nodes.values()), nodes),
+        lost=world.lost,
+        balanced=world.books.balanced,
+        recovered=world.books.recovered,
+        seconds=time.process_time() - start,
+        digest=world.trace.digest(),
+        violation=violation,
+    )
+
+
+def _disturb(world: World, events: int, counts: Counter[str]) -> None:
+    kinds = _kinds(world.random)
+    weights = [FAULTS[kind][1] for kind in kinds]
+    while counts.total() < events:
+        world.arena.run(world.arena.now + world.random.expovariate(1 / GAP))
+        (kind,) = world.random.choices(kinds, weights)
+        if (told := FAULTS[kind][0](world, world.random)) is not None:
+            counts[kind] += 1
+            world.trace.note(world.arena.now, "", f"{kind}: {told}")
+
+
+def _kinds(random: Random) -> list[str]:
+    """Return some kinds of faults: what all together hide shows where few are frequent."""
+    kinds = [kind for kind in FAULTS if random.random() < 0.5]
+    return kinds if kinds else ["loss"]
+
+
+def _settle(world: World) -> float:
+    """Let the faults end; return after how many deadlines all links are in step."""
+    world.calm()
+    arena = world.arena
+    arena.run(max(arena.now, arena.busy))
+    start = arena.now
+    while not world.is_synced:
+        arena.run(arena.now + DEADLINE / 8)
+        if arena.now > start + SETTLE * DEADLINE:
+            raise Violation(f"not in step after {SETTLE} deadlines: {world.states()}")
+    return (arena.now - start) / DEADLINE
+
+
+def _mix(world: World) -> None:
+    """Let mixing go on without learning: nobody is left out any more, and the nodes come closer to each other."""
+    arena, lockstep = world.arena, world.shape.config.timing.mode == "lockstep"
+    world.is_learning = False
+    for id in arena.nodes:
+        arena.act(id, Protocol.end)
+    _rest(world)
+    before, rounds, calm = _apart(world), [node.round for node in arena.nodes.values()], 0
+    for k in range(MIXED):
+        if lockstep:
+            world.observe(min(arena.nodes), labeled=False)
+        arena.run(arena.now + PACE)
+        if k == MIXED // 2:  # answers to the last questions have come by now
+            calm = len(world.trace)
+    taken = min(node.round - start for node, start in zip(arena.nodes.values(), rounds, strict=True))
+    require(taken >= MIXED - 1, f"{taken} rounds in the time of {MIXED}")
+    moved = [str(entry) for entry in world.trace[calm:] if isinstance(entry.what, Moved | Resynced)]
+    require(not moved, f"a link moved though nothing happened: {moved[:1]}")
+    after = _apart(world)
+    require(after < max(before, CLOSE), f"nodes were {before:.3g} apart, and are {after:.3g}")
+
+
+def _rest(world: World) -> None:
+    """Let all samples at hand be taken."""
+    arena = world.arena
+    limit = arena.now + 100 * DEADLINE
+    while any(node.waiting for node in arena.nodes.values()):
+        arena.run(arena.now + DEADLINE / 8)
+        require(arena.now < limit, "samples are not taken")
+    arena.run(arena.now + DEADLINE / 8)
+
+
+def _apart(world: World) -> float:
+    thetas = np.array([node.learning.state.theta for node in world.arena.nodes.values()], dtype=np.float64)
+    return float(np.sqrt(((thetas - thetas.mean(axis=0)) ** 2).sum() / max(1e-12, (thetas**2).sum())))
+
+
+def _size(array: float | np.ndarray, nodes: int) -> float:
+    return float(np.linalg.norm(array)) / nodes
+
+
+def runs(seeds: Sequence[int], events: int, jobs: int = 1) -> Iterator[Report]:
+    """Yield the report of each seed, in order; ``jobs`` processes share the work."""
+    if jobs == 1:
+        yield from map(run, seeds, itertools.repeat(events))
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(run, seeds, itertools.repeat(events), chunksize=CHUNK)

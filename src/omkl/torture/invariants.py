@@ -1,0 +1,188 @@
+"""What must hold of a network whatever happens to it, and the books that are kept to tell.
+
+A node is watched at the door of its ``Learning``: a model moves by mixing and by learning and by nothing else, so each
+is seen with the copies and weights it used. After every call of a node its links and queues are looked at.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from omkl.node.learning import Floats, total
+from omkl.node.links import MOST_AHEAD, Link, LinkState
+from omkl.node.neighbors import RECENT
+from omkl.node.protocol import MOST_WAITING, Protocol
+from omkl.quantizers import Message
+
+MOST_SENDS = MOST_WAITING + 8  # of one call: a round for each sample that waits, and a few answers and questions
+ROUNDING = 1e-5  # relative, of a sum of few float32
+
+
+class Violation(Exception):
+    """Something that must hold does not."""
+
+
+def require(holds: bool, what: str) -> None:
+    """Refuse to go on where something does not hold."""
+    if not holds:
+        raise Violation(what)
+
+
+class Share(NamedTuple):
+    """What mixing did to one node in a round."""
+
+    boot: int
+    used: dict[str, tuple[int | None, int]]
+    """Boot and round of the copy of each neighbor that was mixed in."""
+    pull: Floats
+
+
+@dataclass
+class Books:
+    """What the nodes of a network have said, and what has moved their models.
+
+    Attributes
+    ----------
+    nodes
+        How many there are: a round in which all took part, with all neighbors, must not move the mean.
+    said
+        Hidden states as bytes, by node, boot and round.
+    drift
+        What mixing has added to the sum of all models: zero, but for rounding, while nobody is left out.
+    """
+
+    nodes: int
+    said: dict[tuple[str, int, int], bytes] = field(default_factory=dict)
+    shares: dict[int, dict[str, Share]] = field(default_factory=lambda: defaultdict(dict))
+    balanced: int = 0
+    drift: float | np.ndarray = 0.0
+    recovered: int = 0
+    _theta: dict[str, Floats] = field(default_factory=dict)
+    _past: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
+    _forgotten: set[tuple[str, int, int]] = field(default_factory=set)
+    _begun: set[Protocol] = field(default_factory=set)
+
+    def attach(self, node: Protocol) -> None:
+        """Watch a node from its first word on."""
+        learning, id = node.learning, node.role.id
+        gossip, learn = learning.gossip, learning.learn
+
+        def watched_gossip(copies: Floats, weights: Floats) -> Message:
+            self._check_theta(node)
+            self._begun.add(node)
+            self.record(node)
+            self._check_mixing(node, weights)
+            before = learning.state.theta
+            message = gossip(copies, weights)
+            self._enter(node, before)
+            self.record(node)
+            return message
+
+        def watched_learn(x: Floats, y: Floats) -> tuple[Floats, float]:
+            self._check_theta(node)
+            scored = learn(x, y)
+            self._theta[id] = learning.state.theta
+            return scored
+
+        learning.gossip, learning.learn = watched_gossip, watched_learn  # type: ignore[method-assign]
+        self.take_over(node)
+
+    def take_over(self, node: Protocol) -> None:
+        """Note the model that a node begins with."""
+        self._theta[node.role.id] = node.learning.state.theta
+        self.record(node)
+
+    def record(self, node: Protocol) -> None:
+        """Note what a node says of its round; a boot must not say two things of one."""
+        key = node.role.id, node.neighbors.boot, node.round
+        hidden = node.learning.state.hidden.tobytes()
+        self._past[key[0]].add(hidden)
+        if key in self._forgotten:
+            self._forgotten.discard(key)
+            self.said[key] = hidden
+        require(self.said.setdefault(key, hidden) == hidden, f"boot {key[1]} says two things of round {key[2]}")
+
+    def forget(self, id: str, is_known: Callable[[int, int], bool]) -> None:
+        """Let a node say anew what nobody knows of a boot and round of its."""
+        self._forgotten |= {key for key in self.said if key[0] == id and not is_known(*key[1:])}
+
+    def check(self, node: Protocol) -> None:
+        """Look at a node that is watched, after it did something."""
+        require(not node.diverged, f"the model diverged at round {node.round}")
+        self._check_theta(node)
+        self.look(node)
+
+    def look(self, node: Protocol) -> None:
+        """Look at what a node says of itself, at its queues, and at its copies."""
+        self.record(node)
+        neighbors = node.neighbors
+        require(len(neighbors.recent) <= RECENT, f"{len(neighbors.recent)} frames kept")
+        require(len(node.waiting) <= MOST_WAITING, f"{len(node.waiting)} samples wait")
+        require(len(neighbors.sends) <= MOST_SENDS, f"{len(neighbors.sends)} messages at once")
+        for link in neighbors.links.values():
+            require(len(link.inbox) <= MOST_AHEAD, f"{len(link.inbox)} messages of {link.peer} kept")
+            if link.state is LinkState.SYNCED:
+                self._check_copy(link)
+
+    def _check_theta(self, node: Protocol) -> None:
+        """Refuse a model that moved but by mixing and learning, unless it was given back before its first round."""
+        id, state = node.role.id, node.learning.state
+        if self._theta[id] is state.theta:
+            return
+        given_back = node not in self._begun and state.hidden.tobytes() in self._past[id]
+        require(given_back, "the model moved by something else than mixing and learning")
+        self._theta[id] = state.theta
+        self.recovered += 1
+
+    def _check_copy(self, link: Link) -> None:
+        assert link.boot is not None
+        owner = self.said.get((link.peer, link.boot, link.round))
+        require(owner == link.copy.tobytes(), f"the copy of {link.peer} at {link.boot}:{link.round} is not its own")
+
+    def _check_mixing(self, node: Protocol, weights: Floats) -> None:
+        for link, weight, given in zip(node.links.values(), weights, node.role.neighbors.values(), strict=True):
+            if weight:
+                require(link.state is LinkState.SYNCED, f"{link.peer} is mixed in, and {link.state}")
+                require(weight == np.float32(given), f"{link.peer} has the weight {weight}, and was given {given}")
+                self._check_copy(link)
+        require(bool((weights >= 0).all()), f"weights {weights.tolist()}")
+        require(float(weights.sum()) <= 1 + ROUNDING, f"weights {weights.tolist()} of others exceed one")
+
+    def _enter(self, node: Protocol, before: Floats) -> None:
+        """Note what mixing did, and check the mean when the last node of a round is there."""
+        state, id = node.learning.state, node.role.id
+        self._theta[id] = state.theta
+        finite = math.isfinite(total(state.theta) + total(state.hidden))
+        require(finite, f"the model is not finite at round {node.round}")
+        pull = state.theta.astype(np.float64) - before
+        self.drift = self.drift + pull
+        if node.role.timing.mode == "lockstep":
+            used = {link.peer: (link.boot, link.round) for link in node.links.values() if _is_used(link)}
+            shares = self.shares[node.round]
+            shares[id] = Share(node.neighbors.boot, used, pull)
+            if len(shares) == self.nodes and self._is_whole(node.round, shares):
+                self._check_mean(node.round, shares)
+
+    def _is_whole(self, at: int, shares: dict[str, Share]) -> bool:
+        """Return whether in a round each node used what each of its neighbors had said in the last."""
+        links = sum(len(share.used) for share in shares.values())
+        level = all(
+            copy == (shares[peer].boot, at - 1) for share in shares.values() for peer, copy in share.used.items()
+        )
+        mutual = all(id in shares[peer].used for id, share in shares.items() for peer in share.used)
+        return links > 0 and level and mutual
+
+    def _check_mean(self, at: int, shares: dict[str, Share]) -> None:
+        pulls = np.array([share.pull for share in shares.values()])
+        self.balanced += 1
+        most = ROUNDING * (1 + float(np.abs(pulls).max()))
+        moved = float(np.abs(pulls.sum(axis=0)).max())
+        require(moved <= most, f"mixing moved the mean by {moved / len(shares):.3g} in round {at}")
+
+
+def _is_used(link: Link) -> bool:
+    return link.state is LinkState.SYNCED

@@ -1,0 +1,240 @@
+"""A network under faults: its nodes with their disks and streams, and what can be done to them."""
+
+import itertools
+from collections.abc import Callable, Iterable
+from functools import partial
+from random import Random
+
+from omkl.node import checkpoint
+from omkl.node.events import Event, Gossiped, Lost, Scored
+from omkl.node.keep import Keep
+from omkl.node.links import LinkState
+from omkl.node.protocol import MOST_WAITING, Protocol
+from omkl.node.runtime import LOOK
+from omkl.node.transports.memory import Conditions
+from omkl.torture.arena import Arena
+from omkl.torture.disk import Died, Disk, Files
+from omkl.torture.invariants import Books, require
+from omkl.torture.shape import Shape
+from omkl.torture.streams import Stream
+from omkl.torture.trace import Trace
+
+MOST_CALLS = 100  # of a node in a second, on average: a node that asks itself or others in circles makes many more
+AGAIN = 0.5  # seconds until a node that died over its disk is started again
+NOTICED = 0.002  # seconds until neighbors notice that a process has died
+
+
+class World:
+    """All of it, driven by one source of randomness.
+
+    Attributes
+    ----------
+    shape, arena, disks, streams, books, trace
+        What it is made of.
+    links
+        The ends of every link.
+    is_learning
+        Whether streams go on.
+    lost
+        Acknowledged observations that nodes have reported as lost.
+    """
+
+    def __init__(self, shape: Shape, random: Random) -> None:
+        ids = shape.config.ids
+        self.shape, self.random = shape, random
+        self.trace, self.books = Trace(), Books(len(ids))
+        self.arena = Arena(shape.conditions, random, self._check, self._report)
+        self.arena.died = self._died
+        self.disks = {id: Disk(random) for id in ids}
+        self.streams = {id: Stream() for id in ids}
+        self.links = [(ids[i], ids[j]) for i, j in shape.config.topology.graph.edges.tolist()]
+        self.is_learning = True
+        self.lost = 0
+        self._roles = {id: shape.config.role(id) for id in ids}
+        self._keeps: dict[str, Keep] = {}
+        self._crashed: dict[str, float] = {}
+        self._boots = iter(random.sample(range(2**15), 4096))  # none twice, which is not worse than good luck
+        self._numbers = itertools.count()
+        self._undone: dict[int, Callable[[], None]] = {}
+        self._undos = itertools.count()
+
+    def begin(self) -> None:
+        """Start all nodes and streams."""
+        for id in self.shape.config.ids:
+            self.start(id)
+            self.arena.at(self.random.random(), partial(self._observe, id))
+
+    # What happens to nodes
+
+    def start(self, id: str) -> None:
+        """Start a node from its disk, as ``omkl.node.node`` does; again later, if it dies of that."""
+        if id in self.arena.nodes:
+            return
+        try:
+            node = self._open(id)
+        except Died:
+            self._died(id)
+            return
+        self._note(id, f"starts at {node.neighbors.boot}:{node.round}")
+        self.books.attach(node)
+        self.arena.join(node)
+        if self.arena.now >= self.shape.ends[id]:
+            self.arena.act(id, Protocol.end)
+        self.arena.act(id, Protocol.wake)  # it may have something to tell
+
+    def _open(self, id: str) -> Protocol:
+        disk, stream, now = self.disks[id], self.streams[id], self.arena.clock(id)
+        settings = self.shape.checkpoint
+        node = checkpoint.restore(settings.file(id), self._roles[id], next(self._boots), now, disk)
+        node.ended = False
+        if node.restored:
+            stream.restore(node)
+        else:
+            stream.begin_anew()
+        stream.counted &= not disk.full or bool(disk.numbers)
+        disk.saving = partial(stream.save, node)
+        keep = Keep(node, settings, disk, partial(self._note, id), lambda: self.arena.clock(id))
+        self._keeps[id] = keep
+        stream.check(node, settings.every == "observation")
+        keep.begin(now)
+        return node
+
+    def crash(self, id: str, noticed: bool = True) -> None:
+        """Kill a node, if it is there."""
+        self.disks[id].calls_left = None
+        self._crashed[id] = self.arena.now
+        self.arena.kill(id)
+        if noticed:
+            self.arena.at(self.arena.now + NOTICED, lambda: self.arena.miss(id))
+
+    def leave(self, id: str) -> None:
+        """Let a node leave in order, which its disk may make a crash."""
+        try:
+            self._keeps[id].end()
+        except (OSError, Died) as error:
+            self._note(id, f"does not leave in order: {error or 'it died'}")
+        self.crash(id)
+
+    def lose_disk(self, id: str) -> None:
+        """Lose all that a node has saved, when it is away."""
+        self.disks[id].lose()
+        self.streams[id].forget()
+
+    def bring_back(self, id: str, files: Files, made: float = 0.0) -> None:
+        """Start a node again, at once, with the files of some time ago.
+
+        What it said meanwhile, and no neighbor has heard or remembers, it may say anew: nobody could know.
+        """
+        self.crash(id)
+        peers = self._roles[id].neighbors
+        self.books.forget(id, lambda boot, at: any(self._knows(peer, id, boot, at, made) for peer in peers))
+        self.disks[id].files = dict(files)
+        self.streams[id].counted = False  # samples wait in them of which nobody knows what became
+        self.start(id)
+
+    def _knows(self, peer: str, id: str, boot: int, at: int, since: float) -> bool:
+        """Return whether a neighbor may know what a node said of a round; one that is away does, unless it crashed."""
+        if peer not in self.arena.nodes:
+            return self._crashed.get(peer, -1.0) < since
+        link = self.arena.nodes[peer].links[id]
+        return link.boot == boot and link.have >= at
+
+    def return_in(self, id: str, seconds: float) -> None:
+        """Start a node in a while."""
+        self.later(seconds, partial(self.start, id))
+
+    def reach(self, one: str, other: str) -> None:
+        """Let two nodes notice that they reach each other, if they do."""
+        if not self.arena.is_cut(one, other):
+            self.arena.meet(one, other)
+
+    def observe(self, id: str, labeled: bool) -> None:
+        """Give a node a sample, unless too many wait."""
+        x = [self.random.gauss(0, 1), self.random.gauss(0, 1)]
+        y = (1 if x[0] * x[1] > 0 else -1) if labeled else None
+        stream = self.streams[id]
+
+        def act(node: Protocol, now: float) -> list[Event]:
+            if len(stream.given) >= MOST_WAITING:
+                return []
+            stream.given.append(next(self._numbers))
+            return node.observe(x, y, now)
+
+        self.arena.act(id, act)
+
+    def mend(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Mend links."""
+        for pair in pairs:
+            self.arena.mend(*pair)
+
+    # How faults end
+
+    def later(self, seconds: float, undo: Callable[[], None]) -> None:
+        """Undo something in a while, or when all is calmed."""
+        key = next(self._undos)
+        self._undone[key] = undo
+        self.arena.at(self.arena.now + seconds, lambda: self._undone.pop(key, _nothing)())
+
+    def calm(self) -> None:
+        """Undo everything, and let nothing happen from here on."""
+        self.arena.hits.clear()
+        self.arena.calm, self.arena.conditions = True, Conditions(delay=0.01)
+        for disk in self.disks.values():
+            disk.full, disk.calls_left = False, None
+        while self._undone:
+            self._undone.pop(next(iter(self._undone)))()
+
+    # What is seen
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether every node is there, and every link of it in step."""
+        nodes = self.arena.nodes.values()
+        synced = all(link.state is LinkState.SYNCED for node in nodes for link in node.links.values())
+        return synced and len(nodes) == len(self._roles)
+
+    def states(self) -> str:
+        """Return how every link stands."""
+        ends = ((id, link) for id, node in self.arena.nodes.items() for link in node.links.values())
+        return ", ".join(f"{id}-{link.peer} {link.state}" for id, link in ends)
+
+    def _check(self, node: Protocol) -> None:
+        self.books.check(node)
+        calls, most = self.arena.calls[node.role.id], MOST_CALLS * (10 + self.arena.now)
+        require(calls <= most, f"{calls} calls in {self.arena.now:.1f} s")
+
+    def _report(self, id: str, events: list[Event]) -> None:
+        """Do with a node's events what ``omkl.node.runtime`` does: acknowledge, and then watch."""
+        stream, keep = self.streams[id], self._keeps[id]
+        stream.taken += sum(isinstance(event, Scored) for event in events)
+        if stream.taken:
+            if keep.settle():
+                stream.acknowledge()
+            else:
+                self.arena.at(self.arena.now + LOOK, lambda: self.arena.act(id, Protocol.wake))
+        for event in events:
+            self._note(id, event)
+            if isinstance(event, Gossiped):
+                keep.watch(event)
+            elif isinstance(event, Lost):
+                self.lost += event.observations
+
+    def _note(self, id: str, what: str | Event) -> None:
+        self.trace.note(self.arena.now, id, what)
+
+    def _died(self, id: str) -> None:
+        self._note(id, "died over its disk")
+        self.crash(id)
+        self.return_in(id, AGAIN)
+
+    def _observe(self, id: str) -> None:
+        """Give a node a sample, and the next one when it is due."""
+        if self.arena.now >= self.shape.ends[id] or not self.is_learning:
+            self.arena.act(id, Protocol.end)
+            return
+        self.observe(id, self.random.random() >= self.shape.unlabeled)
+        self.arena.at(self.arena.now + self.shape.periods[id], partial(self._observe, id))
+
+
+def _nothing() -> None:
+    pass

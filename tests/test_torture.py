@@ -1,0 +1,140 @@
+"""The fault simulation: no seed finds a violation, and a seed is all there is to know of a run."""
+
+import errno
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from omkl.cli.app import app
+from omkl.cli.exits import Exit
+from omkl.node.neighbors import Neighbors
+from omkl.torture import Report, run, runs
+from omkl.torture.arena import Clock
+from omkl.torture.disk import Died, Disk
+from omkl.torture.faults import FAULTS
+
+EVENTS = 100
+ONCE = (1109, 695255469002)  # seeds that have found a fault of the protocol
+FILE = Path("a.npz")
+
+
+def tell(report: Report) -> str:
+    return f"{report.violation}\nto replay it: omkl torture --seed {report.seed} --events {EVENTS}"
+
+
+def test_the_known_seeds() -> None:
+    reports = list(runs((*range(80), *ONCE), EVENTS, jobs=2))
+    for report in reports:
+        assert report.violation is None, tell(report)
+        assert report.faults.total() == EVENTS
+    assert {kind for report in reports for kind in report.faults} == set(FAULTS)
+    assert sum(report.recovered for report in reports) > 0
+    assert sum(report.lost for report in reports) > 0
+    assert sum(report.balanced for report in reports) > 100
+
+
+def test_fresh_seeds() -> None:
+    first = time.time_ns() // 10**6 % 2**40
+    for report in runs(range(first, first + 40), EVENTS, jobs=2):
+        assert report.violation is None, tell(report)
+
+
+def test_a_seed_decides_everything() -> None:
+    assert [run(seed, 30).digest for seed in (1, 2)] == [run(seed, 30).digest for seed in (1, 2)]
+    assert run(1, 30).digest != run(2, 30).digest
+    code = "from omkl.torture import run; print(run(1, 30).digest)"
+    env = os.environ | {"PYTHONHASHSEED": "77"}
+    told = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert told.stdout.split() == [run(1, 30).digest]
+
+
+def test_the_command() -> None:
+    result = CliRunner().invoke(app, ["torture", "--seed", "5", "--events", "10", "--quiet"], prog_name="omkl")
+    assert result.exit_code == Exit.OK, result.stderr
+    assert "1, 0 with a violation" in result.stdout
+    assert run(5, 10).digest in result.stdout
+
+
+def test_the_command_tells_a_violation_and_how_to_replay_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Neighbors, "weights", property(lambda self: self._weights))
+    result = CliRunner().invoke(app, ["torture", "--seeds", "3", "--jobs", "1", "--quiet"], prog_name="omkl")
+    assert result.exit_code == Exit.UNEXPECTED
+    assert "is mixed in, and" in result.stderr
+    assert "omkl: to replay it: omkl torture --seed 0 --events 100" in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--events", "--seeds", "--jobs"])
+def test_counts_are_positive(option: str) -> None:
+    result = CliRunner().invoke(app, ["torture", option, "0"], prog_name="omkl")
+    assert result.exit_code == Exit.INPUT
+    assert option[2:] in result.stderr
+
+
+@pytest.fixture
+def disk() -> Disk:
+    disk = Disk(random.Random(0))
+    disk.write(FILE, b"before")
+    return disk
+
+
+def test_a_full_disk_leaves_a_part(disk: Disk) -> None:
+    disk.full = True
+    with pytest.raises(OSError, match="No space left") as raised:
+        disk.write(FILE, b"afterwards")
+    assert raised.value.errno == errno.ENOSPC
+    assert disk.read(FILE) != b"afterwards"
+    assert b"afterwards".startswith(disk.read(FILE))
+
+
+def test_a_process_dies_in_the_middle_of_a_call(disk: Disk) -> None:
+    disk.calls_left = 1
+    disk.read(FILE)
+    with pytest.raises(Died):
+        disk.write(FILE, b"afterwards")
+    assert b"afterwards".startswith(disk.read(FILE))
+    moved = set()
+    for _ in range(20):
+        disk.files = {FILE: b"new"}
+        disk.calls_left = 0
+        with pytest.raises(Died):
+            disk.move(FILE, Path("b"))
+        moved.add(tuple(disk.files))
+    assert moved == {(FILE,), (Path("b"),)}
+
+
+def test_a_disk_that_was_lost_holds_nothing(disk: Disk) -> None:
+    disk.counter(FILE).add(3)
+    assert disk.counter(FILE).value == 3
+    disk.lose()
+    assert disk.counter(FILE).value == 0
+    assert not disk.past
+    with pytest.raises(FileNotFoundError):
+        disk.read(FILE)
+
+
+def test_a_disk_knows_its_past_and_rots(disk: Disk) -> None:
+    assert not disk.rot(FILE)
+    for content in (b"1", b"2"):
+        disk.write(Path("new"), content)
+        disk.move(Path("new"), FILE)
+    assert disk.past == [{FILE: b"1"}, {FILE: b"2"}]
+    disk.write(Path("a.npz.last"), b"0")
+    assert disk.rot(FILE)
+    assert disk.read(FILE) != b"2"
+
+
+def test_clocks() -> None:
+    assert Clock().at(3.0) == 3.0
+    fast = Clock(10.0, 2.0, 3.0)
+    assert fast.at(4.0) == 16.0
+    assert fast.at(fast.when(17.3)) >= 17.3
+    assert fast.when(16.0) == pytest.approx(4.0)
+    assert Clock(pace=0.0).when(1.0) == float("inf")
