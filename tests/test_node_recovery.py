@@ -351,3 +351,14 @@ def test_a_whole_network_comes_back_though_one_has_lost_its_disk() -> None:
     assert not cluster.left_out()
     assert {event.peer for id, event in cluster.of(Resynced) if id != "b"} == {"b"}
     check_end(cluster)
+
+
+def test_one_that_is_known_by_another_boot_does_not_take_up_its_own() -> None:
+    disk, path = MemoryDisk(), Path("b.npz")
+    node = Protocol(config(2).role("b"), 5, 0.0)
+    checkpoint.save(path, node, clean=True, disk=disk)
+    back = checkpoint.restore(path, node.role, 7, 0.0, disk)
+    assert back.neighbors.boot == 5
+    events = back.receive("a", wire.write_kept(6, 3, np.ones_like(back.learning.state.hidden)), 0.0)
+    assert [type(event) for event in events] == [Renewed]  # boot 6 was after 5: this file is an old one
+    assert back.neighbors.boot not in (5, 6)

@@ -110,6 +110,11 @@ class Books:
         """Let a node say anew what nobody knows of a boot and round of its."""
         self._forgotten |= {key for key in self.said if key[0] == id and not is_known(*key[1:])}
 
+    def is_later(self, id: str, one: int | None, other: int) -> bool:
+        """Return whether a node has first spoken under one boot after it had under another."""
+        boots = list(dict.fromkeys(boot for speaker, boot, _ in self.said if speaker == id))
+        return one in boots and boots.index(one) > boots.index(other)
+
     def check(self, node: Protocol) -> None:
         """Look at a node that is watched, after it did something."""
         require(not node.diverged, f"the model diverged at round {node.round}")

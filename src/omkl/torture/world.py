@@ -137,7 +137,8 @@ class World:
         if peer not in self.arena.nodes:
             return self._crashed.get(peer, -1.0) < since
         link = self.arena.nodes[peer].links[id]
-        return link.boot == boot and link.have >= at
+        # One that has heard a later boot knows that this one is over.
+        return link.have >= at if link.boot == boot else link.have > 0 and self.books.is_later(id, link.boot, boot)
 
     def return_in(self, id: str, seconds: float) -> None:
         """Start a node in a while."""
