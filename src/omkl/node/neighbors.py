@@ -225,7 +225,7 @@ class Neighbors:
         if link.have < at:
             self._signal(link, Signal.LOST, now, f"round {at} after {link.have}")
             self._ask_soon(link, now)
-        elif not link.unsure:
+        elif not link.unsure and link.state is not LinkState.SYNCED:
             self._signal(link, Signal.CAUGHT_UP, now, f"its round {at} was all that lacked")
 
     def _hello(self, link: Link, header: Header, data: bytes, now: float) -> None:

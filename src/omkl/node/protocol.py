@@ -172,22 +172,19 @@ class Protocol:
 
     def _step_together(self, now: float) -> bool:
         """Take a round in lock step, if there is one to take and all neighbors that are waited for are there."""
-        if any(self._catch_up(link, now) for link in self.links.values()):
-            return True
-        late = [link for link in self.links.values() if self._is_late(link)]
+        links = self.links.values()
+        for link in links:
+            if self._catch_up(link, now):
+                return True
+        late = [link for link in links if self._is_late(link)]
         due = self._is_due(now)
         for link in late:
             self.neighbors.ask_late(link, now, urgent=due)
         if not due:
             self._blocked = None
             return False
-        if late:
-            self._blocked = now if self._blocked is None else self._blocked
-            for link in late:
-                if now >= self._limit(link):
-                    self.neighbors.leave_out(link, now)
-            if any(link.state in WAITED_FOR for link in late):
-                return False
+        if late and self._waits_for(late, now):
+            return False
         if self._take_up(now):
             return True
         self._blocked = self._invited = None
@@ -195,6 +192,14 @@ class Protocol:
         if self.waiting and not self.diverged:
             self._learn(*self.waiting.popleft())
         return True
+
+    def _waits_for(self, late: list[Link], now: float) -> bool:
+        """Leave out those whose time is over, and return whether there are others."""
+        self._blocked = now if self._blocked is None else self._blocked
+        for link in late:
+            if now >= self._limit(link):
+                self.neighbors.leave_out(link, now)
+        return any(link.state in WAITED_FOR for link in late)
 
     def _is_due(self, now: float) -> bool:
         """Return whether there is a reason for a round: a sample, or neighbors who wait for this node's."""
@@ -222,8 +227,7 @@ class Protocol:
 
     def _is_late(self, link: Link) -> bool:
         """Return whether a neighbor has yet to come to our round."""
-        behind = link.state is not LinkState.SYNCED or link.round < self.round
-        return link.state in WAITED_FOR and behind
+        return link.round < self.round if link.state is LinkState.SYNCED else link.state in WAITED_FOR
 
     def _limit(self, link: Link) -> float:
         """Return when to go on without a neighbor: a deadline after it was last heard of, two after the round was due.

@@ -151,11 +151,11 @@ class Runtime:
         item = self.inbox.get(max(0.0, min(wait, threading.TIMEOUT_MAX)))
         if item is None:
             return False
-        events = [*self._do(item), *self.inbox.dropped()]
+        events = self._do(item) + self.inbox.dropped()
         sends = self.protocol.outgoing()
         for send in sends:
             transport.send(send, getattr(item, "query", None))
-        self._scored.extend(event for event in events if isinstance(event, Scored))
+        self._scored += [event for event in events if isinstance(event, Scored)]
         self._acknowledge()
         for event in events:
             self._watch(event)

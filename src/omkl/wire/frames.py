@@ -31,6 +31,8 @@ class Kind(IntEnum):
     FIXED = 5
     KEPT = 6
 
+    __hash__ = int.__hash__  # Enum's is a call into Python, for every frame
+
 
 _KINDS = {VERSION << 4 | kind: kind for kind in Kind}
 
