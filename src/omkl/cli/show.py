@@ -122,4 +122,4 @@ class _Lines:
         elapsed = time.monotonic() - self._start
         if elapsed >= self._due and done < rounds:
             self._due = 2 * elapsed
-            print(f"omkl: {what}, {done:,} of {rounds:,} rounds, {elapsed:.0f} s", file=sys.stderr)
+            print(f"omkl: {what}, {done:,} of {rounds:,}, {elapsed:.0f} s", file=sys.stderr)
