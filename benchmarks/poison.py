@@ -5,7 +5,6 @@ python -m benchmarks.poison cost        Banana, Credit-Card and MNIST in the sim
 python -m benchmarks.poison labels      the same for nodes that see one label each, where honest nodes must differ
 """
 
-import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -106,7 +105,7 @@ class Liar(Protocol):
 
 
 def play(
-    config: NetworkConfig, X: Any, y: Any, lie: Lie | None, liar: int, watch: Watch, until: float = math.inf
+    config: NetworkConfig, X: Any, y: Any, lie: Lie | None, liar: int, watch: Watch, until: float = 1000.0
 ) -> Network:
     """Return a network in memory when nothing more happens, or then; node number ``liar`` tells the lie, if any."""
     network = Network(watch=watch)

@@ -204,3 +204,26 @@ def _listening(endpoint: str) -> zenoh.Config:
 def test_a_sample_of_many_bytes_is_not_parsed() -> None:
     with pytest.raises(InputError, match=r"1048577 bytes; a sample takes 1048576 at most; send one at a time"):
         services._parsed(b" " * (inputs.MOST_BYTES + 1))
+
+
+def test_a_node_runs_once(tmp_path: Path) -> None:
+    config = load(write_network(tmp_path, "a", tables=CHECKPOINT))
+    with (
+        Node.join(config, "a"),
+        pytest.raises(InputError, match=r"a\.lock is held by another process; a node runs once"),
+    ):
+        Node(config, "a")
+    Node.join(config, "a").close()
+
+
+def test_a_done_that_fails_does_not_end_the_node(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config, taken = load(write_network(tmp_path, "a")), queue.SimpleQueue[Scored]()
+
+    def fail(event: Scored) -> None:
+        raise ZeroDivisionError
+
+    with Node.join(config, "a") as node:
+        for done in (fail, fail, taken.put):
+            node.observe([0.5, 1.0], 1, done=done)
+        assert taken.get(timeout=LIMIT).round == 3
+    assert sum("failed; the node goes on" in record.message for record in caplog.records) == 1

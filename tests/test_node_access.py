@@ -227,7 +227,7 @@ def test_services_are_for_those_who_are_named(tmp_path: Path, folder: Path, capl
 
 
 def test_without_tls_a_service_is_everyones_or_nobodys(tmp_path: Path) -> None:
-    config = load(write_network(tmp_path, "a", tables="[access]\nmodel = []\n"))
+    config = load(write_network(tmp_path, "a", tables='[access]\npredict = ["*"]\nobserve = ["*"]\nmodel = []\n'))
     place = Endpoints(connect=[config.members[0].listen])
     with Node.join(config, "a"):
         assert json.loads(ask("test", "a", "predict", X, place, PRESENT))["output"] == [0.0]

@@ -140,3 +140,16 @@ def test_what_was_taken_is_counted() -> None:
     checkpoint.save(FILE, node, False, disk)
     back = restored(disk)
     assert (back.taken, back.lost, len(back.waiting)) == (3, 2, 1)
+
+
+def test_a_file_that_cannot_be_read_is_not_taken_for_a_damaged_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = two()
+    files = dict(disk.files)
+
+    def fail(path: Path) -> bytes:
+        raise OSError(5, "Input/output error", str(path))
+
+    monkeypatch.setattr(disk, "read", fail)
+    with pytest.raises(InputError, match="cannot be read"):
+        restored(disk)
+    assert disk.files == files

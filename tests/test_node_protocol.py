@@ -1,6 +1,7 @@
 """Rounds: what a network of protocol objects computes, in both modes, whatever its streams."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from omkl import features
+from omkl import features, wire
 from omkl.errors import InputError
 from omkl.features import gaussian
 from omkl.losses import Softmax
-from omkl.node.events import Diverged, Gossiped, Scored
+from omkl.node import checkpoint
+from omkl.node.events import Diverged, Event, Gossiped, Scored
 from omkl.node.learning import Plain
 from omkl.node.links import LinkState
 from omkl.node.protocol import LAST_ROUND, MOST_SKIPPED, MOST_WAITING, Protocol
@@ -351,3 +353,36 @@ def test_whatever_bytes_come_nothing_is_raised(data: list[bytes | int], seed: in
     node.outgoing()
     cluster.network.run(0.2)
     assert np.isfinite(node.learning.state.theta).all()
+
+
+def test_a_neighbor_far_ahead_of_all_rounds_is_no_reason_to_take_them() -> None:
+    network = config(2)
+    node = Protocol(network.role("a"), 7, 0.0)
+    node.end(0.0)
+    node.came("b", 0.0)
+    far = 2**31 + 100
+    node.receive("b", wire.write_hello(9, far, node.neighbors.contract), 0.0)
+    node.receive("b", wire.write_snapshot(9, far, np.zeros(node.learning.shape, dtype=np.float32)), 0.0)
+    assert node.links["b"].state is LinkState.SYNCED
+    assert node.round == 0
+    assert len(node.outgoing()) < 5
+
+
+@pytest.mark.parametrize("quantizer", ["nearest", "qsgd"])
+def test_a_model_that_mixing_carries_off_is_noticed_without_a_label(quantizer: str, tmp_path: Path) -> None:
+    network = config(2, quantizer=quantizer, gamma=1.0)
+    node = Protocol(network.role("a"), 7, 0.0)
+    node.came("b", 0.0)
+    away = np.zeros(node.learning.shape, dtype=np.float32)
+    away[0, 0, :2] = 3.2e38, -3.2e38  # the sum is finite
+    events: list[Event] = []
+    for life in range(30):
+        node.receive("b", wire.write_hello(10 + life, node.round + 5, node.neighbors.contract), float(life))
+        node.receive("b", wire.write_snapshot(10 + life, node.round + 5, away), float(life))
+        events += node.observe([0.1, 0.2], None, float(life))
+        finite = np.isfinite(node.learning.state.theta).all()
+        assert finite or node.diverged
+    assert node.diverged
+    assert sum(isinstance(event, Diverged) for event in events) == 1
+    with pytest.raises(InputError, match="diverged"):
+        checkpoint.save(tmp_path / "a.npz", node, clean=False)

@@ -122,7 +122,8 @@ def test_a_node_that_lacks_nothing_is_given_nothing() -> None:
 
 
 @pytest.mark.parametrize("timing", [LOCKSTEP, TIMER])
-def test_a_copy_of_an_old_checkpoint_takes_another_boot(timing: Timing) -> None:
+@pytest.mark.parametrize("seeks", [True, False])  # False: its count says that the file has all
+def test_a_copy_of_an_old_checkpoint_takes_another_boot(timing: Timing, seeks: bool) -> None:
     first, then, last = (0.3, 0.6, None) if timing is LOCKSTEP else (5.5, 15.5, 40.0)
     cluster, disk = at_work(timing, until=first), MemoryDisk()
     node = cluster.stop("b")
@@ -132,7 +133,10 @@ def test_a_copy_of_an_old_checkpoint_takes_another_boot(timing: Timing) -> None:
     gone = cluster.stop("b")
     assert gone.neighbors.boot == node.neighbors.boot
     assert gone.round > node.round + 2
-    cluster.resume(checkpoint.restore(FILE, node.role, 9, then, disk))  # the file of before, still marked clean
+    back = checkpoint.restore(FILE, node.role, 9, then, disk)  # the file of before, still marked clean
+    assert back.neighbors.start is not None
+    back.neighbors.start.seeks = seeks
+    cluster.resume(back)
     cluster.network.run(*([] if last is None else [last]))
     renewed = [(id, event) for id, event in cluster.of(Renewed)]
     assert [(id, event.boot) for id, event in renewed] == [("b", 9)]

@@ -53,7 +53,7 @@ def save(path: Path | str, protocol: Protocol, clean: bool, disk: Disk | None = 
 
     Raises ``OSError`` where the disk fails; a good file is left then, if there was one.
     """
-    if protocol.diverged:
+    if protocol.diverged or not protocol.learning.is_finite():
         raise InputError(
             f"the model diverged at round {protocol.round}; it would replace a good one in {path}; lower eta or gamma"
         )
@@ -114,7 +114,11 @@ def _find(path: Path, disk: Disk) -> tuple[Checkpoint | None, str | None]:
             saved = _parse(disk.read(file))
         except FileNotFoundError:
             faults[file] = ABSENT
-        except (*DAMAGED, OSError, RuntimeError, struct.error) as error:
+        except OSError as error:  # which says nothing of the file
+            raise InputError(
+                f"{file} cannot be read ({error}); a node goes on from it; see to the disk first"
+            ) from None
+        except (*DAMAGED, RuntimeError, struct.error) as error:
             faults[file] = f"is no whole checkpoint ({error})"
         else:
             if faults.get(path, ABSENT) != ABSENT:

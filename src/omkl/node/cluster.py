@@ -77,7 +77,7 @@ def on_loopback(config: NetworkConfig) -> NetworkConfig:
     """Return the network with every node listening on a free port of this machine, and nothing kept or served."""
     pairs = zip(config.members, free_ports(len(config.members)), strict=True)
     members = (replace(member, listen=f"tcp/127.0.0.1:{port}", metrics=None) for member, port in pairs)
-    return replace(config, members=tuple(members), tls=None, access=Access(), checkpoint=None)
+    return replace(config, members=tuple(members), tls=None, access=Access.open(), checkpoint=None)
 
 
 def free_ports(count: int) -> list[int]:

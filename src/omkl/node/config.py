@@ -45,7 +45,7 @@ class NetworkConfig:
     members: tuple[Member, ...]
     timing: Timing = Timing()  # noqa: RUF009 - it is frozen
     tls: Tls | None = None
-    access: Access = Access()  # noqa: RUF009 - it is frozen
+    access: Access = Access.open()  # noqa: RUF009 - it is frozen
     checkpoint: Checkpoint | None = None
 
     def __post_init__(self) -> None:
@@ -109,7 +109,7 @@ class _File:
     links: list[list[str]] | None = None
     timing: Timing = Timing()  # noqa: RUF009 - it is frozen
     tls: Tls | None = None
-    access: Access = Access()  # noqa: RUF009 - it is frozen
+    access: Access = Access.open()  # noqa: RUF009 - it is frozen
     checkpoint: Checkpoint | None = None
 
 

@@ -3,13 +3,40 @@
 A simulation of faults brings a disk of its own; ``RealDisk`` is the one of this machine.
 """
 
+import fcntl
+import logging
 import mmap
 import os
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from omkl.errors import InputError
+
+logger = logging.getLogger(__name__)
+
 _NUMBER = struct.Struct("<Q")
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold a file for this process alone, however it ends; refuse if another holds it."""
+    try:
+        file = path.open("a")
+    except OSError as error:  # a full disk, say, is no reason not to start
+        logger.warning("%s cannot be had (%s); a second process of this node would not be noticed", path, error)
+        yield
+        return
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(
+                f"{path} is held by another process; a node runs once; wait until that has left, or end it"
+            ) from None
+        yield
 
 
 class Counter(Protocol):

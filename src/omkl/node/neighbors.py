@@ -150,6 +150,7 @@ class Neighbors:
     def renew(self, now: float, why: str) -> None:
         """Take another boot, and let the neighbors know; only before the first round."""
         assert self.start is not None
+        self.start.seeks = True  # the checkpoint may not be all there is
         self.boot = self.start.renew(self.boot)
         self.recent.clear()
         self.events.append(Renewed(self.boot, why))

@@ -17,7 +17,7 @@ from omkl.model import Model
 from omkl.node import checkpoint
 from omkl.node import config as configs
 from omkl.node.config import Checkpoint, NetworkConfig
-from omkl.node.disk import Disk, RealDisk
+from omkl.node.disk import Disk, RealDisk, held
 from omkl.node.events import Event
 from omkl.node.keep import Keep
 from omkl.node.learning import Floats
@@ -63,14 +63,17 @@ class Node:
         role, member = config.role(id), config.members[config.index(id)]
         self.config, self.id = config, id
         disk = disk or RealDisk()
-        self.protocol = _protocol(role, config.checkpoint, disk)
-        self._watch: list[Watch] = [Guarded(one) for one in watch]
-        self._taps: list[Tap] = [Guarded(one) for one in taps]
         self._refuse = list(refuse)
-        self._keep = None if config.checkpoint is None else Keep(self.protocol, config.checkpoint, disk, self._tell)
-        if self._keep is not None:
-            self._watch.append(self._keep.watch)
         with ExitStack() as stack:
+            if config.checkpoint is not None:
+                config.checkpoint.folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(held(config.checkpoint.file(id).with_suffix(".lock")))
+            self.protocol = _protocol(role, config.checkpoint, disk)
+            self._watch: list[Watch] = [Guarded(one) for one in watch]
+            self._taps: list[Tap] = [Guarded(one) for one in taps]
+            self._keep = None if config.checkpoint is None else Keep(self.protocol, config.checkpoint, disk, self._tell)
+            if self._keep is not None:
+                self._watch.append(self._keep.watch)
             if member.metrics is not None:
                 metrics = Metrics(self.protocol)
                 self._watch.append(metrics.watch)
@@ -244,7 +247,6 @@ def _protocol(role: Role, settings: Checkpoint | None, disk: Disk) -> Protocol:
     boot, now = secrets.randbelow(2**16), time.monotonic()
     if settings is None:
         return Protocol(role, boot, now)
-    settings.folder.mkdir(parents=True, exist_ok=True)
     protocol = checkpoint.restore(settings.file(role.id), role, boot, now, disk)
     protocol.ended = False  # that was the stream of the process before
     return protocol

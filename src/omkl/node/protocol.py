@@ -205,7 +205,9 @@ class Protocol:
         """Return whether there is a reason for a round: a sample, or neighbors who wait for this node's."""
         if self.waiting:
             return True
-        if not any(link.have > self.round for link in self._synced()):
+        # One that is farther ahead is skipped to, or at a round that is out of reach: no reason to take so many.
+        reach = RECENT if self.neighbors.start is None else math.inf
+        if not any(0 < link.have - self.round <= reach for link in self._synced()):
             self._invited = None
             return False
         self._invited = now if self._invited is None else self._invited
@@ -287,7 +289,7 @@ class Protocol:
         neighbors, weights = self.neighbors, self.neighbors.weights
         seed = wire.digest(self.learning.state.hidden)
         message = self.learning.gossip(neighbors.copies, weights)
-        if self.waiting or self._is_sound():  # a sample that follows is looked after when it is learned
+        if self._is_sound():
             frame = wire.write_gossip(neighbors.codec, neighbors.boot, self.round, message, seed)
             neighbors.recent.append(frame)
             neighbors.sends.append(Send(None, frame))

@@ -79,6 +79,7 @@ class Runtime:
         self._room = Room(MOST_WAITING, len(protocol.waiting))
         self._done: deque[Done | None] = deque([None] * len(protocol.waiting))  # of each that waits, in their order
         self._scored: deque[Scored] = deque()  # taken, and not acknowledged
+        self._finish = Guarded(lambda done, event: done(event))
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
 
@@ -169,7 +170,7 @@ class Runtime:
                 event = self._scored.popleft()
                 self._room.give()
                 if (done := self._done.popleft()) is not None:
-                    done(event)
+                    self._finish(done, event)
 
     def _do(self, item: Any) -> list[Event]:
         now = self._clock()

@@ -105,9 +105,9 @@ class Tls:
 class Access:
     """Who may ask a node for what: names of certificates, ``["*"]`` for everyone in reach, ``[]`` for nobody."""
 
-    predict: Sequence[str] = EVERYONE
-    observe: Sequence[str] = EVERYONE
-    model: Sequence[str] = EVERYONE
+    predict: Sequence[str]
+    observe: Sequence[str]
+    model: Sequence[str]
 
     def __post_init__(self) -> None:
         for service, names in vars(self).items():
@@ -115,6 +115,11 @@ class Access:
                 raise InputError(f"{service} is {names!r}; it must be a list of names; write {service} = [{names!r}]")
             for name in names if tuple(names) != EVERYONE else ():
                 check_word(service, name)
+
+    @classmethod
+    def open(cls) -> "Access":
+        """Return what a file without the table means: everyone may."""
+        return cls(predict=EVERYONE, observe=EVERYONE, model=EVERYONE)
 
     @property
     def names(self) -> set[str]:
