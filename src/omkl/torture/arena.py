@@ -62,6 +62,7 @@ class Arena(Network):
         self._random, self._check, self._told = random, check, report
         self._clocks: dict[str, Clock] = {}
         self._busy: dict[str, float] = {}
+        self._waiting: dict[str, deque[Act]] = {}
         self._cost: dict[str, float] = {}
         self.hits: dict[tuple[str, str], deque[Hit]] = {}
         self.deaf: set[tuple[str, str]] = set()
@@ -101,6 +102,7 @@ class Arena(Network):
         """Take a node away; nobody is told."""
         self.nodes.pop(id, None)
         self._busy.pop(id, None)
+        self._waiting.pop(id, None)
         self._wakes.pop(id, None)
 
     def miss(self, id: str) -> None:
@@ -142,9 +144,27 @@ class Arena(Network):
         node = self.nodes.get(id)
         if node is None:
             return
-        if self._busy.get(id, 0.0) > self.now:
-            self.at(self._busy[id], lambda: self._do(id, act) if self.nodes.get(id) is node else None)
+        waiting = self._waiting.setdefault(id, deque())
+        if waiting or self._busy.get(id, 0.0) > self.now:
+            waiting.append(act)
+            if len(waiting) == 1:
+                self.at(self._busy[id], lambda: self._resume(node))
             return
+        self._let(node, act)
+
+    def _resume(self, node: Protocol) -> None:
+        """Let a node that was busy do what it was to do meanwhile, in that order."""
+        id = node.role.id
+        if self.nodes.get(id) is not node:
+            return
+        waiting = self._waiting[id]
+        while waiting and self._busy.get(id, 0.0) <= self.now and self.nodes.get(id) is node:
+            self._let(node, waiting.popleft())
+        if waiting:
+            self.at(self._busy[id], lambda: self._resume(node))
+
+    def _let(self, node: Protocol, act: Act) -> None:
+        id = node.role.id
         if cost := self._cost.get(id):
             self._busy[id] = self.now + cost
         self.calls[id] = self.calls.get(id, 0) + 1
@@ -167,12 +187,12 @@ class Arena(Network):
             return
         for later, changed in hits.popleft()(data):
             if later:
-                self.at(self.now + later, partial(self._straggle, sender, receiver, changed))
+                self.at(self.now + later, partial(self._straggle, self.nodes.get(receiver), sender, receiver, changed))
             else:
                 super()._send(sender, receiver, changed)
 
-    def _straggle(self, sender: str, receiver: str, data: bytes) -> None:
-        if not self.calm:
+    def _straggle(self, target: Protocol | None, sender: str, receiver: str, data: bytes) -> None:
+        if not self.calm and self.nodes.get(receiver) is target:
             self._deliver(sender, receiver, data)
 
     def _deliver(self, sender: str, receiver: str, data: bytes) -> None:

@@ -157,7 +157,12 @@ class Network:
                 arrival = max(arrival, self._arrival.get((sender, receiver), 0.0))
                 self._arrival[sender, receiver] = arrival
             if self._random.random() >= rules.loss:
-                self.at(arrival, lambda: self._deliver(sender, receiver, data))
+                self._arrive(arrival, sender, receiver, data)
+
+    def _arrive(self, time: float, sender: str, receiver: str, data: bytes) -> None:
+        """Let bytes reach the process that they were sent to, not the next one of that name: links are connections."""
+        target = self.nodes.get(receiver)
+        self.at(time, lambda: self._deliver(sender, receiver, data) if self.nodes.get(receiver) is target else None)
 
     def _deliver(self, sender: str, receiver: str, data: bytes) -> None:
         if receiver in self.nodes and frozenset((sender, receiver)) not in self._cut:
