@@ -160,7 +160,7 @@ class Arena(Network):
         waiting = self._waiting[id]
         while waiting and self._busy.get(id, 0.0) <= self.now and self.nodes.get(id) is node:
             self._let(node, waiting.popleft())
-        if waiting:
+        if waiting and self.nodes.get(id) is node:
             self.at(self._busy[id], lambda: self._resume(node))
 
     def _let(self, node: Protocol, act: Act) -> None:
