@@ -98,10 +98,11 @@ def test_a_crash_loses_only_what_a_checkpoint_lacks() -> None:
     saved, weights = node.round, node.learning.state.log_weights
     cluster.network.run(0.6)
     lost = cluster.stop("b")
-    back = checkpoint.restore(FILE, lost.role, 7, 0.6, disk)
+    cluster.network.run(0.7)  # its last messages arrive
+    back = checkpoint.restore(FILE, lost.role, 7, 0.7, disk)
     back.waiting.clear()
     cluster.add(back)
-    cluster.network.run(0.8 + LOCKSTEP.patience)
+    cluster.network.run(0.9 + LOCKSTEP.patience)
     assert [(id, event.round) for id, event in cluster.of(Recovered)] == [("b", lost.round)]
     assert saved + 2 < lost.round
     np.testing.assert_array_equal(back.learning.state.log_weights, weights)
@@ -131,6 +132,7 @@ def test_a_copy_of_an_old_checkpoint_takes_another_boot(timing: Timing, seeks: b
     cluster.resume(checkpoint.restore(FILE, node.role, 7, first, disk))
     cluster.network.run(then)
     gone = cluster.stop("b")
+    cluster.network.run(then + 0.1)  # its last messages arrive
     assert gone.neighbors.boot == node.neighbors.boot
     assert gone.round > node.round + 2
     back = checkpoint.restore(FILE, node.role, 9, then, disk)  # the file of before, still marked clean

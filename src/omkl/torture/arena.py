@@ -3,7 +3,6 @@
 import math
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from random import Random
 from typing import NamedTuple, TypeAlias
 
@@ -40,6 +39,10 @@ Report: TypeAlias = Callable[[str, list[Event]], None]
 
 Check: TypeAlias = Callable[[Protocol], None]
 """Called with a node after each thing it did."""
+
+
+class Late(bytes):
+    """A message that was hit and comes late."""
 
 
 class Arena(Network):
@@ -187,14 +190,10 @@ class Arena(Network):
             return
         for later, changed in hits.popleft()(data):
             if later:
-                self.at(self.now + later, partial(self._straggle, self.nodes.get(receiver), sender, receiver, changed))
+                self._arrive(self.now + later, sender, receiver, Late(changed))
             else:
                 super()._send(sender, receiver, changed)
 
-    def _straggle(self, target: Protocol | None, sender: str, receiver: str, data: bytes) -> None:
-        if not self.calm and self.nodes.get(receiver) is target:
-            self._deliver(sender, receiver, data)
-
     def _deliver(self, sender: str, receiver: str, data: bytes) -> None:
-        if (sender, receiver) not in self.deaf:
+        if (sender, receiver) not in self.deaf and not (self.calm and isinstance(data, Late)):
             super()._deliver(sender, receiver, data)

@@ -132,7 +132,7 @@ def _mix(world: World) -> None:
         if k == MIXED // 2:  # answers to the last questions have come by now
             calm = len(world.trace)
     taken = min(node.round - start for node, start in zip(arena.nodes.values(), rounds, strict=True))
-    require(taken >= MIXED - 1, f"{taken} rounds in the time of {MIXED}")
+    require(taken >= MIXED - 3, f"{taken} rounds in the time of {MIXED}")
     moved = [str(entry) for entry in world.trace[calm:] if isinstance(entry.what, Moved | Resynced)]
     require(not moved, f"a link moved though nothing happened: {moved[:1]}")
     after = _apart(world)

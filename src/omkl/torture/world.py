@@ -49,6 +49,7 @@ class World:
         self.streams = {id: Stream() for id in ids}
         self.links = [(ids[i], ids[j]) for i, j in shape.config.topology.graph.edges.tolist()]
         self.is_learning = True
+        self._aged: set[str] = set()
         self.lost = 0
         self._roles = {id: shape.config.role(id) for id in ids}
         self._keeps: dict[str, Keep] = {}
@@ -78,6 +79,8 @@ class World:
         self._note(id, f"starts at {node.neighbors.boot}:{node.round}")
         self.books.attach(node)
         self.arena.join(node)
+        for peer in self._aged.intersection(node.links):  # this one may have known of it, and does no more
+            self._forget(peer, 0.0)
         if self.arena.now >= self.shape.ends[id]:
             self.arena.act(id, Protocol.end)
         self.arena.act(id, Protocol.wake)  # it may have something to tell
@@ -126,11 +129,15 @@ class World:
         What it said meanwhile, and no neighbor has heard or remembers, it may say anew: nobody could know.
         """
         self.crash(id)
-        peers = self._roles[id].neighbors
-        self.books.forget(id, lambda boot, at: any(self._knows(peer, id, boot, at, made) for peer in peers))
+        self._aged.add(id)
+        self._forget(id, made)
         self.disks[id].files = dict(files)
         self.streams[id].counted = False  # samples wait in them of which nobody knows what became
         self.start(id)
+
+    def _forget(self, id: str, since: float) -> None:
+        peers = self._roles[id].neighbors
+        self.books.forget(id, lambda boot, at: any(self._knows(peer, id, boot, at, since) for peer in peers))
 
     def _knows(self, peer: str, id: str, boot: int, at: int, since: float) -> bool:
         """Return whether a neighbor may know what a node said of a round; one that is away does, unless it crashed."""

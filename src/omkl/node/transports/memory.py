@@ -160,9 +160,14 @@ class Network:
                 self._arrive(arrival, sender, receiver, data)
 
     def _arrive(self, time: float, sender: str, receiver: str, data: bytes) -> None:
-        """Let bytes reach the process that they were sent to, not the next one of that name: links are connections."""
-        target = self.nodes.get(receiver)
-        self.at(time, lambda: self._deliver(sender, receiver, data) if self.nodes.get(receiver) is target else None)
+        """Let bytes pass from one process to another, not from or to the next of that name: links are connections."""
+        source, target = self.nodes.get(sender), self.nodes.get(receiver)
+
+        def arrive() -> None:
+            if self.nodes.get(receiver) is target and self.nodes.get(sender) in (source, None):
+                self._deliver(sender, receiver, data)
+
+        self.at(time, arrive)
 
     def _deliver(self, sender: str, receiver: str, data: bytes) -> None:
         if receiver in self.nodes and frozenset((sender, receiver)) not in self._cut:
