@@ -16,8 +16,8 @@ import numpy as np
 from omkl.node.events import Moved, Resynced
 from omkl.node.protocol import Protocol
 from omkl.torture.faults import FAULTS
-from omkl.torture.invariants import Violation, require
 from omkl.torture.shape import DEADLINE, draw
+from omkl.torture.violation import Violation, require
 from omkl.torture.world import World
 
 GAP = 0.3  # seconds between two faults, on average
@@ -66,6 +66,7 @@ def run(seed: int, events: int) -> Report:
         _disturb(world, events, faults)
         settled = _settle(world)
         _mix(world)
+        world.books.lessons.check(next(iter(world.arena.nodes.values())).learning)
     except Exception as error:
         told = f"{error}" if isinstance(error, Violation) else traceback.format_exc()
         violation = f"{world.trace.tail(LAST)}\n{told}"
