@@ -92,7 +92,9 @@ class Order:
     def _see_due(self, node: Protocol, now: float) -> None:
         """Note since when there is a reason for the next round; patience is not waited for here."""
         id, taken = node.role.id, self.taken[node.role.id]
-        if node.waiting or any(link.state is LinkState.SYNCED and link.have > node.round for link in node.links.values()):
+        if node.waiting or any(
+            link.state is LinkState.SYNCED and link.have > node.round for link in node.links.values()
+        ):
             if id not in self._due or self._due[id][1] != taken:
                 self._due[id] = now, taken
         else:

@@ -1,4 +1,4 @@
-"""What became of every observation: learned as it was given and acknowledged, and then in the model or counted as lost."""
+"""What became of every observation: learned as given and acknowledged, then in the model or counted as lost."""
 
 from collections import deque
 from dataclasses import dataclass, field
