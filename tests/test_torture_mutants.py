@@ -282,6 +282,19 @@ def mixing_by_half(patch: Patch) -> None:
     patch.setattr(Learning, "gossip", lambda self, copies, weights: gossip(self, copies, weights / 2))
 
 
+def saying_nothing_new(patch: Patch) -> None:
+    for halves in (Compiled, Plain):
+        patch.setattr(halves, "gossip", _silent(halves.gossip))
+
+
+def _silent(gossip: Any) -> Any:
+    def silent(self: Any, theta: Floats, hidden: Floats, copies: Floats, weights: Floats, dither: Any) -> Any:
+        mixed, *_ = gossip(self, theta, hidden, copies, weights, dither)
+        return mixed, *gossip(self, hidden, hidden, copies, np.zeros_like(weights), dither)[1:]
+
+    return silent
+
+
 MUTANTS: dict[Callable[[Patch], None], str] = {
     without_the_round_check: "the copy of . at .* is not its own",
     without_the_frame_check: "the copy of . at .* is not its own",
@@ -300,8 +313,8 @@ MUTANTS: dict[Callable[[Patch], None], str] = {
     learning_four_of_five: "its models is .* from the algorithm's",
     without_kernel_weights: "its log weights is .* from the algorithm's",
     learning_zeros_for_labels: "its .* is .* from the algorithm's",
-    taking_zeros_for_labels: "sample .* was learned",
-    learning_the_last_sample_first: "sample .* was learned|has the label .*, and the loss",
+    taking_zeros_for_labels: "was scored, and another one learned",
+    learning_the_last_sample_first: "was scored, and another one learned|was not taken as it was given",
     restoring_no_labels: "what was restored is not what was saved",
     restoring_no_weights: "what was restored is not what was saved",
     recovering_nothing: "models given back are",
@@ -314,7 +327,8 @@ MUTANTS: dict[Callable[[Patch], None], str] = {
     mixing_who_is_behind: "the copy of . is at .*, mixed in by a node at",
     leaving_out_too_early: "is left out .* too soon",
     leaving_out_by_half_the_deadline: "is left out .* too soon",
-    mixing_by_half: "nodes were .* apart, and are",
+    mixing_by_half: "mixing is .* from the algorithm's",
+    saying_nothing_new: "nodes were .* apart, and are",
 }
 
 

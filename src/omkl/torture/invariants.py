@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from omkl import algorithm
 from omkl.algorithm import State
 from omkl.node.events import Event
 from omkl.node.learning import Floats, total
@@ -86,9 +87,11 @@ class Books:
             self.record(node)
             self.order.note(node, node.neighbors.events)
             self._check_mixing(node, weights)
-            before = learning.state.theta
+            before, radius, gamma = learning.state, learning.method.radius, learning.method.gamma
+            heard = algorithm.clipped(before.hidden, copies, radius)
+            due = algorithm.mix(before.theta, before.hidden, heard, weights, gamma)
             message = gossip(copies, weights)
-            self._enter(node, before)
+            self._enter(node, before.theta, due)
             self.record(node)
             return message
 
@@ -183,13 +186,16 @@ class Books:
         require(bool((weights >= 0).all()), f"weights {weights.tolist()}")
         require(float(weights.sum()) <= 1 + ROUNDING, f"weights {weights.tolist()} of others exceed one")
 
-    def _enter(self, node: Protocol, before: Floats) -> None:
-        """Note what mixing did, and check the mean when the last node of a round is there."""
+    def _enter(self, node: Protocol, before: Floats, due: Floats) -> None:
+        """Note what mixing did, as it was due, and check the mean when the last node of a round is there."""
         state, id = node.learning.state, node.role.id
         self._know(node)
         self.order.take(node)
         finite = math.isfinite(total(state.theta) + total(state.hidden))
         require(finite, f"the model is not finite at round {node.round}")
+        apart = float(np.abs(state.theta - due).max())
+        most = ROUNDING * (1 + float(np.abs(due).max()))
+        require(apart <= most, f"mixing is {apart:.3g} from the algorithm's at round {node.round}")
         pull = state.theta.astype(np.float64) - before
         self.drift = self.drift + pull
         if node.role.timing.mode == "lockstep":

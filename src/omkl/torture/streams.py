@@ -67,13 +67,13 @@ class Stream:
         require(self.taken < len(self.given), "a sample was scored that was not given")
         number, x, y = self.given[self.taken]
         self.taken += 1
-        require((scored.loss is None) == (y is None), f"sample {number} has the label {y}, and the loss {scored.loss}")
+        require((scored.loss is None) == (y is None), f"sample {number} was not taken as it was given, by its label")
         if y is not None:
             require(bool(learned), f"sample {number} was scored, and not learned")
             lesson = learned.popleft()
             same = lesson.x.tobytes() == x.tobytes() and lesson.y.tobytes() == y.tobytes()
-            require(same, f"sample {number} is {x}, {y}, and {lesson.x}, {lesson.y} was learned")
-            require(lesson.loss == scored.loss, f"sample {number} had the loss {lesson.loss}, {scored.loss} was told")
+            require(same, f"sample {number} was scored, and another one learned")
+            require(lesson.loss == scored.loss, f"sample {number} had another loss than was told")
 
     def save(self, node: Protocol, written: bytes) -> None:
         """Note what a checkpoint holds."""
