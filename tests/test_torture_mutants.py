@@ -1,5 +1,6 @@
 """Rules broken on purpose: the fault simulation finds each within few seeds."""
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from omkl import wire
 from omkl.algorithm import State
-from omkl.node import checkpoint, neighbors
+from omkl.node import checkpoint, neighbors, protocol
 from omkl.node.compiled import Compiled
 from omkl.node.events import Damaged, Event, Lost, Scored
 from omkl.node.keep import Keep
@@ -20,6 +21,7 @@ from omkl.node.protocol import Protocol
 from omkl.node.start import Start
 from omkl.torture import runs
 from omkl.torture.disk import Disk
+from omkl.torture.world import World
 from omkl.wire import Header, Kind, frames
 
 MOST_SEEDS = 40
@@ -252,6 +254,22 @@ def counting_one_that_was_not_acknowledged(patch: Patch) -> None:
     patch.setattr(Keep, "_count", more)
 
 
+def miscounting_after_an_old_file(patch: Patch) -> None:
+    bring_back, count = World.bring_back, Keep._count
+    aged = set()
+
+    def noted(self: World, id: str, *files: Any) -> None:
+        aged.add(id)
+        bring_back(self, id, *files)
+
+    def none(self: Keep) -> None:
+        if self._protocol.role.id not in aged:
+            count(self)
+
+    patch.setattr(World, "bring_back", noted)
+    patch.setattr(Keep, "_count", none)
+
+
 def mixing_who_is_ahead(patch: Patch) -> None:
     absorb = Neighbors.absorb
     patch.setattr(Neighbors, "absorb", lambda self, link, upto, now: absorb(self, link, upto + 1, now))
@@ -275,6 +293,21 @@ def leaving_out_by_half_the_deadline(patch: Patch) -> None:
 
     by_timer = Protocol._step_by_timer
     patch.setattr(Protocol, "_step_by_timer", step)
+
+
+def forgetting_who_was_heard(patch: Patch) -> None:
+    receive = Neighbors.receive
+
+    def forgetful(self: Neighbors, peer: str, data: bytes, now: float) -> None:
+        heard = self.links[peer].heard
+        receive(self, peer, data, now)
+        self.links[peer].heard = heard if heard > -math.inf else now
+
+    patch.setattr(Neighbors, "receive", forgetful)
+
+
+def not_waiting_for_a_message_that_lacks(patch: Patch) -> None:
+    patch.setattr(protocol, "WAITED_FOR", (LinkState.CONNECTING, LinkState.SYNCED))
 
 
 def mixing_by_half(patch: Patch) -> None:
@@ -322,10 +355,13 @@ MUTANTS: dict[Callable[[Patch], None], str] = {
     not_telling_of_a_loss: "Lost.* is to be told",
     telling_of_too_great_a_loss: "Lost.* is to be told",
     not_telling_of_damage: "Damaged.* is to be told",
-    counting_one_that_was_not_acknowledged: "observations are lost, .* reported",
+    counting_one_that_was_not_acknowledged: "observations are counted|observations are lost, .* reported",
+    miscounting_after_an_old_file: "observations are counted|observations are lost, .* reported",
     mixing_who_is_ahead: "the copy of . is at .*, mixed in by a node at",
     mixing_who_is_behind: "the copy of . is at .*, mixed in by a node at",
     leaving_out_too_early: "is left out .* too soon",
+    forgetting_who_was_heard: "is left out .* too soon",
+    not_waiting_for_a_message_that_lacks: "a round is taken without .*, which was in step",
     leaving_out_by_half_the_deadline: "is left out .* too soon",
     mixing_by_half: "mixing is .* from the algorithm's",
     saying_nothing_new: "nodes were .* apart, and are",

@@ -181,8 +181,8 @@ class Books:
                 require(link.state is LinkState.SYNCED, f"{link.peer} is mixed in, and {link.state}")
                 require(weight == np.float32(given), f"{link.peer} has the weight {weight}, and was given {given}")
                 self._check_copy(link)
-                if node.role.timing.mode == "lockstep":
-                    self.order.check_copy(node, link)
+            if node.role.timing.mode == "lockstep":
+                self.order.check_copy(node, link, bool(weight))
         require(bool((weights >= 0).all()), f"weights {weights.tolist()}")
         require(float(weights.sum()) <= 1 + ROUNDING, f"weights {weights.tolist()} of others exceed one")
 

@@ -7,14 +7,18 @@ takes a snapshot, skips rounds or begins anew. Where two are not level, a copy m
 not skipped. It is never behind.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 
+from omkl import wire
 from omkl.node.events import Event, Moved, Resynced
 from omkl.node.links import Link, LinkState
 from omkl.node.neighbors import RECENT
 from omkl.node.protocol import Protocol
 from omkl.torture.violation import require
+from omkl.wire import WireError
 
 APART = (LinkState.LEFT_OUT, LinkState.REFUSED)
 
@@ -34,10 +38,20 @@ class Order:
         self._unlevel: dict[str, set[str]] = defaultdict(set)
         self._place: dict[str, tuple[int, int]] = {}
         self._due: dict[str, tuple[float, int]] = {}
+        self._heard: dict[tuple[str, str], float] = {}
 
     def begin(self, node: Protocol) -> None:
         """Watch a node that has just started."""
-        id = node.role.id
+        id, receive = node.role.id, node.neighbors.receive
+        self._heard |= {(id, peer): -math.inf for peer in node.links}
+
+        def watched(peer: str, data: bytes, now: float) -> None:
+            with suppress(WireError):
+                wire.peek(data)
+                self._heard[id, peer] = now
+            receive(peer, data, now)
+
+        node.neighbors.receive = watched  # type: ignore[method-assign]
         self._nodes[id] = node
         self._due.pop(id, None)
         self._part(id, node.links)
@@ -53,10 +67,12 @@ class Order:
             if isinstance(event, Resynced) or (isinstance(event, Moved) and event.after in APART):
                 self._part(id, [event.peer])
 
-    def check_copy(self, node: Protocol, link: Link) -> None:
-        """Look at a copy that is about to be mixed in."""
-        ahead, level = link.round - node.round, link.peer not in self._unlevel[node.role.id]
-        if ahead:
+    def check_copy(self, node: Protocol, link: Link, is_used: bool) -> None:
+        """Look at a copy as a round is taken with it, or without."""
+        level = link.peer not in self._unlevel[node.role.id]
+        if not is_used:
+            require(not level, f"a round is taken without {link.peer}, which was in step and is {link.state}")
+        elif ahead := link.round - node.round:
             told = f"the copy of {link.peer} is at {link.round}, mixed in by a node at {node.round}"
             require(not level and 0 < ahead <= RECENT, told)
 
@@ -82,7 +98,7 @@ class Order:
 
     def _check_leaving(self, node: Protocol, link: Link, now: float) -> None:
         """Refuse that one is left out before its time: see ``Protocol._limit``."""
-        limit = link.heard + node.role.timing.deadline
+        limit = self._heard[node.role.id, link.peer] + node.role.timing.deadline
         if node.role.timing.mode == "lockstep":
             require(node.role.id in self._due, f"{link.peer} is left out though no round was due")
             since, _ = self._due[node.role.id]

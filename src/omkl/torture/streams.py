@@ -51,6 +51,8 @@ class Stream:
         Whether the disk still knows how many were acknowledged.
     intact
         Whether the checkpoint is the last one that was written.
+    again
+        Samples that waited in the checkpoint, and are not acknowledged yet.
     """
 
     given: deque[Sample] = field(default_factory=deque)
@@ -61,6 +63,7 @@ class Stream:
     saved: dict[bytes, Saved] = field(default_factory=dict)
     counted: bool = True
     intact: bool = True
+    again: int = 0
 
     def take(self, scored: Scored, learned: deque[Lesson]) -> None:
         """Note that the next sample was taken: if it has a label, it must be what was learned next."""
@@ -87,6 +90,7 @@ class Stream:
         saved = Saved(frozenset(), (), b"") if written is None else self.saved[written]
         require(written is None or _content(node) == saved.content, "what was restored is not what was saved")
         self.given, self.taken, self.inside = deque(saved.waiting), 0, set(saved.inside)
+        self.again = len(saved.waiting)
 
     def check(self, node: Protocol, durable: bool) -> None:
         """Look whether a node that starts reports what it has lost."""
@@ -100,10 +104,18 @@ class Stream:
         self.intact = True
 
     def recount(self, node: Protocol, counter: int | None) -> None:
-        """Take the node's word for what was lost before, once its disk counts from there."""
-        if not self.counted and counter == node.taken + node.lost:
+        """Take the node's word for what was lost before, once its disk counts from there.
+
+        It does so at the latest when the samples that waited in an old file are acknowledged, some of them again.
+        """
+        if self.counted or counter is None:
+            return
+        if counter == node.taken + node.lost:
             self.lost, self.acknowledged = node.lost, set(self.inside)
             self.counted = self.intact = True
+        else:
+            told = f"{counter} observations are counted, {node.taken} are taken and {node.lost} lost"
+            require(self.again > 0, told)
 
     def forget(self) -> None:
         """Forget what was acknowledged, as a node does whose disk is lost: the count is gone with it."""
@@ -116,6 +128,7 @@ class Stream:
             number = self.given.popleft().number
             self.inside.add(number)
             self.acknowledged.add(number)
+        self.again = max(0, self.again - self.taken)
         self.taken = 0
 
 
