@@ -10,7 +10,8 @@ import numpy as np
 from omkl.node import checkpoint
 from omkl.node.events import Damaged, Event, Gossiped, Lost, Scored
 from omkl.node.keep import Keep, count_file
-from omkl.node.links import LinkState
+from omkl.node.links import Link, LinkState
+from omkl.node.neighbors import RECENT
 from omkl.node.protocol import MOST_WAITING, Protocol
 from omkl.node.runtime import LOOK
 from omkl.node.transports.memory import Conditions
@@ -213,15 +214,23 @@ class World:
 
     @property
     def is_synced(self) -> bool:
-        """Whether every node is there, and every link of it in step."""
-        nodes = self.arena.nodes.values()
-        synced = all(link.state is LinkState.SYNCED for node in nodes for link in node.links.values())
-        return synced and len(nodes) == len(self._roles)
+        """Whether every node is there, every link of it in step, and in lock step all at one round or at the next."""
+        nodes = self.arena.nodes
+        return len(nodes) == len(self._roles) and all(
+            link.state is LinkState.SYNCED and self._is_near(node, nodes[peer], link)
+            for node in nodes.values()
+            for peer, link in node.links.items()
+        )
+
+    def _is_near(self, node: Protocol, other: Protocol, link: Link) -> bool:
+        """Return whether two neighbors are as close as when all is well; one may have skipped, and not told yet."""
+        apart = abs(node.round - other.round) if self.shape.config.timing.mode == "lockstep" else 0
+        return apart <= 1 and other.round - link.have <= RECENT
 
     def states(self) -> str:
         """Return how every link stands."""
         ends = ((id, link) for id, node in self.arena.nodes.items() for link in node.links.values())
-        return ", ".join(f"{id}-{link.peer} {link.state}" for id, link in ends)
+        return ", ".join(f"{id}-{link.peer} {link.state} at {link.round}" for id, link in ends)
 
     def _check(self, node: Protocol, events: list[Event], now: float) -> None:
         self.books.check(node, events, now)
