@@ -239,11 +239,11 @@ class Neighbors:
 
     def _follow(self, link: Link, at: int, now: float) -> None:
         """Go on with a message of a later round, if it is the next; else ask for what lies between."""
-        if link.have < at:
-            self._signal(link, Signal.LOST, now, f"round {at} after {link.have}")
+        if (last := link.have) + 1 < at:
+            self._signal(link, Signal.LOST, now, f"round {at} after {last}")
             self._ask_soon(link, now)
-        elif not link.unsure and link.state is not LinkState.SYNCED:
-            self._signal(link, Signal.CAUGHT_UP, now, f"its round {at} was all that lacked")
+        elif not link.unsure and link.state is not LinkState.SYNCED:  # there may be no room for the last one yet
+            self._signal(link, Signal.CAUGHT_UP, now, f"its round {last} was all that lacked")
 
     def _hello(self, link: Link, header: Header, data: bytes, now: float) -> None:
         theirs, known = wire.read_hello(data)
