@@ -27,7 +27,7 @@ ONCE = (
     695261331041,
     910000010,
     910000424,
-)  # seeds that have found a fault of the protocol
+)  # have found a fault
 FILE = Path("a.npz")
 
 
