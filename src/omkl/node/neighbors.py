@@ -114,7 +114,7 @@ class Neighbors:
         while link.state is LinkState.SYNCED and link.round < upto and (data := link.inbox.get(link.round + 1)):
             del link.inbox[link.round + 1]
             try:
-                link.copy[...] = self._next(link.copy, data)
+                self._add(data, link.copy)
             except WireError as error:
                 self._distrust(link, now, str(error))
                 return
@@ -122,12 +122,9 @@ class Neighbors:
             link.kept = None  # it is at work, and no more in want of it
             link.doubted, link.ask_at, link.retry = False, math.inf, 0.0
 
-    def _next(self, copy: Floats, data: bytes) -> Floats:
-        message = wire.read_gossip(self.codec, data, wire.digest(copy))
-        hidden, is_finite = self.learning.absorb(copy, message)
-        if not is_finite:
+    def _add(self, data: bytes, copy: Floats) -> None:
+        if not wire.add_gossip(self.codec, data, copy):
             raise WireError(ENDLESS)
-        return hidden
 
     def leave_out(self, link: Link, now: float) -> None:
         """Go on without a neighbor of which nothing new came until the deadline."""
@@ -304,7 +301,8 @@ class Neighbors:
         hidden, at = link.copy.copy(), link.round
         with suppress(WireError):
             while data := link.inbox.get(at + 1):
-                hidden, at = self._next(hidden, data), at + 1
+                self._add(data, hidden)
+                at += 1
         return Kept(link.boot, at, hidden)
 
     def _is_outdated(self, boot: int, at: int) -> bool:

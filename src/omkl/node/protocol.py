@@ -306,7 +306,7 @@ class Protocol:
 
     def _is_sound(self) -> bool:
         """Return whether the model is finite, and halt if it is not."""
-        if not self.diverged and not self.learning.is_finite():
+        if not self.diverged and not self.learning.is_sound:
             self.diverged = True
             self._events.append(Diverged(self.round))
         return not self.diverged
