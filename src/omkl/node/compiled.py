@@ -85,10 +85,8 @@ class Compiled:
     def learn(self, state: State, frequencies: Floats, x: Floats, y: Floats) -> tuple[State, Floats, float, bool]:
         """Return the state after a sample, the output and its loss from before it, and whether the state is sound."""
         theta, hidden, log_weights, memory = state
-        learned, weighed, output = np.empty_like(theta), np.empty_like(log_weights), np.zeros_like(y)
-        loss, is_sound = learn(
-            theta, log_weights, frequencies, x, y, self._learn, self._loss, learned, weighed, output
-        )
+        learned, weighed, output = np.empty_like(theta), np.empty_like(log_weights), np.empty_like(y)
+        loss, is_sound = learn(theta, log_weights, frequencies, x, y, self._learn, self._loss, learned, weighed, output)
         return State(learned, hidden, weighed, memory), output, loss, is_sound
 
 
@@ -184,6 +182,7 @@ def learn(
     eta, rate, regularization = numbers
     z, f, slope = np.empty(n, np.float32), np.empty(outputs, np.float32), np.empty(outputs, np.float32)
     top, total, models = np.max(log_weights), _ZERO, _ZERO
+    output[:] = _ZERO
     for p in range(kernels):
         _waves(frequencies[p], x, z)
         squares = _predict(theta[p], z, f)

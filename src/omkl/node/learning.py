@@ -108,6 +108,7 @@ class Learning:
         self.round = 0
         self.is_sound = True
         self._halves = halves(method, self.shape)
+        self._dithered = method.dithered
         self._key = noise.fold(noise.key(seed, "quantizer"), index)
         self._drawn: tuple[int, Floats | None] = (-1, None)
 
@@ -180,7 +181,7 @@ class Learning:
         return target
 
     def _uniforms(self) -> Floats | None:
-        if not self.method.dithered:
+        if not self._dithered:
             return None
         block, place = divmod(self.round, AHEAD)
         if self._drawn[0] != block:

@@ -157,7 +157,7 @@ class Neighbors:
 
     def wake_at(self) -> float:
         """Return when the next question is due."""
-        return min((link.ask_at for link in self.links.values()), default=math.inf)
+        return min([link.ask_at for link in self.links.values()], default=math.inf)
 
     def wake(self, now: float) -> None:
         """Ask what is due."""

@@ -166,9 +166,9 @@ def _fill(layout: struct.Struct, *fields: int) -> bytes:
 
 
 def _verify(data: bytes, seed: int, *kinds: Kind) -> Kind:
-    kind = peek(data).kind
-    if kind not in kinds:
-        raise WireError(f"a frame of kind {kind.name}; expected {' or '.join(kind.name for kind in kinds)}")
+    kind = _KINDS.get(data[0]) if len(data) >= HEADER_BYTES else None
+    if kind is None or kind not in kinds:  # it is peek that says what is wrong with a head
+        raise WireError(f"a frame of kind {peek(data).kind.name}; expected {' or '.join(kind.name for kind in kinds)}")
     if crc_hqx(data, seed):  # over a frame and its own check, most significant byte first, it comes to zero
         raise CheckError("the check is wrong; damaged on the way, or the copies of the hidden state differ; resync")
     return kind
