@@ -69,7 +69,7 @@ class CompiledLevels(Levels):
 
     def add(self, coded: bool, body: bytes, hidden: Floats) -> bool:
         """Add a message to a hidden state, or leave it if the sum is not finite; return which."""
-        if coded:
+        if coded and hidden.shape == self._shapes[0]:
             data = np.frombuffer(body, dtype=np.uint8)
             outcome = add(data, self._parts, self._numbers, self._starts, self._limits, hidden)
             if outcome != NO_BODY:
