@@ -47,7 +47,9 @@ def corpus(folder: Path) -> None:
             message = codec.quantizer.quantize(vector, rng.random(codec.shape, dtype=np.float32))
             frames.append((pick, wire.write_gossip(codec, 7, 3, message, SEED)))
     others = len(CODECS)
-    frames += [(others, wire.write_hello(7, 3, text)) for text in ("", "quantizer qsgd\nfeatures 20\n")]
+    frames += [
+        (others, wire.write_hello(7, 3, text, known)) for text in ("", "features 20\n") for known in (None, (1, 2))
+    ]
     frames += [(others + 1, wire.write_ask(7, 3, have)) for have in (None, (6, 2))]
     for number, write in enumerate((wire.write_snapshot, wire.write_kept)):
         frames += [(others + 2 + number, write(7, 3, np.zeros(SNAPSHOT, dtype=np.float32)))]
@@ -80,8 +82,7 @@ def read(pick: int, data: bytes) -> None:
     if pick < len(CODECS):
         return gossip(CODECS[pick], data)
     if pick == len(CODECS):
-        text = wire.read_hello(data)
-        again = wire.write_hello(*wire.peek(data)[1:], text)
+        again = wire.write_hello(*wire.peek(data)[1:], *wire.read_hello(data))
     elif pick == len(CODECS) + 1:
         have = wire.read_ask(data)
         again = wire.write_ask(*wire.peek(data)[1:], have)

@@ -392,6 +392,21 @@ def test_a_link_keeps_the_messages_that_come_next() -> None:
     assert len(link.inbox) == MOST_AHEAD == link.have
 
 
+def test_more_messages_than_there_is_room_for_bring_a_link_in_step() -> None:
+    """A gap that is filled last, when the message after all that are kept has no room."""
+    end = End()
+    end.came()
+    end.hello(0)
+    for at in range(2, MOST_AHEAD + 1):
+        end.gossip(at)
+    assert end.state() is LinkState.SYNCING
+    end.node.neighbors.learning.round = MOST_AHEAD + 1
+    end.link.inbox[1] = end.link.inbox[2]  # as if its turn came with the next one only
+    end.gossip(MOST_AHEAD + 1)
+    assert MOST_AHEAD + 1 not in end.link.inbox
+    assert any("was all that lacked" in str(event) for event in end.events)
+
+
 def test_what_is_longer_than_any_message_is_not_kept() -> None:
     network = config(2, quantizer=None)
     node = Protocol(network.role("a"), 1, 0.0)

@@ -142,7 +142,7 @@ def test_a_copy_of_an_old_checkpoint_takes_another_boot(timing: Timing, seeks: b
     cluster.network.run(*([] if last is None else [last]))
     renewed = [(id, event) for id, event in cluster.of(Renewed)]
     assert [(id, event.boot) for id, event in renewed] == [("b", 9)]
-    assert f"knows round {gone.round} of it, the checkpoint {node.round}" in renewed[0][1].why
+    assert f"knows round {gone.round} of boot 101, the checkpoint round {node.round} of" in renewed[0][1].why
     assert [(id, event.round) for id, event in cluster.of(Recovered)] == [("b", gone.round)]
     if timing is LOCKSTEP:
         check_end(cluster)
@@ -217,14 +217,56 @@ class Pair:
         return [(kind, boot, at) for kind, boot, at in said if kind is not Kind.ASK]
 
 
-def test_who_shows_an_earlier_round_is_told_that_alone() -> None:
+def known(pair: Pair, boot: int, round: int) -> wire.Copy | None:  # noqa: A002
+    """Return what the node tells one that asks who it is that it knows of it."""
+    pair.node.outgoing()
+    pair.take(wire.write_ask(boot, round, None))
+    (hello,) = [send.data for send in pair.node.outgoing() if wire.peek(send.data).kind is Kind.HELLO]
+    return wire.read_hello(hello)[1]
+
+
+def test_who_shows_an_earlier_round_is_told() -> None:
     pair = Pair()
     pair.meet()
     assert pair.answers(5, 7) == [(Kind.HELLO, 1, 0)]
-    assert pair.answers(5, 6) == [(Kind.KEPT, 5, 7)]
+    assert pair.answers(5, 6) == [(Kind.KEPT, 5, 7), (Kind.HELLO, 1, 0)]
+    assert known(pair, 5, 6) == (5, 7)
     pair.link.doubted = True
-    assert pair.answers(5, 6) == []
-    assert pair.answers(5, 7) == [(Kind.HELLO, 1, 0)]
+    assert pair.answers(5, 6) == [(Kind.HELLO, 1, 0)]
+    assert known(pair, 5, 6) == (5, 7)
+
+
+def test_a_message_after_a_gap_is_known_too() -> None:
+    pair = Pair()
+    pair.meet()
+    zeros = np.zeros_like(pair.link.copy)
+    message = Message(zeros.astype(np.int16), zeros[..., :1].copy())
+    pair.take(wire.write_gossip(pair.node.neighbors.codec, 5, 9, message, 0))
+    assert (pair.link.have, pair.link.last) == (7, 9)
+    assert known(pair, 5, 8) == (5, 9)
+
+
+def test_of_two_boots_the_later_is_told() -> None:
+    pair = Pair()
+    assert known(pair, 5, 0) is None
+    pair.meet()
+    assert known(pair, 6, 0) == (5, 7)
+    pair.take(wire.write_hello(6, 0, pair.contract))
+    assert known(pair, 5, 3) == (6, 0)  # a file of boot 5 that was put back
+    assert known(pair, 6, 0) == (5, 7)  # one that was drawn: what it has lost
+
+
+@pytest.mark.parametrize(("told", "renews"), [((5, 7), False), ((5, 8), True), ((6, 0), True), (None, False)])
+def test_a_hello_that_knows_more_than_the_file(told: wire.Copy | None, renews: bool) -> None:
+    node, disk = at_work(LOCKSTEP, until=0.3).stop("b"), MemoryDisk()
+    node.neighbors.boot, node.learning.round = 5, 7
+    checkpoint.save(FILE, node, clean=True, disk=disk)
+    back = checkpoint.restore(FILE, node.role, 9, 0.0, disk)
+    assert back.neighbors.boot == 5
+    back.came("a", 0.0)
+    events = back.receive("a", wire.write_hello(3, 7, back.neighbors.contract, told), 0.0)
+    assert back.neighbors.boot == (9 if renews else 5)
+    assert len([event for event in events if isinstance(event, Renewed)]) == renews
 
 
 def test_who_shows_another_boot_is_given_the_last_until_it_is_at_work() -> None:
@@ -335,7 +377,7 @@ def test_another_boot_is_none_that_was_shown(frame: str) -> None:
     events = node.receive("a", data, 0.0)
     boot = 2 if frame == "kept" else 3  # by then what the neighbor has shown is the last alone
     assert [event for event in events if isinstance(event, Renewed)] == [
-        Renewed(boot, "a knows round 9 of it, the checkpoint 0")
+        Renewed(boot, "a knows round 9 of boot 1, the checkpoint round 0 of boot 1")
     ]
     node.receive("a", wire.write_ask(5, 0, (boot, 9)), 0.0)
     assert node.neighbors.boot == boot + 1

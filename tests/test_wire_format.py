@@ -77,8 +77,9 @@ def test_golden_frames_of_other_kinds(entry: dict[str, Any]) -> None:
     frame, sender = bytes.fromhex(entry["frame"]), (entry["boot"], entry["round"])
     assert wire.peek(frame) == (Kind[entry["kind"]], *sender)
     if entry["kind"] == "HELLO":
-        assert wire.write_hello(*sender, entry["contract"]) == frame
-        assert wire.read_hello(frame) == entry["contract"]
+        known = tuple(entry["known"]) if "known" in entry else None
+        assert wire.write_hello(*sender, entry["contract"], known) == frame
+        assert wire.read_hello(frame) == (entry["contract"], known)
     elif entry["kind"] == "ASK":
         have = tuple(entry["have"]) if "have" in entry else None
         assert wire.write_ask(*sender, have) == frame
@@ -109,7 +110,7 @@ def test_golden_contracts(entry: dict[str, Any]) -> None:
 
 def test_the_contract_in_the_golden_hello_is_a_real_one() -> None:
     contracts = [entry["text"] for entry in entries("contract")]
-    assert [entry["contract"] for entry in entries("other") if "contract" in entry] == contracts[:1]
+    assert [entry["contract"] for entry in entries("other") if entry.get("contract")] == contracts[:1]
     digest, _, specification = contracts[0].splitlines()[2].removeprefix("features ").partition(" ")
     assert blake2b(specification.encode("ascii"), digest_size=8).hexdigest() == digest
 

@@ -38,12 +38,13 @@ def test_gossip_comes_back(codec: Codec, data: st.DataObject, boot: int, round_:
 
 @given(boot=boots, round_=rounds, contract=contracts, have=st.none() | st.tuples(boots, rounds))
 def test_hello_and_ask_come_back(boot: int, round_: int, contract: str, have: tuple[int, int] | None) -> None:
-    hello, ask = wire.write_hello(boot, round_, contract), wire.write_ask(boot, round_, have)
+    hello, ask = wire.write_hello(boot, round_, contract, have), wire.write_ask(boot, round_, have)
     assert wire.peek(hello) == (Kind.HELLO, boot, round_)
     assert wire.peek(ask) == (Kind.ASK, boot, round_)
-    assert wire.read_hello(hello) == contract
+    assert wire.read_hello(hello) == (contract, have)
     assert wire.read_ask(ask) == have
-    assert (len(hello), len(ask)) == (9 + len(contract), 9 if have is None else 15)
+    copy = 0 if have is None else 6
+    assert (len(hello), len(ask)) == (10 + copy + len(contract), 9 + copy)
 
 
 def test_a_snapshot_comes_back(rng: np.random.Generator) -> None:
@@ -159,7 +160,10 @@ def test_bad_bodies_are_refused() -> None:
         wire.read_hello(mended(hello[:-2] + b"a" + hello[-2:]))
     for strange in (b"\x00", b"\r", b"\x7f", b"\xc3\xa9"):
         with pytest.raises(WireError, match="printable ASCII"):
-            wire.read_hello(mended(hello[:7] + strange + hello[-2:]))
+            wire.read_hello(mended(hello[:8] + strange + hello[-2:]))
+    for body in (b"", b"\x01", b"a", b"\x06", b"\x06" + bytes(5)):
+        with pytest.raises(WireError, match=r"a hello that begins with (nothing|..); it says 0 or 6 bytes of us"):
+            wire.read_hello(mended(hello[:7] + body + hello[-2:]))
     for cut in (1, 5):
         with pytest.raises(WireError, match="bytes in an ask; it holds 6, or none"):
             wire.read_ask(mended(ask[: 7 + cut] + ask[-2:]))

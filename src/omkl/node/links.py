@@ -119,6 +119,11 @@ class Link:
             last += 1
         return last
 
+    @property
+    def last(self) -> int:
+        """The last round of its of which we hold anything."""
+        return max(self.inbox, default=self.round)
+
     def keep(self, at: int, data: bytes) -> None:
         """Keep a message until its turn comes, unless that is far off: then what lies between is asked for anyway."""
         if at <= self.round + MOST_AHEAD:

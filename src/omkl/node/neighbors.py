@@ -8,7 +8,8 @@ owner is asked. Asking is the receiver's business alone: it says what it has, an
     the last messages   if one or two of them are all it lacks,
     a SNAPSHOT          of the hidden state otherwise.
 
-One that begins is given, before all that, what we have KEPT of its hidden state: see ``omkl.node.start``.
+One that begins is told in HELLO how far we know it, and given before that what we have KEPT of its hidden state: see
+``omkl.node.start``.
 
 So either end may lose, repeat or restart what it likes: it asks again, and an answer never causes a question unless
 something is lacking. Each end compares the contracts by itself and refuses a neighbor whose hidden state would mean
@@ -220,14 +221,16 @@ class Neighbors:
 
     def _follow(self, link: Link, at: int, now: float) -> None:
         """Go on with a message of a later round, if it is the next; else ask for what lies between."""
-        if link.have < at:
-            self._signal(link, Signal.LOST, now, f"round {at} after {link.have}")
+        if (last := link.have) + 1 < at:
+            self._signal(link, Signal.LOST, now, f"round {at} after {last}")
             self._ask_soon(link, now)
-        elif not link.unsure and link.state is not LinkState.SYNCED:
-            self._signal(link, Signal.CAUGHT_UP, now, f"its round {at} was all that lacked")
+        elif not link.unsure and link.state is not LinkState.SYNCED:  # there may be no room for the last one yet
+            self._signal(link, Signal.CAUGHT_UP, now, f"its round {last} was all that lacked")
 
     def _hello(self, link: Link, header: Header, data: bytes, now: float) -> None:
-        theirs = wire.read_hello(data)
+        theirs, known = wire.read_hello(data)
+        if known is not None:
+            self._warn(link, known, now)
         if header.boot != link.boot:
             self._signal(link, Signal.RESTARTED, now, f"boot {header.boot} in place of {link.boot}")
             if link.kept is None and (held := self._held(link)) and held.round:
@@ -265,8 +268,7 @@ class Neighbors:
     def _answer(self, link: Link, header: Header, data: bytes, now: float) -> None:
         """Give a neighbor what it lacks."""
         have = wire.read_ask(data)
-        if have is not None and self._is_outdated(*have):
-            self.renew(now, f"{link.peer} knows round {have[1]} of it, the checkpoint {self.learning.round}")
+        if have is not None and self._warn(link, have, now):
             have = None
         self.sends += [Send(link.peer, reply) for reply in self._replies(link, header, have)]
         if header.boot != link.boot:
@@ -274,22 +276,21 @@ class Neighbors:
         elif header.round > link.have and link.state is not LinkState.REFUSED:
             self._ask_soon(link, now)
 
-    def _replies(self, link: Link, header: Header, have: tuple[int, int] | None) -> list[bytes]:
+    def _replies(self, link: Link, header: Header, have: wire.Copy | None) -> list[bytes]:
         if link.state is LinkState.REFUSED:
-            return self._lacking(None)
+            return self._lacking(None, None)
         held, same = self._held(link), header.boot == link.boot
-        if same and header.round < (link.have if held is None else held.round):
-            # It has said more under this boot than it knows of, and must hear that before anything else. Or its
-            # question was late on its way: then it asks again.
-            return [] if held is None else [wire.write_kept(*held)]
-        kept = link.kept if same else link.kept or held
-        return [*([wire.write_kept(*kept)] if kept and kept.round else []), *self._lacking(have)]
+        kept, known = link.kept or held, None if link.boot is None else (link.boot, link.last)
+        if same:
+            kept = held if held and header.round < held.round else link.kept
+            known = link.kept[:2] if link.kept else known
+        return [*([wire.write_kept(*kept)] if kept and kept.round else []), *self._lacking(have, known)]
 
-    def _lacking(self, have: tuple[int, int] | None) -> list[bytes]:
-        """Return what one that has this lacks."""
+    def _lacking(self, have: wire.Copy | None, known: wire.Copy | None) -> list[bytes]:
+        """Return what one that has this lacks; it is told what is known of it."""
         own = self.learning.round
         if have is None or have == (self.boot, own):
-            return [wire.write_hello(self.boot, own, self.contract)]
+            return [wire.write_hello(self.boot, own, self.contract, known)]
         if have[0] == self.boot and 0 < own - have[1] <= len(self.recent):
             return list(self.recent)[have[1] - own :]
         return [wire.write_snapshot(self.boot, own, self.learning.state.hidden)]
@@ -305,9 +306,17 @@ class Neighbors:
                 at += 1
         return Kept(link.boot, at, hidden)
 
-    def _is_outdated(self, boot: int, at: int) -> bool:
-        """Return whether a neighbor knows more of our boot than we do: ours is a checkpoint from before."""
-        return self.start is not None and boot == self.boot and at > self.learning.round
+    def _warn(self, link: Link, known: wire.Copy, now: float) -> bool:
+        """Take another boot if a neighbor knows more of us than we do: then ours is a checkpoint from before."""
+        if self.start is None:
+            return False
+        # One that knows us by another boot has heard that one after ours, if our file is an old one.
+        other, later = known[0] != self.boot, known[1] > self.learning.round
+        if (other and self.start.resumed) or (later and not other):
+            ours = f"round {self.learning.round} of boot {self.boot}"
+            self.renew(now, f"{link.peer} knows round {known[1]} of boot {known[0]}, the checkpoint {ours}")
+            return True
+        return False
 
     def _kept(self, link: Link, header: Header, data: bytes, now: float) -> None:
         """Take what was our own hidden state, for the first round."""
@@ -318,9 +327,7 @@ class Neighbors:
             self.events.append(Dropped(link.peer, f"our round {header.round} of boot {header.boot}; it is not lacking"))
             return
         self.start.returned[link.peer] = Kept(header.boot, header.round, hidden)
-        # One that knows us by another boot has heard that one after ours, if our file is an old one.
-        if self._is_outdated(header.boot, header.round) or (self.start.resumed and header.boot != self.boot):
-            self.renew(now, f"{link.peer} knows round {header.round} of it, the checkpoint {self.learning.round}")
+        self._warn(link, header[1:], now)
 
     def _distrust(self, link: Link, now: float, why: str) -> None:
         """Ask anew for a message that does not fit; if the next does not either, it is our copy that is wrong."""

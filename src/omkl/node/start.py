@@ -2,13 +2,12 @@
 
 A boot must never say two things of one round. One that is drawn at random has said nothing yet. One that is taken from
 a checkpoint has said no more than that if the file is the last one it wrote, and may have if it is a copy from before.
-The neighbors know: a node shows its boot and round in every question, and one that knows later rounds of the same boot
-answers with the last of them (KEPT) and with nothing else, so that the node cannot go on before it has heard of it, and
-takes another boot. A neighbor that has not answered until the first round could know more: then, too, it takes another.
+The neighbors know: a HELLO says up to which boot and round its receiver is known, and one that names another boot, or a
+later round, makes the node take another boot. A neighbor that has not answered until the first round could know more:
+then, too, it takes another.
 
-A neighbor also answers with KEPT, and its usual answer, if it knew an earlier boot: its copy of this node's hidden
-state is this node's model but for one quantization error. Of what has come back until the first round the latest is
-taken.
+A neighbor that knew another boot, or a later round, answers with KEPT before that: its copy of this node's hidden state
+is this node's model but for one quantization error. Of what has come back until the first round the latest is taken.
 """
 
 import itertools

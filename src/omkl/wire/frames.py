@@ -4,7 +4,7 @@ import struct
 import zlib
 from binascii import crc_hqx
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,9 @@ MOST_CONTRACT = 4096  # bytes; a contract is a few lines, and whoever connects m
 _HEAD = struct.Struct("<BHI")
 _COPY = struct.Struct("<HI")
 _FLOAT = np.dtype("<f4")
+
+Copy: TypeAlias = tuple[int, int]
+"""How far one end knows the other: boot and round."""
 
 
 class Kind(IntEnum):
@@ -86,34 +89,44 @@ def add_gossip(codec: Codec, data: bytes, copy: npt.NDArray[np.float32]) -> bool
     return codec.add(kind == Kind.CODED, data[_HEAD.size : -2], copy)
 
 
-def write_hello(boot: int, round: int, contract: str) -> bytes:  # noqa: A002
-    """Return the frame that opens a link: ``contract`` says, line by line, what both ends must agree on."""
+def write_hello(boot: int, round: int, contract: str, known: Copy | None = None) -> bytes:  # noqa: A002
+    """Return the frame that opens a link.
+
+    ``contract`` says, line by line, what both ends must agree on; ``known`` what the sender has heard of the receiver.
+    """
     if len(contract) > MOST_CONTRACT or not contract.isascii() or not _plain(contract.encode("ascii")):
         raise InputError(f"a contract of {len(contract)} characters; at most {MOST_CONTRACT}, printable ASCII in lines")
-    return _write(Kind.HELLO, boot, round, contract.encode("ascii"))
+    copy = _write_copy(known)
+    return _write(Kind.HELLO, boot, round, bytes([len(copy)]) + copy + contract.encode("ascii"))
 
 
-def read_hello(data: bytes) -> str:
-    """Return the contract."""
+def read_hello(data: bytes) -> tuple[str, Copy | None]:
+    """Return the contract, and what the sender has heard of us."""
     _verify(data, 0, Kind.HELLO)
     body = data[_HEAD.size : -2]
-    if len(body) > MOST_CONTRACT or not _plain(body):
-        raise WireError(f"a contract of {len(body)} bytes; at most {MOST_CONTRACT}, printable ASCII in lines")
-    return body.decode("ascii")
+    size = body[0] if body else 1
+    if size not in (0, _COPY.size) or len(body) < 1 + size:
+        raise WireError(
+            f"a hello that begins with {body[:1].hex() or 'nothing'}; it says 0 or {_COPY.size} bytes of us"
+        )
+    contract = body[1 + size :]
+    if len(contract) > MOST_CONTRACT or not _plain(contract):
+        raise WireError(f"a contract of {len(contract)} bytes; at most {MOST_CONTRACT}, printable ASCII in lines")
+    return contract.decode("ascii"), _read_copy(body[1 : 1 + size])
 
 
-def write_ask(boot: int, round: int, have: tuple[int, int] | None) -> bytes:  # noqa: A002
+def write_ask(boot: int, round: int, have: Copy | None) -> bytes:  # noqa: A002
     """Return the frame that asks for what lacks; ``have`` is the boot and round of the copy the asker holds."""
-    return _write(Kind.ASK, boot, round, b"" if have is None else _fill(_COPY, *have))
+    return _write(Kind.ASK, boot, round, _write_copy(have))
 
 
-def read_ask(data: bytes) -> tuple[int, int] | None:
+def read_ask(data: bytes) -> Copy | None:
     """Return the boot and round of the copy the asker holds, or None for none."""
     _verify(data, 0, Kind.ASK)
     body = data[_HEAD.size : -2]
     if len(body) not in (0, _COPY.size):
         raise WireError(f"{len(body)} bytes in an ask; it holds {_COPY.size}, or none")
-    return _COPY.unpack(body) if body else None
+    return _read_copy(body)
 
 
 def write_snapshot(boot: int, round: int, hidden: npt.NDArray[np.float32]) -> bytes:  # noqa: A002
@@ -155,6 +168,14 @@ def _read_hidden(kind: Kind, shape: Shape, data: bytes) -> npt.NDArray[np.float3
 def _write(kind: Kind, boot: int, round_: int, body: bytes, seed: int = 0) -> bytes:
     frame = _fill(_HEAD, VERSION << 4 | kind, boot, round_) + body
     return frame + crc_hqx(frame, seed).to_bytes(2, "big")
+
+
+def _write_copy(copy: Copy | None) -> bytes:
+    return b"" if copy is None else _fill(_COPY, *copy)
+
+
+def _read_copy(body: bytes) -> Copy | None:
+    return _COPY.unpack(body) if body else None
 
 
 def _fill(layout: struct.Struct, *fields: int) -> bytes:
