@@ -215,6 +215,8 @@ class Protocol:
 
     def _catch_up(self, link: Link, now: float) -> bool:
         """Bring a copy forward to our round; return whether it is us who skipped to its."""
+        if link.have > self.round + 1:
+            self.neighbors.sift(link, now)  # else a flipped bit could make the copy run ahead
         if link.have <= self.round + 1:
             self.neighbors.absorb(link, self.round, now)
             return False
