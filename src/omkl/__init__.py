@@ -11,7 +11,7 @@ from omkl import topology
 from omkl.compressors import RandK, Sign, TopK
 from omkl.errors import DivergedError, InputError, MissingExtraError
 from omkl.features import Kernel, cauchy, gaussian, laplacian
-from omkl.learners import SGD
+from omkl.learners import SGD, AdaGrad, Newton, Shared
 from omkl.losses import Logistic, Softmax, Squared
 from omkl.methods import Choco, Complete, Gossip, Local
 from omkl.model import Model, load_model
@@ -30,6 +30,7 @@ _LAZY["Node"] = ("omkl.node.node", "node")
 __all__ = [
     "QSGD",
     "SGD",
+    "AdaGrad",
     "Choco",
     "Complete",
     "DivergedError",
@@ -43,9 +44,11 @@ __all__ = [
     "MissingExtraError",
     "Model",
     "Nearest",
+    "Newton",
     "Node",
     "RandK",
     "Result",
+    "Shared",
     "Sign",
     "Softmax",
     "Squared",

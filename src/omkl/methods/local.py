@@ -38,10 +38,10 @@ class Local(Ensemble):
     def check(self, topology: Topology) -> None:
         """Accept any network."""
 
-    def init(self, xp: Any, leading: tuple[int, ...], outputs: int) -> LocalState:
+    def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> LocalState:
         """Return zero models and equal weights."""
         theta = self.zeros(xp, leading, outputs)
-        return LocalState(theta, xp.zeros(theta.shape[:-2], dtype=theta.dtype), self.rule.init(theta))
+        return LocalState(theta, xp.zeros(theta.shape[:-2], dtype=theta.dtype), self.rule.init(theta, spectrum))
 
     def step(self, state: LocalState, inputs: Round, network: Network) -> tuple[LocalState, Info]:
         """Return the nodes after each has learned its own sample."""

@@ -77,8 +77,11 @@ class Method(Protocol):
     def check(self, topology: Topology) -> None:
         """Refuse a network the method cannot run on, before any computation."""
 
-    def init(self, xp: Any, leading: tuple[int, ...], outputs: int) -> MethodState:
-        """Return the state before the first round, ``leading`` being (J, ...)."""
+    def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> MethodState:
+        """Return the state before the first round, ``leading`` being (J, ...).
+
+        ``spectrum`` has the eigenvalues of the basis the features are in, ``(..., P, n)``, where there is one.
+        """
 
     def step(self, state: MethodState, inputs: Round, network: Network) -> tuple[MethodState, Info]:
         """Return the state after one round and what was measured in it."""
