@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omkl import topology
 from omkl.compressors import RandK, Sign, TopK
 from omkl.errors import DivergedError, InputError, MissingExtraError
-from omkl.features import Kernel, cauchy, gaussian, laplacian
+from omkl.features import Kernel, cauchy, gaussian, laplacian, matern
 from omkl.learners import SGD
 from omkl.losses import Logistic, Softmax, Squared
 from omkl.methods import Choco, Complete, Gossip, Local
@@ -57,6 +57,7 @@ __all__ = [
     "laplacian",
     "load",
     "load_model",
+    "matern",
     "simulate",
     "topology",
 ]
