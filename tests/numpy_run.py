@@ -43,7 +43,7 @@ def play(
         index, weights = topology.neighbors()
         fixed = Neighbors(index, weights.astype(np.float32))
     rounds, nodes, dimension = X.shape
-    V = features.draw(method.kernels, method.features, dimension, seed)
+    V = features.draw(method.kernels, method.features, dimension, seed, orthogonal=method.orthogonal)
     targets = method.objective.encode(y)
     key = noise.fold(noise.key(seed, "quantizer"), np.arange(nodes)[:, None])
     shape = (len(method.kernels), targets.shape[-1], 2 * method.features)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omkl import topology
 from omkl.compressors import RandK, Sign, TopK
 from omkl.errors import DivergedError, InputError, MissingExtraError
-from omkl.features import Kernel, cauchy, gaussian, laplacian
+from omkl.features import Kernel, cauchy, gaussian, laplacian, matern
 from omkl.learners import SGD, AdaGrad, Newton, Shared
 from omkl.losses import Logistic, Softmax, Squared
 from omkl.methods import Choco, Complete, Gossip, Local
@@ -60,6 +60,7 @@ __all__ = [
     "laplacian",
     "load",
     "load_model",
+    "matern",
     "simulate",
     "topology",
 ]

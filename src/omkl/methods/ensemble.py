@@ -26,6 +26,9 @@ class Ensemble:
         The bank, such as ``gaussian(1, 3, 5)``.
     features
         D, spectral samples per kernel; a model has 2D coefficients.
+    orthogonal
+        Whether each d frequencies of a radial kernel (Gaussian, Matérn) are orthogonal: a better estimate of the kernel
+        from as many. Those of other kernels are independent either way.
     eta
         Learning rate of the models.
     regularization
@@ -45,6 +48,7 @@ class Ensemble:
 
     kernels: tuple[Kernel, ...] = gaussian(1, 3, 5)
     features: int = 20
+    orthogonal: bool = False
     eta: float = 0.01
     regularization: float = 1e-3
     loss: Loss | str = "logistic"

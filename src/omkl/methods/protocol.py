@@ -67,6 +67,10 @@ class Method(Protocol):
         """D, spectral samples per kernel."""
 
     @property
+    def orthogonal(self) -> bool:
+        """Whether those of radial kernels are orthogonal, d by d."""
+
+    @property
     def objective(self) -> Loss:
         """The loss C."""
 

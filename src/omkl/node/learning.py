@@ -103,7 +103,7 @@ class Learning:
 
     def __init__(self, method: Gossip, inputs: int, seed: int, index: int) -> None:
         self.method = method
-        self.frequencies = features.draw(method.kernels, method.features, inputs, seed)
+        self.frequencies = features.draw(method.kernels, method.features, inputs, seed, orthogonal=method.orthogonal)
         self.state: State = method.init(np, (), outputs(method.objective))
         self.round = 0
         self.is_sound = True

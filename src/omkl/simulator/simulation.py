@@ -159,7 +159,9 @@ def compare(
     moving = faults is not None or any(len(turns) > 1 for turns in graphs)
     held = size(stream.X.shape, targets.shape[-1], methods, steady, seeds, pooled, record_every, moving)
     require_room(held, where.devices)
-    frequencies = np.stack([features.draw(bank, methods[0].features, dimension, run) for run in runs])
+    first = methods[0]
+    drawn = [features.draw(bank, first.features, dimension, run, orthogonal=first.orthogonal) for run in runs]
+    frequencies = np.stack(drawn)
     clips = [getattr(method, "clip", None) is not None for method in methods]
     networks = [_network(turns, faults, runs, where, each) for turns, each in zip(graphs, clips, strict=True)]
     measured = engine.run(
@@ -261,9 +263,10 @@ def _shared_bank(methods: Sequence[Method]) -> tuple[Kernel, ...]:
     for method in methods:
         if method.kernels != bank[: len(method.kernels)]:
             raise InputError(f"kernels {method.kernels} are not the first of {bank}; compare them in separate runs")
-        if (method.features, method.objective) != (methods[0].features, methods[0].objective):
+        given, first = ((one.features, one.orthogonal, one.objective) for one in (method, methods[0]))
+        if given != first:
             raise InputError(
-                "cases differ in features or loss; one pass has one of each; compare them in separate runs"
+                "cases differ in features, orthogonal or loss; one pass has one of each; compare them in separate runs"
             )
     return bank
 
