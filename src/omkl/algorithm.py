@@ -22,7 +22,7 @@ and a network under many seeds. The array library is that of the arguments; rand
 from typing import NamedTuple
 
 from omkl.arrays import Array, namespace
-from omkl.learners import Learner, Memory
+from omkl.learners import Learner, Memory, Sample
 from omkl.losses import Loss
 from omkl.quantizers import Message, Quantizer, restore
 
@@ -148,7 +148,7 @@ def learn(
     One that has a prior is given that of C alone.
     """
     slope = gradient(theta, kernel_outputs, z, y, loss, 0.0 if learner.has_prior else regularization)
-    return learner.update(theta, memory, slope, z, lambda: loss.curvature(kernel_outputs, y[..., None, :]))
+    return learner.update(theta, memory, slope, z, Sample(kernel_outputs, y[..., None, :], loss))
 
 
 def normalize(log_weights: Array) -> Array:
