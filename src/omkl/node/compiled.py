@@ -84,7 +84,7 @@ class Compiled:
 
     def learn(self, state: State, frequencies: Floats, x: Floats, y: Floats) -> tuple[State, Floats, float]:
         """Return the state after a sample, and the output and its loss from before it."""
-        theta, hidden, log_weights, memory = state
+        theta, hidden, log_weights, memory, _ = state
         learned, weighed, output = np.empty_like(theta), np.empty_like(log_weights), np.zeros_like(y)
         loss = learn(theta, log_weights, frequencies, x, y, self._learn, self._loss, learned, weighed, output)
         return State(learned, hidden, weighed, memory), output, loss
@@ -96,7 +96,7 @@ class Compiled:
 
     def is_finite(self, state: State) -> bool:
         """Return whether no number of a state is infinite, and none not a number."""
-        theta, hidden, log_weights, _ = state
+        theta, hidden, log_weights, *_ = state
         sound: bool = is_finite(theta, hidden, log_weights)
         return sound
 
