@@ -52,7 +52,7 @@ def test_learning_is_that_of_the_algorithm(loss: str | Squared | Softmax, learne
     for seed in range(50):
         theta = drawn(learning.shape, seed) * (seed > 0)
         state = State(theta, theta, drawn(learning.shape[:1], seed + 1), ())
-        sample = learning.frequencies, drawn((4,), seed + 2), learning.targets(1)
+        sample = learning.features, drawn((4,), seed + 2), learning.targets(1)
         (one, output, value), (other, found, cost) = (half.learn(state, *sample) for half in (plain, compiled))
         assert cost == pytest.approx(value, rel=2e-6, abs=1e-7)
         assert found.dtype == other.theta.dtype == other.log_weights.dtype == np.float32

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from omkl import topology
+from omkl.calibration import Basis
 from omkl.compressors import RandK, Sign, TopK
 from omkl.errors import DivergedError, InputError, MissingExtraError
 from omkl.features import Kernel, cauchy, gaussian, laplacian
@@ -30,6 +31,7 @@ _LAZY["Node"] = ("omkl.node.node", "node")
 __all__ = [
     "QSGD",
     "SGD",
+    "Basis",
     "Choco",
     "Complete",
     "DivergedError",

@@ -67,7 +67,7 @@ class Complete(Quantized):
                 'use topology="complete", or Gossip on this graph'
             )
 
-    def init(self, xp: Any, leading: tuple[int, ...], outputs: int) -> CommonState:
+    def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> CommonState:
         """Return zero models and equal weights."""
         theta = self.zeros(xp, (1, *leading[1:]), outputs)
         log_weights = xp.zeros(theta.shape[:-2], dtype=theta.dtype)

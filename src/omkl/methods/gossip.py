@@ -59,7 +59,7 @@ class Gossip(Quantized):
     def check(self, topology: Topology) -> None:
         """Accept any network."""
 
-    def init(self, xp: Any, leading: tuple[int, ...], outputs: int) -> State:
+    def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> State:
         """Return zero models, zero hidden states and equal weights."""
         return algorithm.init(self.zeros(xp, leading, outputs), self.rule)
 

@@ -38,7 +38,7 @@ class Local(Ensemble):
     def check(self, topology: Topology) -> None:
         """Accept any network."""
 
-    def init(self, xp: Any, leading: tuple[int, ...], outputs: int) -> LocalState:
+    def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> LocalState:
         """Return zero models and equal weights."""
         theta = self.zeros(xp, leading, outputs)
         return LocalState(theta, xp.zeros(theta.shape[:-2], dtype=theta.dtype), self.rule.init(theta))

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from omkl import algorithm
 from omkl.arrays import Array, namespace
+from omkl.calibration import Basis
 from omkl.features import Kernel
 from omkl.losses import Loss
 from omkl.topology import Topology
@@ -67,6 +68,18 @@ class Method(Protocol):
         """D, spectral samples per kernel."""
 
     @property
+    def basis(self) -> Basis | None:
+        """The basis that models are learned in, if any."""
+
+    @property
+    def sigma(self) -> str:
+        """What bandwidths are in: ``"given"`` units, or those of the ``"median"`` distance."""
+
+    @property
+    def width(self) -> int:
+        """The coefficients of one model and output: 2D, or the rank of the basis."""
+
+    @property
     def objective(self) -> Loss:
         """The loss C."""
 
@@ -77,8 +90,11 @@ class Method(Protocol):
     def check(self, topology: Topology) -> None:
         """Refuse a network the method cannot run on, before any computation."""
 
-    def init(self, xp: Any, leading: tuple[int, ...], outputs: int) -> MethodState:
-        """Return the state before the first round, ``leading`` being (J, ...)."""
+    def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> MethodState:
+        """Return the state before the first round, ``leading`` being (J, ...).
+
+        ``spectrum`` is that of the features, ``(..., P, r)``, where there is a basis.
+        """
 
     def step(self, state: MethodState, inputs: Round, network: Network) -> tuple[MethodState, Info]:
         """Return the state after one round and what was measured in it."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from numba import njit
 
 from omkl.algorithm import State
+from omkl.features import Features
 from omkl.learners import SGD
 from omkl.losses import Logistic, Softmax, Squared
 from omkl.methods import Gossip
@@ -64,7 +65,7 @@ class Compiled:
         *_, message = self.gossip(theta, theta, theta[None], np.zeros(1, dtype=np.float32), None)
         self.learn(
             state,
-            np.zeros((len(theta), theta.shape[-1] // 2, 1), dtype=np.float32),
+            Features(np.zeros((len(theta), theta.shape[-1] // 2, 1), dtype=np.float32)),
             theta[0, 0, :1],
             theta[0, :, 0].copy(),
         )
@@ -82,11 +83,11 @@ class Compiled:
         gossip(theta, hidden, copies, weights, dither, self._gossip, self._quantizer, mixed, after, levels, step)
         return mixed, after, Message(levels, step)
 
-    def learn(self, state: State, frequencies: Floats, x: Floats, y: Floats) -> tuple[State, Floats, float]:
+    def learn(self, state: State, made: Features, x: Floats, y: Floats) -> tuple[State, Floats, float]:
         """Return the state after a sample, and the output and its loss from before it."""
         theta, hidden, log_weights, memory = state
         learned, weighed, output = np.empty_like(theta), np.empty_like(log_weights), np.zeros_like(y)
-        loss = learn(theta, log_weights, frequencies, x, y, self._learn, self._loss, learned, weighed, output)
+        loss = learn(theta, log_weights, made.frequencies, x, y, self._learn, self._loss, learned, weighed, output)
         return State(learned, hidden, weighed, memory), output, loss
 
     def absorb(self, hidden: Floats, message: Message) -> tuple[Floats, bool]:

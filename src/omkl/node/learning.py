@@ -9,7 +9,9 @@ import numpy.typing as npt
 
 from omkl import algorithm, features, noise
 from omkl.algorithm import State
+from omkl.calibration import calibrate
 from omkl.errors import InputError
+from omkl.features import Features
 from omkl.losses import Loss
 from omkl.methods import Gossip, Round
 from omkl.model import Model
@@ -36,7 +38,7 @@ class Halves(Protocol):
     ) -> tuple[Floats, Floats, Message]:
         """Return models, hidden state and message after mixing, emitting and absorbing (lines 8, 9 and 12)."""
 
-    def learn(self, state: State, frequencies: Floats, x: Floats, y: Floats) -> tuple[State, Floats, float]:
+    def learn(self, state: State, made: Features, x: Floats, y: Floats) -> tuple[State, Floats, float]:
         """Return the state after a sample, and the output and its loss from before it (lines 3 to 6 and 14)."""
 
     def absorb(self, hidden: Floats, message: Message) -> tuple[Floats, bool]:
@@ -62,12 +64,13 @@ class Plain:
             message = algorithm.emit(theta, hidden, self._channel, uniforms)
             return theta, algorithm.absorb(hidden, message), message
 
-    def learn(self, state: State, frequencies: Floats, x: Floats, y: Floats) -> tuple[State, Floats, float]:
+    def learn(self, state: State, made: Features, x: Floats, y: Floats) -> tuple[State, Floats, float]:
         """Return the state, the output and its loss."""
         theta, hidden, log_weights, memory = state
         with quiet():
             # For one input np.dot is transform's tensordot, at a fraction of its cost.
-            sample = Round(features.waves(np.dot(frequencies, x)), y, None)
+            z = features.waves(np.dot(made.frequencies, x))
+            sample = Round(z if made.basis is None else features.project(z, made.basis), y, None)
             theta, log_weights, memory, info = self._method.observe(theta, log_weights, memory, sample)
         return State(theta, hidden, log_weights, memory), np.asarray(info.output), float(info.loss)
 
@@ -108,10 +111,11 @@ class Learning:
         Rounds of gossip taken; a hidden state begins with zeros at round 0.
     """
 
-    def __init__(self, method: Gossip, inputs: int, seed: int, index: int) -> None:
+    def __init__(self, method: Gossip, inputs: int, seed: int, index: int, sample: Floats | None = None) -> None:
         self.method = method
-        self.frequencies = features.draw(method.kernels, method.features, inputs, seed)
-        self.state: State = method.init(np, (), outputs(method.objective))
+        settings = method.basis, method.sigma
+        self.features = calibrate(method.kernels, method.features, inputs, seed, sample, *settings)
+        self.state: State = method.init(np, (), outputs(method.objective), self.features.spectrum)
         self.round = 0
         self._halves = halves(method, self.shape)
         self._key = noise.fold(noise.key(seed, "quantizer"), index)
@@ -119,7 +123,7 @@ class Learning:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(P, C, 2D)."""
+        """(P, C, 2D), or (P, C, r) in a basis."""
         kernels, outputs, length = self.state.theta.shape
         return kernels, outputs, length
 
@@ -133,19 +137,20 @@ class Learning:
 
     def learn(self, x: Floats, y: Floats) -> tuple[Floats, float]:
         """Return the output and its loss, both from before the sample is learned (lines 3 to 6 and 14)."""
-        self.state, output, loss = self._halves.learn(self.state, self.frequencies, x, y)
+        self.state, output, loss = self._halves.learn(self.state, self.features, x, y)
         return output, loss
 
     def predict(self, x: Floats) -> Floats:
         """Return the ensemble's output f, shape ``(..., C)``."""
         state = self.state  # one reading: other threads may predict while this node learns
-        z = features.transform(x, self.frequencies)
+        z = features.transform(x, self.features)
         return np.asarray(algorithm.predict(state.theta, state.log_weights, z).output)
 
     def model(self) -> Model:
         """Return the ensemble as it is now."""
         state = self.state  # one reading, as above
-        return Model(self.frequencies, state.theta, state.log_weights, self.method.objective)
+        frequencies, basis, _ = self.features
+        return Model(frequencies, state.theta, state.log_weights, self.method.objective, basis)
 
     def absorb(self, copy: Floats, message: Message) -> tuple[Floats, bool]:
         """Return a neighbor's hidden state after its message, and whether it is finite."""
@@ -157,14 +162,12 @@ class Learning:
 
     def inputs(self, x: npt.ArrayLike) -> Floats:
         """Return one sample as float32, refused unless it is d finite numbers."""
+        dimension = self.features.frequencies.shape[-1]
         try:
             with np.errstate(over="ignore"):  # what is too large is refused below
                 array = np.asarray(x, dtype=np.float32)
         except (TypeError, ValueError, OverflowError) as error:
-            raise InputError(
-                f"x is {reprlib.repr(x)} ({str(error)[:200]}); an input is {self.frequencies.shape[-1]} numbers"
-            ) from None
-        dimension = self.frequencies.shape[-1]
+            raise InputError(f"x is {reprlib.repr(x)} ({str(error)[:200]}); an input is {dimension} numbers") from None
         if array.shape != (dimension,):
             raise InputError(f"x has shape {array.shape}; this network takes {dimension} numbers; see inputs")
         if not np.isfinite(array).all():
