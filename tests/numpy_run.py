@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from omkl import calibration, features, noise
+from omkl import features, noise
 from omkl.methods import Gossip, Info, Method, Neighbors, Network, Round
 from omkl.topology import Topology
 
@@ -43,9 +43,7 @@ def play(
         index, weights = topology.neighbors()
         fixed = Neighbors(index, weights.astype(np.float32))
     rounds, nodes, dimension = X.shape
-    count = calibration.rows(method.basis, method.sigma)
-    sample = calibration.sample(X, count, seed)
-    drawn = calibration.calibrate(method.kernels, method.features, dimension, seed, sample, method.basis, method.sigma)
+    drawn = method.draw(dimension, seed, X)
     targets = method.objective.encode(y)
     key = noise.fold(noise.key(seed, "quantizer"), np.arange(nodes)[:, None])
     shape = (len(method.kernels), targets.shape[-1], method.width)

@@ -194,8 +194,9 @@ class Remembering:
     """A rule whose memory is nested."""
 
     name: ClassVar[str] = "remembering"
+    has_prior: ClassVar[bool] = False
 
-    def init(self, theta: Array) -> Any:
+    def init(self, theta: Array, spectrum: Array | None = None) -> Any:
         return Twice(theta * 0, (theta * 0 + 1, ()))
 
     def update(self, theta: Array, memory: Any, gradient: Array, z: Array, curvature: Array) -> Any:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from omkl import features, wire
 from omkl.errors import InputError
-from omkl.features import gaussian
+from omkl.features import gaussian, matern
 from omkl.losses import Softmax
 from omkl.node import checkpoint
 from omkl.node.events import Diverged, Event, Gossiped, Scored
@@ -94,7 +94,7 @@ TRANSFORM = features.transform
         {"quantizer": Exact()},
         {"quantizer": QSGD(bits=4)},
         {"quantizer": Nearest(step=2.5)},
-        {"quantizer": "sign"},
+        {"quantizer": "sign", "kernels": matern(1, 3), "orthogonal": True},
         {"quantizer": Nearest(step=1, block=4), "loss": Softmax(classes=3), "kernels": gaussian(1, 3)},
     ],
     ids=lambda method: str(method["quantizer"]),

@@ -20,7 +20,14 @@ from omkl.torture.disk import Died, Disk
 from omkl.torture.faults import FAULTS
 
 EVENTS = 100
-ONCE = (1109, 695255469002, 695260522745, 695261331041)  # seeds that have found a fault of the protocol
+ONCE = (
+    1109,
+    695255469002,
+    695260522745,
+    695261331041,
+    910000010,
+    910000424,
+)  # have found a fault
 FILE = Path("a.npz")
 
 
@@ -37,6 +44,8 @@ def test_the_known_seeds() -> None:
     assert sum(report.recovered for report in reports) > 0
     assert sum(report.lost for report in reports) > 0
     assert sum(report.balanced for report in reports) > 100
+    assert max(report.settled_rounds for report in reports) > 1
+    assert 0.5 < max(report.closer for report in reports) < 1.1
 
 
 def test_fresh_seeds() -> None:
@@ -60,7 +69,10 @@ def test_the_command() -> None:
     result = CliRunner().invoke(app, ["torture", "--seed", "5", "--events", "10", "--quiet"], prog_name="omkl")
     assert result.exit_code == Exit.OK, result.stderr
     assert "1, 0 with a violation" in result.stdout
-    assert run(5, 10).digest in result.stdout
+    report = run(5, 10)
+    assert report.digest in result.stdout
+    assert f"{report.balanced} of the network" in result.stdout
+    assert f"{report.settled:.2f} deadlines and {report.settled_rounds} rounds" in result.stdout
 
 
 def test_the_command_tells_a_violation_and_how_to_replay_it(monkeypatch: pytest.MonkeyPatch) -> None:

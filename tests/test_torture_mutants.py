@@ -1,20 +1,27 @@
 """Rules broken on purpose: the fault simulation finds each within few seeds."""
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from omkl import wire
-from omkl.node import checkpoint, neighbors
+from omkl.algorithm import State
+from omkl.node import checkpoint, neighbors, protocol
+from omkl.node.compiled import Compiled
+from omkl.node.events import Damaged, Event, Lost, Scored
 from omkl.node.keep import Keep
-from omkl.node.links import TRANSITIONS, Link, LinkState, Signal
+from omkl.node.learning import Floats, Learning, Plain
+from omkl.node.links import TRANSITIONS, Kept, Link, LinkState, Signal
 from omkl.node.neighbors import Neighbors
 from omkl.node.protocol import Protocol
 from omkl.node.start import Start
 from omkl.torture import runs
 from omkl.torture.disk import Disk
+from omkl.torture.world import World
 from omkl.wire import Header, Kind, frames
 
 MOST_SEEDS = 40
@@ -61,7 +68,7 @@ def with_the_same_boot_after_a_crash(patch: Patch) -> None:
 
 
 def trusting_an_old_checkpoint(patch: Patch) -> None:
-    patch.setattr(Neighbors, "_is_outdated", lambda self, boot, at: False)
+    patch.setattr(Neighbors, "_warn", lambda self, *_: False)
     patch.setattr(Start, "renew", lambda self, boot: boot)
     patch.setattr(Start, "claims", lambda self, *_: iter(()))
 
@@ -108,6 +115,219 @@ def keeping_every_message(patch: Patch) -> None:
     patch.setattr(Link, "keep", lambda self, at, data: self.inbox.__setitem__(at, data))
 
 
+def scoring_without_learning(patch: Patch) -> None:
+    learn = Protocol._learn
+
+    def forgetful(self: Protocol, x: Floats, y: Floats | None) -> None:
+        if self.taken % 5:
+            learn(self, x, y)
+        else:
+            self.taken += 1
+            self._events.append(Scored(self.round, self.predict(x), None if y is None else 0.5))
+
+    patch.setattr(Protocol, "_learn", forgetful)
+
+
+def changing_what_is_learned(patch: Patch, change: Callable[[State, State], State]) -> None:
+    """Let the halves of a round make something else of a sample."""
+    for halves in (Compiled, Plain):
+        patch.setattr(halves, "learn", _changed(halves.learn, change))
+
+
+def _changed(learn: Any, change: Callable[[State, State], State]) -> Any:
+    def changed(self: Any, state: State, *sample: Floats) -> Any:
+        after, *told = learn(self, state, *sample)
+        return change(state, after), *told
+
+    return changed
+
+
+def learning_four_of_five(patch: Patch) -> None:
+    calls = iter(range(10**9))
+    changing_what_is_learned(patch, lambda before, after: after if next(calls) % 5 else before)
+
+
+def without_kernel_weights(patch: Patch) -> None:
+    changing_what_is_learned(patch, lambda before, after: after._replace(log_weights=before.log_weights))
+
+
+def learning_zeros_for_labels(patch: Patch) -> None:
+    learn = Learning.learn
+    patch.setattr(Learning, "learn", lambda self, x, y: learn(self, x, np.zeros_like(y)))
+
+
+def taking_zeros_for_labels(patch: Patch) -> None:
+    targets = Learning.targets
+    patch.setattr(Learning, "targets", lambda self, y: np.zeros_like(targets(self, y)))
+
+
+def learning_the_last_sample_first(patch: Patch) -> None:
+    learn = Protocol._learn
+
+    def last(self: Protocol, x: Floats, y: Floats | None) -> None:
+        self.waiting.append((x, y))
+        learn(self, *self.waiting.pop() if len(self.waiting) < 3 else self.waiting.popleft())
+
+    patch.setattr(Protocol, "_learn", last)
+
+
+def changing_what_is_restored(patch: Patch, change: Callable[[Protocol], None]) -> None:
+    """Let a checkpoint bring back something else than was saved."""
+    fill = checkpoint._fill
+
+    def changed(protocol: Protocol, saved: Any, same_boot: bool) -> None:
+        fill(protocol, saved, same_boot)
+        change(protocol)
+
+    patch.setattr(checkpoint, "_fill", changed)
+
+
+def restoring_no_labels(patch: Patch) -> None:
+    def unlabel(node: Protocol) -> None:
+        samples = [(x, None) for x, _ in node.waiting]
+        node.waiting.clear()
+        node.waiting.extend(samples)
+
+    changing_what_is_restored(patch, unlabel)
+
+
+def restoring_no_weights(patch: Patch) -> None:
+    def forget(node: Protocol) -> None:
+        state = node.learning.state
+        node.learning.state = state._replace(log_weights=np.zeros_like(state.log_weights))
+
+    changing_what_is_restored(patch, forget)
+
+
+def changing_what_is_recovered(patch: Patch, change: Callable[[State, State], Floats]) -> None:
+    """Let the models be something else after a hidden state was given back."""
+    recover = Protocol._recover
+
+    def changed(self: Protocol, peer: str, kept: Kept, began: Floats, now: float) -> None:
+        before = self.learning.state
+        recover(self, peer, kept, began, now)
+        after = self.learning.state
+        self.learning.state = after._replace(theta=change(before, after))
+
+    patch.setattr(Protocol, "_recover", changed)
+
+
+def recovering_nothing(patch: Patch) -> None:
+    changing_what_is_recovered(patch, lambda before, after: np.zeros_like(after.theta))
+
+
+def recovering_without_what_was_learned(patch: Patch) -> None:
+    changing_what_is_recovered(patch, lambda before, after: after.hidden.copy())
+
+
+def changing_reports(patch: Patch, change: Callable[[Event], Event | None]) -> None:
+    """Let something else be told of what happened outside."""
+    report = Protocol.report
+
+    def changed(self: Protocol, event: Event) -> None:
+        if (told := change(event)) is not None:
+            report(self, told)
+
+    patch.setattr(Protocol, "report", changed)
+
+
+def not_telling_of_a_loss(patch: Patch) -> None:
+    changing_reports(patch, lambda event: None if isinstance(event, Lost) else event)
+
+
+def telling_of_too_great_a_loss(patch: Patch) -> None:
+    changing_reports(patch, lambda event: Lost(event.observations + 1) if isinstance(event, Lost) else event)
+
+
+def not_telling_of_damage(patch: Patch) -> None:
+    changing_reports(patch, lambda event: None if isinstance(event, Damaged) else event)
+
+
+def counting_one_that_was_not_acknowledged(patch: Patch) -> None:
+    count = Keep._count
+
+    def more(self: Keep) -> None:
+        self._protocol.taken += 1
+        count(self)
+        self._protocol.taken -= 1
+
+    patch.setattr(Keep, "_count", more)
+
+
+def miscounting_after_an_old_file(patch: Patch) -> None:
+    bring_back, count = World.bring_back, Keep._count
+    aged = set()
+
+    def noted(self: World, id: str, *files: Any) -> None:
+        aged.add(id)
+        bring_back(self, id, *files)
+
+    def none(self: Keep) -> None:
+        if self._protocol.role.id not in aged:
+            count(self)
+
+    patch.setattr(World, "bring_back", noted)
+    patch.setattr(Keep, "_count", none)
+
+
+def mixing_who_is_ahead(patch: Patch) -> None:
+    absorb = Neighbors.absorb
+    patch.setattr(Neighbors, "absorb", lambda self, link, upto, now: absorb(self, link, upto + 1, now))
+
+
+def mixing_who_is_behind(patch: Patch) -> None:
+    patch.setattr(Protocol, "_is_late", lambda self, link: link.round < self.round - 1)
+
+
+def leaving_out_too_early(patch: Patch) -> None:
+    limit = Protocol._limit
+    patch.setattr(Protocol, "_limit", lambda self, link: (self._blocked + limit(self, link)) / 2)
+
+
+def leaving_out_by_half_the_deadline(patch: Patch) -> None:
+    def step(self: Protocol, now: float) -> bool:
+        for link in list(self._synced()):
+            if now >= link.heard + self.role.timing.deadline / 2:
+                self.neighbors.leave_out(link, now)
+        return by_timer(self, now)
+
+    by_timer = Protocol._step_by_timer
+    patch.setattr(Protocol, "_step_by_timer", step)
+
+
+def forgetting_who_was_heard(patch: Patch) -> None:
+    receive = Neighbors.receive
+
+    def forgetful(self: Neighbors, peer: str, data: bytes, now: float) -> None:
+        heard = self.links[peer].heard
+        receive(self, peer, data, now)
+        self.links[peer].heard = heard if heard > -math.inf else now
+
+    patch.setattr(Neighbors, "receive", forgetful)
+
+
+def not_waiting_for_a_message_that_lacks(patch: Patch) -> None:
+    patch.setattr(protocol, "WAITED_FOR", (LinkState.CONNECTING, LinkState.SYNCED))
+
+
+def mixing_by_half(patch: Patch) -> None:
+    gossip = Learning.gossip
+    patch.setattr(Learning, "gossip", lambda self, copies, weights: gossip(self, copies, weights / 2))
+
+
+def saying_nothing_new(patch: Patch) -> None:
+    for halves in (Compiled, Plain):
+        patch.setattr(halves, "gossip", _silent(halves.gossip))
+
+
+def _silent(gossip: Any) -> Any:
+    def silent(self: Any, theta: Floats, hidden: Floats, copies: Floats, weights: Floats, dither: Any) -> Any:
+        mixed, *_ = gossip(self, theta, hidden, copies, weights, dither)
+        return mixed, *gossip(self, hidden, hidden, copies, np.zeros_like(weights), dither)[1:]
+
+    return silent
+
+
 MUTANTS: dict[Callable[[Patch], None], str] = {
     without_the_round_check: "the copy of . at .* is not its own",
     without_the_frame_check: "the copy of . at .* is not its own",
@@ -122,6 +342,29 @@ MUTANTS: dict[Callable[[Patch], None], str] = {
     leaving_out_for_ever: "not in step after",
     asking_without_a_pause: "woken at",
     keeping_every_message: "messages of . kept",
+    scoring_without_learning: "was scored, and not learned",
+    learning_four_of_five: "its models is .* from the algorithm's",
+    without_kernel_weights: "its log weights is .* from the algorithm's",
+    learning_zeros_for_labels: "its .* is .* from the algorithm's",
+    taking_zeros_for_labels: "was scored, and another one learned",
+    learning_the_last_sample_first: "was scored, and another one learned|was not taken as it was given",
+    restoring_no_labels: "what was restored is not what was saved",
+    restoring_no_weights: "what was restored is not what was saved",
+    recovering_nothing: "models given back are",
+    recovering_without_what_was_learned: "models given back are",
+    not_telling_of_a_loss: "Lost.* is to be told",
+    telling_of_too_great_a_loss: "Lost.* is to be told",
+    not_telling_of_damage: "Damaged.* is to be told",
+    counting_one_that_was_not_acknowledged: "observations are counted|observations are lost, .* reported",
+    miscounting_after_an_old_file: "observations are counted|observations are lost, .* reported",
+    mixing_who_is_ahead: "the copy of . is at .*, mixed in by a node at",
+    mixing_who_is_behind: "the copy of . is at .*, mixed in by a node at",
+    leaving_out_too_early: "is left out .* too soon",
+    forgetting_who_was_heard: "is left out .* too soon",
+    not_waiting_for_a_message_that_lacks: "a round is taken without .*, which was in step",
+    leaving_out_by_half_the_deadline: "is left out .* too soon",
+    mixing_by_half: "mixing is .* from the algorithm's",
+    saying_nothing_new: "nodes were .* apart, and are",
 }
 
 

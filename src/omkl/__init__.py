@@ -11,8 +11,8 @@ from omkl import topology
 from omkl.calibration import Basis
 from omkl.compressors import RandK, Sign, TopK
 from omkl.errors import DivergedError, InputError, MissingExtraError
-from omkl.features import Kernel, cauchy, gaussian, laplacian
-from omkl.learners import SGD
+from omkl.features import Kernel, cauchy, gaussian, laplacian, matern
+from omkl.learners import SGD, AdaGrad, Newton, Shared
 from omkl.losses import Logistic, Softmax, Squared
 from omkl.methods import Choco, Complete, Gossip, Local
 from omkl.model import Model, load_model
@@ -31,6 +31,7 @@ _LAZY["Node"] = ("omkl.node.node", "node")
 __all__ = [
     "QSGD",
     "SGD",
+    "AdaGrad",
     "Basis",
     "Choco",
     "Complete",
@@ -45,9 +46,11 @@ __all__ = [
     "MissingExtraError",
     "Model",
     "Nearest",
+    "Newton",
     "Node",
     "RandK",
     "Result",
+    "Shared",
     "Sign",
     "Softmax",
     "Squared",
@@ -59,6 +62,7 @@ __all__ = [
     "laplacian",
     "load",
     "load_model",
+    "matern",
     "simulate",
     "topology",
 ]

@@ -49,11 +49,14 @@ class Prediction(NamedTuple):
     """f_p, shape ``(..., P, C)``."""
 
 
-def init(theta: Array, learner: Learner) -> State:
-    """Return the state before the first round, for models ``theta`` (zeros, in the letter)."""
+def init(theta: Array, learner: Learner, spectrum: Array | None = None) -> State:
+    """Return the state before the first round, for models ``theta`` (zeros, in the letter).
+
+    ``spectrum`` has the eigenvalues of the basis the features are in, ``(..., P, 2D)``, where there is one.
+    """
     xp = namespace(theta)
     log_weights = xp.zeros(theta.shape[:-2], dtype=theta.dtype)
-    return State(theta, xp.zeros_like(theta), log_weights, learner.init(theta))
+    return State(theta, xp.zeros_like(theta), log_weights, learner.init(theta, spectrum))
 
 
 def clipped(hidden: Array, copies: Array, radius: float | None) -> Array:
@@ -140,8 +143,11 @@ def learn(
     regularization: float,
     learner: Learner,
 ) -> tuple[Array, Memory]:
-    """Return theta' = theta - eta grad L(theta), line 14, or what the learner makes of the gradient."""
-    slope = gradient(theta, kernel_outputs, z, y, loss, regularization)
+    """Return theta' = theta - eta grad L(theta), line 14, or what the learner makes of the gradient.
+
+    One that has a prior is given that of C alone.
+    """
+    slope = gradient(theta, kernel_outputs, z, y, loss, 0.0 if learner.has_prior else regularization)
     return learner.update(theta, memory, slope, z, lambda: loss.curvature(kernel_outputs, y[..., None, :]))
 
 

@@ -61,13 +61,11 @@ def rows(basis: Basis | None, sigma: str) -> int:
     return ROWS if sigma == "median" else 0
 
 
-def sample(X: npt.ArrayLike, count: int, seed: int) -> Sample | None:
-    """Return ``count`` rows of X ``(..., d)``, or all where there are fewer; None where none are needed.
+def sample(X: npt.ArrayLike, count: int, seed: int) -> Sample:
+    """Return ``count`` rows of X ``(..., d)``, or all where there are fewer.
 
     Which ones depends on the seed and their number alone, and they keep their order: a sample of a sample is the same.
     """
-    if not count:
-        return None
     table = np.asarray(X, dtype=np.float32)
     table = table.reshape(-1, table.shape[-1])
     return table[_some(len(table), min(count, len(table)), seed)]
@@ -81,6 +79,7 @@ def calibrate(
     sample: npt.ArrayLike | None = None,
     basis: Basis | None = None,
     sigma: str = "given",
+    orthogonal: bool = False,
 ) -> Features:
     """Return the features of a bank of kernels: frequencies ``(P, D, d)`` and, where one is asked for, their basis.
 
@@ -96,7 +95,7 @@ def calibrate(
     if sigma == "median":
         unit = normal_median(dimension) if inputs is None else median_distance(inputs)
         kernels = [replace(kernel, sigma=kernel.sigma * unit) for kernel in kernels]
-    frequencies = draw(kernels, features, dimension, seed)
+    frequencies = draw(kernels, features, dimension, seed, orthogonal=orthogonal)
     if basis is None:
         return Features(frequencies)
     if basis.rank > 2 * features:

@@ -1,57 +1,294 @@
-"""Local update rules: what a node does with the gradient of its own sample."""
+"""Local update rules: what a node does with the gradient of its own sample.
 
+Rules of first order, ``SGD`` and ``AdaGrad``, follow the gradient of the regularized loss. Those of second order,
+``Newton`` and ``Shared``, have a prior in the place of lambda, and follow that of the sample alone.
+"""
+
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
-from omkl.arrays import Array
-from omkl.errors import InputError, real
+from omkl.arrays import Array, namespace
+from omkl.errors import InputError, real, whole
 
 Memory: TypeAlias = Any
 """Whatever a learner carries from round to round: a tuple of arrays, empty for the letter's rule."""
 
-
 Curvature: TypeAlias = Callable[[], Array]
+
+FLOOR = 0.01  # of the curvature: a logistic sample that is surely wrong has next to none, and would be overshot
+LOGISTIC = 0.25  # the largest curvature of the logistic loss, for which the settings of Shared are meant
 
 
 class Learner(Protocol):
     """What the algorithm asks of an update rule."""
 
     name: ClassVar[str]
+    has_prior: ClassVar[bool]
+    """Whether a prior takes the place of lambda: the gradient is then that of the sample's loss alone."""
 
-    def init(self, theta: Array) -> Memory:
-        """Return the memory to start with."""
+    def init(self, theta: Array, spectrum: Array | None = None) -> Memory:
+        """Return the memory to start with; ``spectrum`` has the eigenvalues of a calibrated basis, ``(..., P, n)``."""
 
     def update(
         self, theta: Array, memory: Memory, gradient: Array, z: Array, curvature: Curvature
     ) -> tuple[Array, Memory]:
         """Return the new theta and memory.
 
-        ``gradient`` is that of the regularized loss in theta, ``(..., P, C, 2D)``; ``z`` the features it came from,
-        ``(..., P, 2D)``, and ``curvature()`` that of the loss in the outputs, ``(..., P, C, C)``: a function, so that
-        only rules of second order pay for it.
+        ``gradient`` is that of the loss in theta, ``(..., P, C, n)``; ``z`` the features it came from, ``(..., P, n)``,
+        and ``curvature()`` that of the loss in the outputs, ``(..., P, C, C)``: a function, so that only rules of
+        second order pay for it.
         """
 
 
 @dataclass(frozen=True)
 class SGD:
-    """The letter's rule: theta' = theta - eta grad L(theta)."""
+    """The letter's rule: theta' = theta - eta grad L(theta).
+
+    Attributes
+    ----------
+    eta
+        The rate.
+    decay
+        ``"none"`` keeps it, as the letter does; ``"sqrt"`` takes eta / sqrt(t) for a node's sample t.
+    """
 
     eta: float = 0.01
+    decay: Literal["none", "sqrt"] = "none"
 
     name: ClassVar[str] = "sgd"
+    has_prior: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "eta", real("eta", self.eta))
-        if not 0 < self.eta < float("inf"):
-            raise InputError(f"eta is {self.eta}; a learning rate must be positive and finite; the letter uses 0.01")
+        object.__setattr__(self, "eta", _positive("eta", self.eta, "the letter uses 0.01", "a learning rate"))
+        if self.decay not in ("none", "sqrt"):
+            raise InputError(f"decay is {self.decay!r}; it must be 'none' or 'sqrt'; the letter's is 'none'")
 
-    def init(self, theta: Array) -> Memory:
-        """Return nothing: the rule has no memory."""
-        return ()
+    def init(self, theta: Array, spectrum: Array | None = None) -> Memory:
+        """Return the samples seen so far, none; nothing where the rate is constant."""
+        return () if self.decay == "none" else (_count(theta),)
 
     def update(
         self, theta: Array, memory: Memory, gradient: Array, z: Array, curvature: Curvature
     ) -> tuple[Array, Memory]:
-        """Return theta - eta * gradient."""
-        return theta - self.eta * gradient, memory
+        """Return theta - eta * gradient, or theta - eta / sqrt(t) * gradient."""
+        if self.decay == "none":
+            return theta - self.eta * gradient, memory
+        count = memory[0] + 1
+        rate = self.eta / namespace(theta).sqrt(count[..., None, None, None])
+        return theta - rate * gradient, (count,)
+
+
+@dataclass(frozen=True)
+class AdaGrad:
+    """A rate for every coefficient: theta' = theta - eta g / sqrt(sum of all g^2 so far, this one's included).
+
+    References
+    ----------
+    J. Duchi, E. Hazan, Y. Singer, "Adaptive subgradient methods for online learning and stochastic optimization", JMLR
+    12 (2011).
+    """
+
+    eta: float = 1.0
+
+    name: ClassVar[str] = "adagrad"
+    has_prior: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "eta", _positive("eta", self.eta, "try 1", "a learning rate"))
+
+    def init(self, theta: Array, spectrum: Array | None = None) -> Memory:
+        """Return the sum of squares, zero."""
+        return (namespace(theta).zeros_like(theta),)
+
+    def update(
+        self, theta: Array, memory: Memory, gradient: Array, z: Array, curvature: Curvature
+    ) -> tuple[Array, Memory]:
+        """Return the models a step further; a coefficient whose gradients were all zero stays where it is."""
+        xp = namespace(theta)
+        squares = memory[0] + gradient * gradient
+        return theta - self.eta * gradient / xp.sqrt(xp.where(squares > 0, squares, xp.ones_like(squares))), (squares,)
+
+
+class NewtonMemory(NamedTuple):
+    """What ``Newton`` carries."""
+
+    root: Array
+    """R with S = R R^T, in B blocks, ``(..., P, C, B, b, b)``."""
+    trace: Array
+    """That of S at the start, ``(..., P, C)``."""
+
+
+@dataclass(frozen=True)
+class Newton:
+    """Online Newton for a generalized linear model, which is an extended Kalman filter on theta, kernel by kernel.
+
+    With s = C''(f, y) and S = prior * I at the start, every sample does a = 1 / (1 + s z.Sz), theta' = theta - a C' S z
+    and S' = S - a s (Sz)(Sz)^T. Under the squared loss theta is the ridge solution of all samples so far.
+
+    Attributes
+    ----------
+    prior
+        Variance of a coefficient before any sample, in the place of lambda: ridge's is 1 / (2 lambda).
+    forget
+        Each sample divides S by it, so that old samples fade, for data that drift; one forgets nothing.
+    block
+        Keep S as blocks of so many coefficients, where n x n numbers a kernel are too many; None keeps it whole.
+
+    Notes
+    -----
+    The memory is R with S = R R^T, in Potter's form: R' = R - a s / (1 + sqrt(a)) (R r) r^T with r = R^T z. So S is
+    symmetric and has no negative eigenvalue whatever float32 makes of the sums. Every output has an S of its own, and
+    its curvature is the sum of the magnitudes in its row of C'': a diagonal that C'' does not exceed, and C'' itself
+    where there is one output. Curvature has a floor of 0.01. Forgetting stops where the trace of S is back at that of
+    the prior: directions that no sample shows would grow for ever.
+
+    Curvature here is a node's own: where nodes see different data, their models settle off the common optimum, and
+    ``Shared`` does not.
+    """
+
+    prior: float = 10.0
+    forget: float = 1.0
+    block: int | None = None
+
+    name: ClassVar[str] = "newton"
+    has_prior: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prior", _positive("prior", self.prior, "try 10"))
+        object.__setattr__(self, "forget", real("forget", self.forget))
+        if not 0.5 <= self.forget <= 1:
+            raise InputError(f"forget is {self.forget}; it must lie in [0.5, 1]; 1 forgets nothing, else try 0.999")
+        if self.block is not None:
+            object.__setattr__(self, "block", whole("block", self.block))
+
+    def init(self, theta: Array, spectrum: Array | None = None) -> NewtonMemory:
+        """Return R for S = prior * I, or prior * diag(spectrum), which is the same in a calibrated basis."""
+        xp, length = namespace(theta), theta.shape[-1]
+        block = self.block or length
+        if length % block:
+            raise InputError(f"block is {block}; a model has {length} coefficients; use a divisor of them")
+        variance = xp.full(theta.shape, self.prior, dtype=theta.dtype)
+        if spectrum is not None:
+            variance = variance * xp.asarray(spectrum, dtype=theta.dtype)[..., None, :]
+        diagonal = xp.reshape(xp.sqrt(variance), (*theta.shape[:-1], length // block, block))
+        return NewtonMemory(diagonal[..., None] * xp.eye(block, dtype=theta.dtype), xp.sum(variance, axis=-1))
+
+    def update(
+        self, theta: Array, memory: NewtonMemory, gradient: Array, z: Array, curvature: Curvature
+    ) -> tuple[Array, NewtonMemory]:
+        """Return theta - a S * gradient, and R after the sample."""
+        xp = namespace(theta)
+        root = memory.root if self.forget == 1 else self._faded(*memory)
+        rows = root.shape[:-1]
+        z = xp.reshape(xp.broadcast_to(z[..., None, :], theta.shape), rows)
+        seen = xp.sum(root * z[..., None], axis=-2)
+        slope = xp.sum(root * xp.reshape(gradient, rows)[..., None], axis=-2)
+        step = xp.reshape(xp.sum(root * slope[..., None, :], axis=-1), theta.shape)
+        s = _diagonal(xp, curvature())
+        energy = xp.sum(seen * seen, axis=-1)
+        a = 1 / (1 + s * xp.sum(energy, axis=-1, keepdims=True))
+        # Blocks get the diagonal blocks of S'. With one of them what is left of its direction is a, but for rounding.
+        left = xp.maximum(1 - s * a * energy, a)
+        gain = (s * a / (1 + xp.sqrt(left)))[..., None, None]
+        moved = xp.sum(root * seen[..., None, :], axis=-1)
+        root = root - gain * moved[..., :, None] * seen[..., None, :]
+        return theta - a * step, NewtonMemory(root, memory.trace)
+
+    def _faded(self, root: Array, most: Array) -> Array:
+        """Return R with S divided by ``forget``, or by less where its trace would exceed that of the start."""
+        xp = namespace(root)
+        trace = xp.sum(root * root, axis=(-3, -2, -1))
+        growth = xp.clip(most / xp.where(trace > 0, trace, xp.ones_like(trace)), 1, 1 / self.forget)
+        return root * xp.sqrt(growth)[..., None, None, None]
+
+
+class SharedMemory(NamedTuple):
+    """What ``Shared`` carries."""
+
+    count: Array
+    """t, the samples a node has learned, ``(...)``: nodes whose counts differ stay right."""
+    spectrum: Array
+    """m, the eigenvalues of the basis, ``(..., P, n)``."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The same curvature at every node, known beforehand: that of a calibrated basis.
+
+    In whitened coordinates, E z z^T = I, curvature is diagonal and grows with the count alone: S_i = 1 / (1/(prior m_i)
+    + c t), and a sample does theta' = theta - S z C' / (1 + s z.Sz). Nodes with equal S settle at the common optimum,
+    also where they see different data; nothing is sent for it.
+
+    Attributes
+    ----------
+    prior
+        Variance of a coefficient of the features before any sample, in the place of lambda.
+    c
+        Mean curvature that a sample is taken to have.
+    damping
+        s, the curvature that bounds a single step.
+
+    Notes
+    -----
+    Both c and s are for the logistic loss, whose curvature is 1/4 at most. A loss that curves more, as the squared one
+    does by 2, has them in proportion, and s is never below half of what the loss has at the sample: with less than that
+    a step may end farther off than it began. A coordinate whose eigenvalue is zero never moves.
+    """
+
+    prior: float = 100.0
+    c: float = 0.03
+    damping: float = 0.25
+
+    name: ClassVar[str] = "shared"
+    has_prior: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for name, usual in (("prior", "try 100"), ("c", "try 0.03"), ("damping", "try 0.25")):
+            object.__setattr__(self, name, _positive(name, getattr(self, name), usual))
+
+    def init(self, theta: Array, spectrum: Array | None = None) -> SharedMemory:
+        """Return no samples, and the spectrum."""
+        if spectrum is None:
+            raise InputError(
+                "the features have no spectrum; the shared learner needs a calibrated basis, whose coordinates are "
+                "white; calibrate one, or use Newton"
+            )
+        xp = namespace(theta)
+        shape = (*theta.shape[:-2], theta.shape[-1])
+        return SharedMemory(_count(theta), xp.zeros(shape, dtype=theta.dtype) + xp.asarray(spectrum, dtype=theta.dtype))
+
+    def update(
+        self, theta: Array, memory: SharedMemory, gradient: Array, z: Array, curvature: Curvature
+    ) -> tuple[Array, SharedMemory]:
+        """Return theta - S * gradient / (1 + s z.Sz), and one more sample."""
+        xp = namespace(theta)
+        count = memory.count + 1
+        bends = _diagonal(xp, curvature())
+        scale = xp.clip(bends / LOGISTIC, 1, None)
+        variance = self.prior * memory.spectrum[..., None, :]
+        shared = variance / (1 + self.c * scale * count[..., None, None, None] * variance)
+        s = xp.maximum(self.damping * scale, bends / 2)
+        damped = 1 + s * xp.sum(shared * z[..., None, :] ** 2, axis=-1, keepdims=True)
+        return theta - shared * gradient / damped, SharedMemory(count, memory.spectrum)
+
+
+LEARNERS: dict[str, type[Learner]] = {learner.name: learner for learner in (SGD, AdaGrad, Newton, Shared)}
+
+
+def _count(theta: Array) -> Array:
+    """Return zero samples for every node; beyond 2^24 of them float32 counts no further, which no rule here minds."""
+    return namespace(theta).zeros(theta.shape[:-3], dtype=theta.dtype)
+
+
+def _diagonal(xp: Any, curvature: Array) -> Array:
+    """Return a diagonal that the curvature ``(..., P, C, C)`` does not exceed, above the floor, ``(..., P, C, 1)``."""
+    return xp.clip(xp.sum(xp.abs(curvature), axis=-1, keepdims=True), FLOOR, None)
+
+
+def _positive(name: str, value: Any, usual: str, what: str = "it") -> float:
+    number = real(name, value)
+    if not 0 < number < math.inf:
+        raise InputError(f"{name} is {number}; {what} must be positive and finite; {usual}")
+    return number

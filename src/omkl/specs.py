@@ -18,7 +18,7 @@ from omkl.compressors import QUANTIZERS
 from omkl.data import DATA_SETS, by_node, read_table
 from omkl.errors import InputError, pick, unknown
 from omkl.features import SPECTRA, Kernel
-from omkl.learners import SGD, Learner
+from omkl.learners import LEARNERS, Learner
 from omkl.losses import LOSSES, Loss
 from omkl.methods import METHODS, Gossip, Method
 from omkl.quantizers import Quantizer
@@ -30,7 +30,7 @@ Registry: TypeAlias = Mapping[str, Callable[..., Any]]
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 
 CHOICES: dict[Any, tuple[str, Registry]] = {
-    Learner: ("learner", {"sgd": SGD}),
+    Learner: ("learner", LEARNERS),
     Loss: ("loss", LOSSES),
     Method: ("method", METHODS),
     Quantizer: ("quantizer", QUANTIZERS),

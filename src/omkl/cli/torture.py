@@ -65,7 +65,7 @@ def _summarize(reports: "list[Report]") -> dict[str, Any]:
     faults: Counter[str] = Counter()
     for report in reports:
         faults.update(report.faults)
-    settled = [report.settled for report in reports if report.violation is None]
+    good = [report for report in reports if report.violation is None]
     drifts = [report.drift for report in reports]
     return {
         "seeds": len(reports),
@@ -73,7 +73,10 @@ def _summarize(reports: "list[Report]") -> dict[str, Any]:
         "fault_events": faults.total(),
         "faults": dict(faults.most_common()),
         "rounds": sum(report.rounds for report in reports),
-        "deadlines_to_settle": max(settled, default=None),
+        "balanced_rounds": sum(report.balanced for report in reports),
+        "deadlines_to_settle": max((report.settled for report in good), default=None),
+        "rounds_to_settle": max((report.settled_rounds for report in good), default=None),
+        "closer": max((report.closer for report in good), default=None),
         "drift": {"median": median(drifts), "most": max(drifts)},
         "mean_model": median(report.mean for report in reports),
         "observations_lost": sum(report.lost for report in reports),
@@ -89,8 +92,11 @@ def _print(summary: dict[str, Any]) -> None:
     page.add_row("fault events", f"{summary['fault_events']:,}")
     page.add_row("", ", ".join(f"{kind} {count:,}" for kind, count in summary["faults"].items()))
     page.add_row("rounds taken", f"{summary['rounds']:,}")
-    if summary["deadlines_to_settle"] is not None:
-        page.add_row("in step again", f"{summary['deadlines_to_settle']:.2f} deadlines after the last fault, at most")
+    page.add_row("", f"in {summary['balanced_rounds']:,} of the network nobody was left out, and the mean stood still")
+    if summary["closer"] is not None:
+        deadlines, rounds = summary["deadlines_to_settle"], summary["rounds_to_settle"]
+        page.add_row("in step again", f"{deadlines:.2f} deadlines and {rounds:,} rounds after the last fault, at most")
+        page.add_row("mixing alone", f"leaves {summary['closer']:.2f} times what the graph allows, at most")
     drift = summary["drift"]
     told = f"{drift['median']:.3g} in the median, {drift['most']:.3g} at most; models {summary['mean_model']:.3g}"
     page.add_row("drift of the mean", told)

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from omkl import algorithm, compressors, losses
+from omkl import algorithm, calibration, compressors, losses
 from omkl.arrays import Array, namespace
 from omkl.calibration import SIGMA, Basis
 from omkl.errors import InputError, pick, real, whole
-from omkl.features import Kernel, gaussian
+from omkl.features import Features, Kernel, gaussian
 from omkl.learners import SGD, Learner, Memory
 from omkl.losses import Loss
 from omkl.methods.protocol import Info, Round
@@ -27,6 +27,9 @@ class Ensemble:
         The bank, such as ``gaussian(1, 3, 5)``.
     features
         D, spectral samples per kernel; a model has 2D coefficients.
+    orthogonal
+        Whether each d frequencies of a radial kernel (Gaussian, Matérn) are orthogonal: a better estimate of the kernel
+        from as many. Those of other kernels are independent either way.
     basis
         Learn in a calibrated basis of fewer coordinates: ``Basis(rank=160)``; None learns the 2D coefficients.
     sigma
@@ -51,6 +54,7 @@ class Ensemble:
 
     kernels: tuple[Kernel, ...] = gaussian(1, 3, 5)
     features: int = 20
+    orthogonal: bool = False
     basis: Basis | None = None
     sigma: Literal["given", "median"] = "given"
     eta: float = 0.01
@@ -110,6 +114,13 @@ class Ensemble:
     def hedge_rate(self) -> float:
         """The rate of the kernel weights."""
         return self.eta if self.weight_rate is None else self.weight_rate
+
+    def draw(self, dimension: int, seed: int, X: Array | None = None) -> Features:
+        """Return the features of a seed, calibrated on rows of unlabelled inputs X ``(..., d)`` where asked for."""
+        count = calibration.rows(self.basis, self.sigma)
+        sample = None if X is None or not count else calibration.sample(X, count, seed)
+        settings = self.basis, self.sigma, self.orthogonal
+        return calibration.calibrate(self.kernels, self.features, dimension, seed, sample, *settings)
 
     def zeros(self, xp: Any, leading: tuple[int, ...], outputs: int) -> Array:
         """Return the models to start from, ``(J, ..., P, C, 2D)``."""

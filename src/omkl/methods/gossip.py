@@ -61,7 +61,7 @@ class Gossip(Quantized):
 
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> State:
         """Return zero models, zero hidden states and equal weights."""
-        return algorithm.init(self.zeros(xp, leading, outputs), self.rule)
+        return algorithm.init(self.zeros(xp, leading, outputs), self.rule, spectrum)
 
     def step(self, state: State, inputs: Round, network: Network) -> tuple[State, Info]:
         """Return the network after one round of Algorithm 1."""

@@ -41,7 +41,7 @@ class Local(Ensemble):
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> LocalState:
         """Return zero models and equal weights."""
         theta = self.zeros(xp, leading, outputs)
-        return LocalState(theta, xp.zeros(theta.shape[:-2], dtype=theta.dtype), self.rule.init(theta))
+        return LocalState(theta, xp.zeros(theta.shape[:-2], dtype=theta.dtype), self.rule.init(theta, spectrum))
 
     def step(self, state: LocalState, inputs: Round, network: Network) -> tuple[LocalState, Info]:
         """Return the nodes after each has learned its own sample."""

@@ -12,6 +12,7 @@ def is_plain(method: Method, losses: tuple[type, ...], quantizers: tuple[type, .
         and method.clip is None
         and method.basis is None
         and type(method.rule) is SGD
+        and method.rule.decay == "none"
         and type(method.objective) in losses
         and type(method.channel) in quantizers
         and getattr(method.channel, "block", None) is None

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 from omkl import algorithm
 from omkl.arrays import Array, namespace
 from omkl.calibration import Basis
-from omkl.features import Kernel
+from omkl.features import Features, Kernel
 from omkl.losses import Loss
 from omkl.topology import Topology
 
@@ -68,6 +68,10 @@ class Method(Protocol):
         """D, spectral samples per kernel."""
 
     @property
+    def orthogonal(self) -> bool:
+        """Whether those of radial kernels are orthogonal, d by d."""
+
+    @property
     def basis(self) -> Basis | None:
         """The basis that models are learned in, if any."""
 
@@ -87,13 +91,16 @@ class Method(Protocol):
     def dithered(self) -> bool:
         """Whether ``step`` needs uniforms."""
 
+    def draw(self, dimension: int, seed: int, X: Array | None = None) -> Features:
+        """Return the features of a seed, calibrated on rows of unlabelled inputs X ``(..., d)`` where asked for."""
+
     def check(self, topology: Topology) -> None:
         """Refuse a network the method cannot run on, before any computation."""
 
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> MethodState:
         """Return the state before the first round, ``leading`` being (J, ...).
 
-        ``spectrum`` is that of the features, ``(..., P, r)``, where there is a basis.
+        ``spectrum`` has the eigenvalues of the basis the features are in, ``(..., P, n)``, where there is one.
         """
 
     def step(self, state: MethodState, inputs: Round, network: Network) -> tuple[MethodState, Info]:

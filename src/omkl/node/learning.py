@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from omkl import algorithm, features, noise
 from omkl.algorithm import State
-from omkl.calibration import calibrate
 from omkl.errors import InputError
 from omkl.features import Features
 from omkl.losses import Loss
@@ -35,17 +34,17 @@ class Halves(Protocol):
 
     def gossip(
         self, theta: Floats, hidden: Floats, copies: Floats, weights: Floats, uniforms: Floats | None
-    ) -> tuple[Floats, Floats, Message]:
-        """Return models, hidden state and message after mixing, emitting and absorbing (lines 8, 9 and 12)."""
+    ) -> tuple[Floats, Floats, Message, bool]:
+        """Return models, hidden state and message after mixing, emitting and absorbing (lines 8, 9 and 12).
 
-    def learn(self, state: State, made: Features, x: Floats, y: Floats) -> tuple[State, Floats, float]:
-        """Return the state after a sample, and the output and its loss from before it (lines 3 to 6 and 14)."""
+        And whether the first two are finite, as they are unless a step was too large.
+        """
 
-    def absorb(self, hidden: Floats, message: Message) -> tuple[Floats, bool]:
-        """Return a hidden state and a message added up, and whether that is finite (line 12)."""
+    def learn(self, state: State, made: Features, x: Floats, y: Floats) -> tuple[State, Floats, float, bool]:
+        """Return the state after a sample, and the output and its loss from before it (lines 3 to 6 and 14).
 
-    def is_finite(self, state: State) -> bool:
-        """Return whether models, hidden state and weights are sound, as they are unless a step was too large."""
+        And whether the models are finite, and no weight is not a number.
+        """
 
 
 class Plain:
@@ -56,34 +55,25 @@ class Plain:
 
     def gossip(
         self, theta: Floats, hidden: Floats, copies: Floats, weights: Floats, uniforms: Floats | None
-    ) -> tuple[Floats, Floats, Message]:
-        """Return models, hidden state and message."""
+    ) -> tuple[Floats, Floats, Message, bool]:
+        """Return models, hidden state and message, and whether they are finite."""
         with quiet():
             heard = algorithm.clipped(hidden, copies, self._method.radius)
             theta = algorithm.mix(theta, hidden, heard, weights, self._method.gamma)
             message = algorithm.emit(theta, hidden, self._channel, uniforms)
-            return theta, algorithm.absorb(hidden, message), message
+            hidden = algorithm.absorb(hidden, message)
+        return theta, hidden, message, math.isfinite(total(theta) + total(hidden))
 
-    def learn(self, state: State, made: Features, x: Floats, y: Floats) -> tuple[State, Floats, float]:
-        """Return the state, the output and its loss."""
+    def learn(self, state: State, made: Features, x: Floats, y: Floats) -> tuple[State, Floats, float, bool]:
+        """Return the state, the output and its loss, and whether the state is sound."""
         theta, hidden, log_weights, memory = state
         with quiet():
             # For one input np.dot is transform's tensordot, at a fraction of its cost.
             z = features.waves(np.dot(made.frequencies, x))
             sample = Round(z if made.basis is None else features.project(z, made.basis), y, None)
             theta, log_weights, memory, info = self._method.observe(theta, log_weights, memory, sample)
-        return State(theta, hidden, log_weights, memory), np.asarray(info.output), float(info.loss)
-
-    def absorb(self, hidden: Floats, message: Message) -> tuple[Floats, bool]:
-        """Return the sum, and whether it is finite."""
-        with quiet():
-            after = np.asarray(algorithm.absorb(hidden, message))
-        return after, math.isfinite(total(after))
-
-    def is_finite(self, state: State) -> bool:
-        """Return whether all is sound."""
-        theta, hidden, log_weights, _ = state
-        return math.isfinite(total(theta) + total(hidden)) and not math.isnan(total(log_weights))
+        is_sound = math.isfinite(total(theta)) and not math.isnan(total(log_weights))
+        return State(theta, hidden, log_weights, memory), np.asarray(info.output), float(info.loss), is_sound
 
 
 def quiet() -> np.errstate:
@@ -109,15 +99,18 @@ class Learning:
         Models, hidden state, kernel weights and the learner's memory.
     round
         Rounds of gossip taken; a hidden state begins with zeros at round 0.
+    is_sound
+        Whether what the last half of a round made is finite, as it is unless a step was too large.
     """
 
     def __init__(self, method: Gossip, inputs: int, seed: int, index: int, sample: Floats | None = None) -> None:
         self.method = method
-        settings = method.basis, method.sigma
-        self.features = calibrate(method.kernels, method.features, inputs, seed, sample, *settings)
+        self.features = method.draw(inputs, seed, sample)
         self.state: State = method.init(np, (), outputs(method.objective), self.features.spectrum)
         self.round = 0
+        self.is_sound = True
         self._halves = halves(method, self.shape)
+        self._dithered = method.dithered
         self._key = noise.fold(noise.key(seed, "quantizer"), index)
         self._drawn: tuple[int, Floats | None] = (-1, None)
 
@@ -130,14 +123,15 @@ class Learning:
     def gossip(self, copies: Floats, weights: Floats) -> Message:
         """Return the message of the next round: mix, emit and absorb it here (lines 8, 9 and 12)."""
         theta, hidden, log_weights, memory = self.state
-        theta, hidden, message = self._halves.gossip(theta, hidden, copies, weights, self._uniforms())
+        uniforms = self._uniforms()
+        theta, hidden, message, self.is_sound = self._halves.gossip(theta, hidden, copies, weights, uniforms)
         self.state = State(theta, hidden, log_weights, memory)
         self.round += 1
         return message
 
     def learn(self, x: Floats, y: Floats) -> tuple[Floats, float]:
         """Return the output and its loss, both from before the sample is learned (lines 3 to 6 and 14)."""
-        self.state, output, loss = self._halves.learn(self.state, self.features, x, y)
+        self.state, output, loss, self.is_sound = self._halves.learn(self.state, self.features, x, y)
         return output, loss
 
     def predict(self, x: Floats) -> Floats:
@@ -152,13 +146,10 @@ class Learning:
         frequencies, basis, _ = self.features
         return Model(frequencies, state.theta, state.log_weights, self.method.objective, basis)
 
-    def absorb(self, copy: Floats, message: Message) -> tuple[Floats, bool]:
-        """Return a neighbor's hidden state after its message, and whether it is finite."""
-        return self._halves.absorb(copy, message)
-
     def is_finite(self) -> bool:
-        """Return whether models, hidden state and weights are sound, as they are unless a step was too large."""
-        return self._halves.is_finite(self.state)
+        """Return whether models and hidden state are finite, and no weight is not a number."""
+        theta, hidden, log_weights, _ = self.state
+        return math.isfinite(total(theta) + total(hidden)) and not math.isnan(total(log_weights))
 
     def inputs(self, x: npt.ArrayLike) -> Floats:
         """Return one sample as float32, refused unless it is d finite numbers."""
@@ -191,7 +182,7 @@ class Learning:
         return target
 
     def _uniforms(self) -> Floats | None:
-        if not self.method.dithered:
+        if not self._dithered:
             return None
         block, place = divmod(self.round, AHEAD)
         if self._drawn[0] != block:

@@ -115,7 +115,7 @@ class Neighbors:
         while link.state is LinkState.SYNCED and link.round < upto and (data := link.inbox.get(link.round + 1)):
             del link.inbox[link.round + 1]
             try:
-                link.copy[...] = self._next(link.copy, data)
+                self._add(data, link.copy)
             except WireError as error:
                 self._distrust(link, now, str(error))
                 return
@@ -123,12 +123,25 @@ class Neighbors:
             link.kept = None  # it is at work, and no more in want of it
             link.doubted, link.ask_at, link.retry = False, math.inf, 0.0
 
-    def _next(self, copy: Floats, data: bytes) -> Floats:
-        message = wire.read_gossip(self.codec, data, wire.digest(copy))
-        hidden, is_finite = self.learning.absorb(copy, message)
-        if not is_finite:
+    def sift(self, link: Link, now: float) -> None:
+        """Let go of the first message at hand that does not fit: by a flipped bit it may name a round far ahead."""
+        at, _ = self._reached(link)
+        if link.state is LinkState.SYNCED and at < link.have:
+            del link.inbox[at + 1]
+            self._distrust(link, now, f"round {at + 1} does not fit; damaged on the way")
+
+    def _reached(self, link: Link) -> tuple[int, Floats]:
+        """Return the round that the messages at hand lead to, and the neighbor's hidden state then."""
+        at, hidden = link.round, link.copy.copy()
+        with suppress(WireError):
+            while data := link.inbox.get(at + 1):
+                self._add(data, hidden)
+                at += 1
+        return at, hidden
+
+    def _add(self, data: bytes, copy: Floats) -> None:
+        if not wire.add_gossip(self.codec, data, copy):
             raise WireError(ENDLESS)
-        return hidden
 
     def leave_out(self, link: Link, now: float) -> None:
         """Go on without a neighbor of which nothing new came until the deadline."""
@@ -161,7 +174,7 @@ class Neighbors:
 
     def wake_at(self) -> float:
         """Return when the next question is due."""
-        return min((link.ask_at for link in self.links.values()), default=math.inf)
+        return min([link.ask_at for link in self.links.values()], default=math.inf)
 
     def wake(self, now: float) -> None:
         """Ask what is due."""
@@ -302,11 +315,7 @@ class Neighbors:
         """Return the last hidden state that we know of a neighbor, by the messages at hand; None if in doubt."""
         if link.boot is None or link.doubted:
             return None
-        hidden, at = link.copy.copy(), link.round
-        with suppress(WireError):
-            while data := link.inbox.get(at + 1):
-                hidden, at = self._next(hidden, data), at + 1
-        return Kept(link.boot, at, hidden)
+        return Kept(link.boot, *self._reached(link))
 
     def _warn(self, link: Link, known: wire.Copy, now: float) -> bool:
         """Take another boot if a neighbor knows more of us than we do: then ours is a checkpoint from before."""

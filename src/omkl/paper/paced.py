@@ -23,8 +23,9 @@ class Pace:
     eta: float = field(compare=False)
 
     name: ClassVar[str] = "pace"
+    has_prior: ClassVar[bool] = False
 
-    def init(self, theta: Array) -> Memory:
+    def init(self, theta: Array, spectrum: Array | None = None) -> Memory:
         """Return the rate."""
         return namespace(theta).asarray(self.eta, dtype=theta.dtype)
 

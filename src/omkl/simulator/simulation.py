@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omkl import calibration
 from omkl import topology as topologies
 from omkl.data import Stream, as_stream
 from omkl.errors import InputError, pick, whole
@@ -265,9 +264,10 @@ def _widest_bank(methods: Sequence[Method]) -> Method:
     for method in methods:
         if method.kernels != (bank := widest.kernels)[: len(method.kernels)]:
             raise InputError(f"kernels {method.kernels} are not the first of {bank}; compare them in separate runs")
-        if (method.features, method.objective) != (widest.features, widest.objective):
+        given, first = ((one.features, one.orthogonal, one.objective) for one in (method, widest))
+        if given != first:
             raise InputError(
-                "cases differ in features or loss; one pass has one of each; compare them in separate runs"
+                "cases differ in features, orthogonal or loss; one pass has one of each; compare them in separate runs"
             )
         if (method.basis, method.sigma) != (widest.basis, widest.sigma):
             raise InputError("cases differ in basis or sigma; one pass has one of each; compare them in separate runs")
@@ -276,10 +276,8 @@ def _widest_bank(methods: Sequence[Method]) -> Method:
 
 def _features(method: Method, stream: Stream, runs: list[int]) -> Features:
     """Return the features of every run, calibrated on its own rows of the stream where the method asks for it."""
-    settings, count = (method.basis, method.sigma), calibration.rows(method.basis, method.sigma)
-    size = method.kernels, method.features, stream.X.shape[-1]
     with one_thread():  # small matrices: more threads would wait for each other
-        each = [calibration.calibrate(*size, run, calibration.sample(stream.X, count, run), *settings) for run in runs]
+        each = [method.draw(stream.X.shape[-1], run, stream.X) for run in runs]
     return Features(*(None if parts[0] is None else np.stack(parts) for parts in zip(*each, strict=True)))
 
 

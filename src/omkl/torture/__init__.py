@@ -11,11 +11,15 @@ its seed, to the bit:
     arena       the network in memory, with clocks, slow nodes and messages that are hit
     disk        a disk that is full, torn, rotten, old or lost
     invariants  what must hold
+    lessons     what was learned, computed again
+    order       what neighbors owe each other in lock step
     streams     what became of every observation
     trace       what happened, to read and to compare
+    violation   what ends a run
 """
 
 from omkl.torture.campaign import Report, run, runs
-from omkl.torture.invariants import Books, Violation
+from omkl.torture.invariants import Books
+from omkl.torture.violation import Violation
 
 __all__ = ["Books", "Report", "Violation", "run", "runs"]

@@ -10,7 +10,7 @@ from omkl.node.events import Event
 from omkl.node.protocol import Protocol
 from omkl.node.transports.memory import Act, Conditions, Network
 from omkl.torture.disk import Died
-from omkl.torture.invariants import require
+from omkl.torture.violation import require
 
 LATER = 1e-9  # seconds by which a node is woken too late, so that its clock shows the time in spite of rounding
 
@@ -37,8 +37,8 @@ Hit: TypeAlias = Callable[[bytes], list[tuple[float, bytes]]]
 Report: TypeAlias = Callable[[str, list[Event]], None]
 """Called with a node's events, when what it had to send is sent; it may die of that."""
 
-Check: TypeAlias = Callable[[Protocol], None]
-"""Called with a node after each thing it did."""
+Check: TypeAlias = Callable[[Protocol, list[Event], float], None]
+"""Called with a node after each thing it did, with what happened, and when by its clock."""
 
 
 class Late(bytes):
@@ -173,7 +173,7 @@ class Arena(Network):
         self.calls[id] = self.calls.get(id, 0) + 1
         now = self.clock(id)
         events = act(node, now)
-        self._check(node)
+        self._check(node, events, now)
         require(act is not Protocol.wake or node.wake_at() > now, f"woken at {now}, it wants to be at {node.wake_at()}")
         try:
             self._tell(id, events)

@@ -41,7 +41,7 @@ class Disk:
     calls_left
         Calls after which the process dies, in the middle of the next one; None for never.
     saving
-        Called before a write.
+        Called with what is about to be written.
     """
 
     random: Random
@@ -50,7 +50,7 @@ class Disk:
     past: list[Files] = field(default_factory=list)
     full: bool = False
     calls_left: int | None = None
-    saving: Callable[[], None] = lambda: None
+    saving: Callable[[bytes], None] = lambda content: None
 
     def read(self, path: Path) -> bytes:
         """Return what a file holds."""
@@ -61,7 +61,7 @@ class Disk:
 
     def write(self, path: Path, content: bytes) -> None:
         """Put a whole file there, unless the disk is full or the process dies over it."""
-        self.saving()
+        self.saving(content)
         if self.full or self.calls_left == 0:
             self.files[path] = content[: self.random.randrange(len(content))]
         if self.full:

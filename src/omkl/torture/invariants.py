@@ -1,7 +1,8 @@
 """What must hold of a network whatever happens to it, and the books that are kept to tell.
 
 A node is watched at the door of its ``Learning``: a model moves by mixing and by learning and by nothing else, so each
-is seen with the copies and weights it used. After every call of a node its links and queues are looked at.
+is seen with the copies and weights it used, and learning is done again. After every call of a node its links and queues
+are looked at.
 """
 
 import math
@@ -12,24 +13,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from omkl import algorithm
+from omkl.algorithm import State
+from omkl.node.events import Event
 from omkl.node.learning import Floats, total
 from omkl.node.links import MOST_AHEAD, Link, LinkState
 from omkl.node.neighbors import RECENT
 from omkl.node.protocol import MOST_WAITING, Protocol
 from omkl.quantizers import Message
+from omkl.torture.lessons import ROUNDING, Lesson, Lessons
+from omkl.torture.order import Order
+from omkl.torture.violation import Violation, require
 
 MOST_SENDS = MOST_WAITING + 8  # of one call: a round for each sample that waits, and a few answers and questions
-ROUNDING = 1e-5  # relative, of a sum of few float32
-
-
-class Violation(Exception):
-    """Something that must hold does not."""
-
-
-def require(holds: bool, what: str) -> None:
-    """Refuse to go on where something does not hold."""
-    if not holds:
-        raise Violation(what)
 
 
 class Share(NamedTuple):
@@ -39,6 +35,16 @@ class Share(NamedTuple):
     used: dict[str, tuple[int | None, int]]
     """Boot and round of the copy of each neighbor that was mixed in."""
     pull: Floats
+
+
+class Known(NamedTuple):
+    """The model that a node has by what was seen of it."""
+
+    began: Floats
+    theta: Floats
+    log_weights: bytes
+    content: bytes
+    """All of it, to compare."""
 
 
 @dataclass
@@ -53,6 +59,8 @@ class Books:
         Hidden states as bytes, by node, boot and round.
     drift
         What mixing has added to the sum of all models: zero, but for rounding, while nobody is left out.
+    lessons, order
+        What was learned, and what neighbors owe each other in lock step.
     """
 
     nodes: int
@@ -61,7 +69,9 @@ class Books:
     balanced: int = 0
     drift: float | np.ndarray = 0.0
     recovered: int = 0
-    _theta: dict[str, Floats] = field(default_factory=dict)
+    lessons: Lessons = field(default_factory=Lessons)
+    order: Order = field(default_factory=Order)
+    _known: dict[str, Known] = field(default_factory=dict)
     _past: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
     _forgotten: set[tuple[str, int, int]] = field(default_factory=set)
     _begun: set[Protocol] = field(default_factory=set)
@@ -72,29 +82,39 @@ class Books:
         gossip, learn = learning.gossip, learning.learn
 
         def watched_gossip(copies: Floats, weights: Floats) -> Message:
-            self._check_theta(node)
+            self._check_model(node)
             self._begun.add(node)
             self.record(node)
+            self.order.note(node, node.neighbors.events)
             self._check_mixing(node, weights)
-            before = learning.state.theta
+            before, radius, gamma = learning.state, learning.method.radius, learning.method.gamma
+            heard = algorithm.clipped(before.hidden, copies, radius)
+            due = algorithm.mix(before.theta, before.hidden, heard, weights, gamma)
             message = gossip(copies, weights)
-            self._enter(node, before)
+            self._enter(node, before.theta, due)
             self.record(node)
             return message
 
         def watched_learn(x: Floats, y: Floats) -> tuple[Floats, float]:
-            self._check_theta(node)
-            scored = learn(x, y)
-            self._theta[id] = learning.state.theta
-            return scored
+            self._check_model(node)
+            theta, _, log_weights, memory = before = learning.state
+            before = State(theta.copy(), before.hidden, log_weights.copy(), memory)
+            output, loss = learn(x, y)
+            self._know(node)
+            self.lessons.note(Lesson(id, node.round, before, x, y, learning.state, output, loss), learning)
+            return output, loss
 
         learning.gossip, learning.learn = watched_gossip, watched_learn  # type: ignore[method-assign]
-        self.take_over(node)
-
-    def take_over(self, node: Protocol) -> None:
-        """Note the model that a node begins with."""
-        self._theta[node.role.id] = node.learning.state.theta
+        self.lessons.untold[id].clear()
+        self._know(node, learning.state.theta.copy())
+        self.order.begin(node)
         self.record(node)
+
+    def _know(self, node: Protocol, began: Floats | None = None) -> None:
+        """Note the model that a node has now, and the one it began with."""
+        state, id = node.learning.state, node.role.id
+        began = self._known[id].began if began is None else began
+        self._known[id] = Known(began, state.theta.copy(), state.log_weights.tobytes(), _content(state))
 
     def record(self, node: Protocol) -> None:
         """Note what a node says of its round; a boot must not say two things of one."""
@@ -115,11 +135,12 @@ class Books:
         boots = list(dict.fromkeys(boot for speaker, boot, _ in self.said if speaker == id))
         return one in boots and boots.index(one) > boots.index(other)
 
-    def check(self, node: Protocol) -> None:
-        """Look at a node that is watched, after it did something."""
+    def check(self, node: Protocol, events: list[Event], now: float) -> None:
+        """Look at a node that is watched, after it did something at a time of its clock."""
         require(not node.diverged, f"the model diverged at round {node.round}")
-        self._check_theta(node)
+        self._check_model(node)
         self.look(node)
+        self.order.look(node, events, now)
 
     def look(self, node: Protocol) -> None:
         """Look at what a node says of itself, at its queues, and at its copies."""
@@ -129,40 +150,56 @@ class Books:
         require(len(node.waiting) <= MOST_WAITING, f"{len(node.waiting)} samples wait")
         require(len(neighbors.sends) <= MOST_SENDS, f"{len(neighbors.sends)} messages at once")
         for link in neighbors.links.values():
-            require(len(link.inbox) <= MOST_AHEAD, f"{len(link.inbox)} messages of {link.peer} kept")
+            if len(link.inbox) > MOST_AHEAD:
+                raise Violation(f"{len(link.inbox)} messages of {link.peer} kept")
             if link.state is LinkState.SYNCED:
                 self._check_copy(link)
 
-    def _check_theta(self, node: Protocol) -> None:
+    def _check_model(self, node: Protocol) -> None:
         """Refuse a model that moved but by mixing and learning, unless it was given back before its first round."""
         id, state = node.role.id, node.learning.state
-        if self._theta[id] is state.theta:
+        known = self._known[id]
+        if known.content == _content(state):
             return
         given_back = node not in self._begun and state.hidden.tobytes() in self._past[id]
-        require(given_back, "the model moved by something else than mixing and learning")
-        self._theta[id] = state.theta
+        same_weights = state.log_weights.tobytes() == known.log_weights
+        require(given_back and same_weights, "the model moved by something else than mixing and learning")
+        due = state.hidden + (known.theta.astype(np.float64) - known.began)
+        apart = float(np.abs(state.theta - due).max())
+        told = f"models given back are {apart:.3g} from the hidden state with what was learned since"
+        require(apart <= ROUNDING * (1 + float(np.abs(due).max())), told)
+        self._know(node)
         self.recovered += 1
 
     def _check_copy(self, link: Link) -> None:
         assert link.boot is not None
-        owner = self.said.get((link.peer, link.boot, link.round))
-        require(owner == link.copy.tobytes(), f"the copy of {link.peer} at {link.boot}:{link.round} is not its own")
+        if self.said.get((link.peer, link.boot, link.round)) != link.copy.tobytes():
+            raise Violation(f"the copy of {link.peer} at {link.boot}:{link.round} is not its own")
 
     def _check_mixing(self, node: Protocol, weights: Floats) -> None:
-        for link, weight, given in zip(node.links.values(), weights, node.role.neighbors.values(), strict=True):
+        values, lockstep = weights.tolist(), node.role.timing.mode == "lockstep"
+        for link, weight, given in zip(node.links.values(), values, node.role.neighbors.values(), strict=True):
             if weight:
-                require(link.state is LinkState.SYNCED, f"{link.peer} is mixed in, and {link.state}")
-                require(weight == np.float32(given), f"{link.peer} has the weight {weight}, and was given {given}")
+                if link.state is not LinkState.SYNCED:
+                    raise Violation(f"{link.peer} is mixed in, and {link.state}")
+                if weight != np.float32(given):
+                    raise Violation(f"{link.peer} has the weight {weight}, and was given {given}")
                 self._check_copy(link)
-        require(bool((weights >= 0).all()), f"weights {weights.tolist()}")
-        require(float(weights.sum()) <= 1 + ROUNDING, f"weights {weights.tolist()} of others exceed one")
+            if lockstep:
+                self.order.check_copy(node, link, bool(weight))
+        if min(values) < 0 or sum(values) > 1 + ROUNDING:
+            raise Violation(f"weights {values} of others are negative, or exceed one")
 
-    def _enter(self, node: Protocol, before: Floats) -> None:
-        """Note what mixing did, and check the mean when the last node of a round is there."""
+    def _enter(self, node: Protocol, before: Floats, due: Floats) -> None:
+        """Note what mixing did, as it was due, and check the mean when the last node of a round is there."""
         state, id = node.learning.state, node.role.id
-        self._theta[id] = state.theta
+        self._know(node)
+        self.order.take(node)
         finite = math.isfinite(total(state.theta) + total(state.hidden))
         require(finite, f"the model is not finite at round {node.round}")
+        apart = float(np.abs(state.theta - due).max())
+        most = ROUNDING * (1 + float(np.abs(due).max()))
+        require(apart <= most, f"mixing is {apart:.3g} from the algorithm's at round {node.round}")
         pull = state.theta.astype(np.float64) - before
         self.drift = self.drift + pull
         if node.role.timing.mode == "lockstep":
@@ -187,6 +224,11 @@ class Books:
         most = ROUNDING * (1 + float(np.abs(pulls).max()))
         moved = float(np.abs(pulls.sum(axis=0)).max())
         require(moved <= most, f"mixing moved the mean by {moved / len(shares):.3g} in round {at}")
+
+
+def _content(state: State) -> bytes:
+    theta, hidden, log_weights, _ = state
+    return bytes(theta.tobytes() + hidden.tobytes() + log_weights.tobytes())
 
 
 def _is_used(link: Link) -> bool:

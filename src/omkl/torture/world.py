@@ -5,19 +5,23 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
 
+import numpy as np
+
 from omkl.node import checkpoint
-from omkl.node.events import Event, Gossiped, Lost, Scored
-from omkl.node.keep import Keep
-from omkl.node.links import LinkState
+from omkl.node.events import Damaged, Event, Gossiped, Lost, Scored
+from omkl.node.keep import Keep, count_file
+from omkl.node.links import Link, LinkState
+from omkl.node.neighbors import RECENT
 from omkl.node.protocol import MOST_WAITING, Protocol
 from omkl.node.runtime import LOOK
 from omkl.node.transports.memory import Conditions
 from omkl.torture.arena import Arena
 from omkl.torture.disk import Died, Disk, Files
-from omkl.torture.invariants import Books, require
+from omkl.torture.invariants import Books
 from omkl.torture.shape import Shape
-from omkl.torture.streams import Stream
+from omkl.torture.streams import Sample, Stream
 from omkl.torture.trace import Trace
+from omkl.torture.violation import require
 
 MOST_CALLS = 100  # of a node in a second, on average: a node that asks itself or others in circles makes many more
 AGAIN = 0.5  # seconds until a node that died over its disk is started again
@@ -54,6 +58,7 @@ class World:
         self._roles = {id: shape.config.role(id) for id in ids}
         self._keeps: dict[str, Keep] = {}
         self._crashed: dict[str, float] = {}
+        self._news: dict[str, list[Event]] = {}
         self._boots = iter(random.sample(range(2**15), 4096))  # none twice, which is not worse than good luck
         self._numbers = itertools.count()
         self._undone: dict[int, Callable[[], None]] = {}
@@ -71,8 +76,9 @@ class World:
         """Start a node from its disk, as ``omkl.node.node`` does; again later, if it dies of that."""
         if id in self.arena.nodes:
             return
+        self._news[id] = []
         try:
-            node = self._open(id)
+            node, due = self._open(id)
         except Died:
             self._died(id)
             return
@@ -84,23 +90,35 @@ class World:
         if self.arena.now >= self.shape.ends[id]:
             self.arena.act(id, Protocol.end)
         self.arena.act(id, Protocol.wake)  # it may have something to tell
+        told = self._news.pop(id)
+        if self.arena.nodes.get(id) is node:
+            require(told == due, f"{due} is to be told at the start, {told} was")
 
-    def _open(self, id: str) -> Protocol:
+    def _open(self, id: str) -> tuple[Protocol, list[Event]]:
+        """Return a node and what it has to tell of its disk."""
         disk, stream, now = self.disks[id], self.streams[id], self.arena.clock(id)
-        settings = self.shape.checkpoint
-        node = checkpoint.restore(settings.file(id), self._roles[id], next(self._boots), now, disk)
+        settings, file = self.shape.checkpoint, self.shape.checkpoint.file(id)
+        files = [disk.files.get(path) for path in (file, file.with_name(f"{file.name}.last"))]
+        whole = [written for written in files if written in stream.saved]
+        node = checkpoint.restore(file, self._roles[id], next(self._boots), now, disk)
+        due: list[Event] = [Damaged(str(file), "") for written in whole[:1] if written != files[0]]
         node.ended = False
-        if node.restored:
-            stream.restore(node)
-        else:
-            stream.begin_anew()
+        stream.restore(node, whole[0] if whole else None)
         stream.counted &= not disk.full or bool(disk.numbers)
         disk.saving = partial(stream.save, node)
+        lost = node.lost
         keep = Keep(node, settings, disk, partial(self._note, id), lambda: self.arena.clock(id))
         self._keeps[id] = keep
         stream.check(node, settings.every == "observation")
         keep.begin(now)
-        return node
+        stream.acknowledged |= stream.inside  # the disk counts what is saved, told or not
+        self._recount(node)
+        return node, due + [Lost(node.lost - lost)] * (node.lost > lost)
+
+    def _recount(self, node: Protocol) -> None:
+        id = node.role.id
+        number = self.disks[id].numbers.get(count_file(self.shape.checkpoint.file(id)))
+        self.streams[id].recount(node, None if number is None else number.value)
 
     def crash(self, id: str, noticed: bool = True) -> None:
         """Kill a node, if it is there."""
@@ -160,12 +178,13 @@ class World:
         """Give a node a sample, unless too many wait."""
         x = [self.random.gauss(0, 1), self.random.gauss(0, 1)]
         y = (1 if x[0] * x[1] > 0 else -1) if labeled else None
-        stream = self.streams[id]
+        stream, label = self.streams[id], None if y is None else np.array([y], dtype=np.float32)
+        sample = Sample(next(self._numbers), np.array(x, dtype=np.float32), label)
 
         def act(node: Protocol, now: float) -> list[Event]:
             if len(stream.given) >= MOST_WAITING:
                 return []
-            stream.given.append(next(self._numbers))
+            stream.given.append(sample)
             return node.observe(x, y, now)
 
         self.arena.act(id, act)
@@ -196,36 +215,55 @@ class World:
 
     @property
     def is_synced(self) -> bool:
-        """Whether every node is there, and every link of it in step."""
-        nodes = self.arena.nodes.values()
-        synced = all(link.state is LinkState.SYNCED for node in nodes for link in node.links.values())
-        return synced and len(nodes) == len(self._roles)
+        """Whether every node is there, every link of it in step, and in lock step all at one round or at the next."""
+        nodes = self.arena.nodes
+        return len(nodes) == len(self._roles) and all(
+            link.state is LinkState.SYNCED and self._is_near(node, nodes[peer], link)
+            for node in nodes.values()
+            for peer, link in node.links.items()
+        )
+
+    def _is_near(self, node: Protocol, other: Protocol, link: Link) -> bool:
+        """Return whether two neighbors are as close as when all is well; one may have skipped, and not told yet."""
+        apart = abs(node.round - other.round) if self.shape.config.timing.mode == "lockstep" else 0
+        return apart <= 1 and other.round - link.have <= RECENT
 
     def states(self) -> str:
         """Return how every link stands."""
         ends = ((id, link) for id, node in self.arena.nodes.items() for link in node.links.values())
-        return ", ".join(f"{id}-{link.peer} {link.state}" for id, link in ends)
+        return ", ".join(f"{id}-{link.peer} {link.state} at {link.round}" for id, link in ends)
 
-    def _check(self, node: Protocol) -> None:
-        self.books.check(node)
+    def _check(self, node: Protocol, events: list[Event], now: float) -> None:
+        self.books.check(node, events, now)
         calls, most = self.arena.calls[node.role.id], MOST_CALLS * (10 + self.arena.now)
         require(calls <= most, f"{calls} calls in {self.arena.now:.1f} s")
 
     def _report(self, id: str, events: list[Event]) -> None:
         """Do with a node's events what ``omkl.node.runtime`` does: acknowledge, and then watch."""
         stream, keep = self.streams[id], self._keeps[id]
-        stream.taken += sum(isinstance(event, Scored) for event in events)
+        learned = self.books.lessons.untold[id]
+        for event in events:
+            if isinstance(event, Scored):
+                stream.take(event, learned)
+        require(not learned, f"{len(learned)} samples were learned, and not scored")
         if stream.taken:
             if keep.settle():
                 stream.acknowledge()
+                self._recount(self.arena.nodes[id])
             else:
                 self.arena.at(self.arena.now + LOOK, lambda: self.arena.act(id, Protocol.wake))
         for event in events:
             self._note(id, event)
             if isinstance(event, Gossiped):
                 keep.watch(event)
-            elif isinstance(event, Lost):
-                self.lost += event.observations
+            elif isinstance(event, Lost | Damaged):
+                self._hear(id, event)
+
+    def _hear(self, id: str, event: Lost | Damaged) -> None:
+        """Hear of what a node finds out about its disk, which it does when it starts."""
+        require(id in self._news, f"{event} is told long after the start")
+        self._news[id].append(event if isinstance(event, Lost) else event._replace(why=""))
+        self.lost += event.observations if isinstance(event, Lost) else 0
 
     def _note(self, id: str, what: str | Event) -> None:
         self.trace.note(self.arena.now, id, what)
