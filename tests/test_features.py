@@ -8,7 +8,7 @@ from scipy import stats
 
 from omkl import features
 from omkl.errors import InputError
-from omkl.features import Kernel, cauchy, gaussian, laplacian, matern
+from omkl.features import Features, Kernel, cauchy, gaussian, laplacian, matern
 from tests.conftest import Library
 
 
@@ -41,20 +41,21 @@ def test_features_estimate_the_kernel(kernel: Kernel) -> None:
     for scale in (0.7, 1.2):
         x = np.array([[0.2, -1.0, 0.5]])
         other = x + scale * kernel.sigma * np.array([1, -0.8, 0.4])
-        z, w = (features.transform(a.astype(np.float32), V)[0, 0] for a in (x, other))
+        z, w = (features.transform(a.astype(np.float32), Features(V))[0, 0] for a in (x, other))
         assert z @ w == pytest.approx(EXACT[kernel.name]((x - other)[0], kernel.sigma), abs=bound)
         assert abs(z @ w - EXACT[kernel.name]((x - other)[0], 2 * kernel.sigma)) > 3 * bound
 
 
 def test_transform_by_hand(library: Library) -> None:
     V = np.array([[[1.0, 0.0], [0.0, 2.0]]], dtype=np.float32)
-    z = library.call(features.transform, np.array([0.5, 0.25], dtype=np.float32), V)
+    z = library.call(features.transform, np.array([0.5, 0.25], dtype=np.float32), Features(V))
     expected = np.array([[math.sin(0.5), math.sin(0.5), math.cos(0.5), math.cos(0.5)]]) / math.sqrt(2)
     np.testing.assert_allclose(z, expected, rtol=1e-6)
 
 
 def test_features_have_length_one(rng: np.random.Generator) -> None:
-    z = features.transform(rng.normal(size=(4, 7, 5)).astype(np.float32), features.draw(gaussian(1, 3), 20, 5, 0))
+    V = features.draw(gaussian(1, 3), 20, 5, 0)
+    z = features.transform(rng.normal(size=(4, 7, 5)).astype(np.float32), Features(V))
     assert z.shape == (4, 7, 2, 40)
     np.testing.assert_allclose(np.linalg.norm(z, axis=-1), 1, rtol=1e-6)
 

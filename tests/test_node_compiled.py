@@ -53,7 +53,7 @@ def test_learning_is_that_of_the_algorithm(loss: str | Squared | Softmax, learne
     for seed in range(50):
         theta = drawn(learning.shape, seed) * (seed > 0)
         state = State(theta, theta, drawn(learning.shape[:1], seed + 1), ())
-        sample = learning.frequencies, drawn((4,), seed + 2), learning.targets(1)
+        sample = learning.features, drawn((4,), seed + 2), learning.targets(1)
         first, second = (half.learn(state, *sample) for half in (plain, compiled))
         (one, output, value, sound), (other, found, cost, told) = first, second
         assert sound
@@ -77,7 +77,7 @@ def test_what_is_not_finite_is_seen(value: float) -> None:
     assert mixed == [value < 1e38] * 2
     absorbed = [half.gossip(right, wrong, right[None], weights[:1], None)[-1] for half in (plain, compiled)]
     assert absorbed == [np.isfinite(value)] * 2
-    sample = learning.frequencies, drawn((2,), 2), learning.targets(1)
+    sample = learning.features, drawn((2,), 2), learning.targets(1)
     learned = [half.learn(State(wrong, right, weights, ()), *sample)[-1] for half in (plain, compiled)]
     assert learned == [value < 1e38] * 2
     weighed = [half.learn(State(right, right, wrong[1, 0, 2:5], ()), *sample)[-1] for half in (plain, compiled)]

@@ -79,9 +79,9 @@ def test_two_nodes_by_hand() -> None:
     assert [frame[:-2].hex() for frame in frames] == [a + "00000000" + b for a, b in zip(head, floats, strict=True)]
 
 
-def one_by_one(x: Any, frequencies: Any) -> Any:
+def one_by_one(x: Any, made: Any) -> Any:
     """Return the features of samples as a node computes them: a product of matrices sums in another order."""
-    return np.stack([TRANSFORM(row, frequencies) for row in x]) if x.ndim == 2 else TRANSFORM(x, frequencies)
+    return np.stack([TRANSFORM(row, made) for row in x]) if x.ndim == 2 else TRANSFORM(x, made)
 
 
 TRANSFORM = features.transform

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from omkl import topology
+from omkl.calibration import Basis
 from omkl.compressors import RandK, Sign, TopK
 from omkl.errors import DivergedError, InputError, MissingExtraError
 from omkl.features import Kernel, cauchy, gaussian, laplacian, matern
@@ -31,6 +32,7 @@ __all__ = [
     "QSGD",
     "SGD",
     "AdaGrad",
+    "Basis",
     "Choco",
     "Complete",
     "DivergedError",

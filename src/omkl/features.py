@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -83,6 +83,17 @@ class Kernel:
             raise InputError(unknown("kernel", self.name, SPECTRA) + "; or give a spectrum of your own")
 
 
+class Features(NamedTuple):
+    """What z(x) is computed with."""
+
+    frequencies: Array
+    """``(..., P, D, d)``."""
+    basis: Array | None = None
+    """Directions to keep of the 2D, ``(..., P, 2D, r)``; None keeps them as they are. See ``omkl.calibration``."""
+    spectrum: Array | None = None
+    """The mean square of z along each of them before it was scaled to one, ``(..., P, r)``."""
+
+
 def gaussian(*sigmas: float) -> tuple[Kernel, ...]:
     """Return Gaussian kernels exp(-|x-x'|^2 / (2 sigma^2)), one for each bandwidth.
 
@@ -135,20 +146,29 @@ def draw(
     return np.stack(rows).astype(np.float32)
 
 
-def transform(x: Array, frequencies: Array) -> Array:
-    """Return z(x), shape ``x.shape[:-1] + (..., P, 2D)`` for frequencies of shape ``(..., P, D, d)``.
+def transform(x: Array, features: Features) -> Array:
+    """Return z(x), shape ``x.shape[:-1] + (..., P, 2D)``, or ``x.shape[:-1] + (..., P, r)`` in a basis.
 
     Notes
     -----
     z(x) = D^(-1/2) [sin(v_1.x) ... sin(v_D.x)  cos(v_1.x) ... cos(v_D.x)], so that |z(x)| = 1.
     """
-    return waves(namespace(x).tensordot(x, frequencies, axes=((-1,), (-1,))))
+    z = waves(namespace(x).tensordot(x, features.frequencies, axes=((-1,), (-1,))))
+    return z if features.basis is None else project(z, features.basis)
 
 
 def waves(angles: Array) -> Array:
     """Return z(x), shape ``(..., 2D)``, for the angles v_i.x, shape ``(..., D)``."""
     xp = namespace(angles)
     return xp.concat([xp.sin(angles), xp.cos(angles)], axis=-1) * (angles.shape[-1] ** -0.5)
+
+
+def project(z: Array, basis: Array) -> Array:
+    """Return the features in a basis, ``(..., P, r)``; its axes before (2D, r) are the last of those of z before 2D."""
+    xp = namespace(z)
+    rows = xp.reshape(z, (-1, *z.shape[1 - basis.ndim :]))
+    projected = xp.matmul(xp.moveaxis(rows, 0, -2), basis)  # kernel by kernel, one product for all rows
+    return xp.reshape(xp.moveaxis(projected, -2, 0), (*z.shape[:-1], basis.shape[-1]))
 
 
 def _draw_one(kernel: Kernel, features: int, dimension: int, key: noise.Key) -> Floats:

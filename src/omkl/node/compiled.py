@@ -14,6 +14,7 @@ import numpy.typing as npt
 from numba import njit
 
 from omkl.algorithm import State
+from omkl.features import Features
 from omkl.learners import SGD
 from omkl.losses import Logistic, Softmax, Squared
 from omkl.methods import Gossip
@@ -64,7 +65,7 @@ class Compiled:
         self.gossip(theta, theta, theta[None], np.zeros(1, dtype=np.float32), None)
         self.learn(
             state,
-            np.zeros((len(theta), theta.shape[-1] // 2, 1), dtype=np.float32),
+            Features(np.zeros((len(theta), theta.shape[-1] // 2, 1), dtype=np.float32)),
             theta[0, 0, :1],
             theta[0, :, 0].copy(),
         )
@@ -82,11 +83,13 @@ class Compiled:
         )
         return mixed, after, Message(levels, step), is_finite
 
-    def learn(self, state: State, frequencies: Floats, x: Floats, y: Floats) -> tuple[State, Floats, float, bool]:
+    def learn(self, state: State, made: Features, x: Floats, y: Floats) -> tuple[State, Floats, float, bool]:
         """Return the state after a sample, the output and its loss from before it, and whether the state is sound."""
         theta, hidden, log_weights, memory, _ = state
         learned, weighed, output = np.empty_like(theta), np.empty_like(log_weights), np.empty_like(y)
-        loss, is_sound = learn(theta, log_weights, frequencies, x, y, self._learn, self._loss, learned, weighed, output)
+        loss, is_sound = learn(
+            theta, log_weights, made.frequencies, x, y, self._learn, self._loss, learned, weighed, output
+        )
         return State(learned, hidden, weighed, memory), output, loss, is_sound
 
 

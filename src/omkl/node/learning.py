@@ -10,6 +10,7 @@ import numpy.typing as npt
 from omkl import algorithm, features, noise
 from omkl.algorithm import State, Velocity
 from omkl.errors import InputError
+from omkl.features import Features
 from omkl.losses import Loss
 from omkl.methods import Gossip, Round
 from omkl.model import Model
@@ -39,7 +40,7 @@ class Halves(Protocol):
         And whether the first two are finite, as they are unless a step was too large.
         """
 
-    def learn(self, state: State, frequencies: Floats, x: Floats, y: Floats) -> tuple[State, Floats, float, bool]:
+    def learn(self, state: State, made: Features, x: Floats, y: Floats) -> tuple[State, Floats, float, bool]:
         """Return the state after a sample, and the output and its loss from before it (lines 3 to 6 and 14).
 
         And whether the models are finite, and no weight is not a number.
@@ -63,12 +64,13 @@ class Plain:
             hidden = algorithm.absorb(hidden, message)
         return theta, hidden, message, math.isfinite(total(theta) + total(hidden))
 
-    def learn(self, state: State, frequencies: Floats, x: Floats, y: Floats) -> tuple[State, Floats, float, bool]:
+    def learn(self, state: State, made: Features, x: Floats, y: Floats) -> tuple[State, Floats, float, bool]:
         """Return the state, the output and its loss, and whether the state is sound."""
         theta, _, log_weights, memory, _ = state
         with quiet():
             # For one input np.dot is transform's tensordot, at a fraction of its cost.
-            sample = Round(features.waves(np.dot(frequencies, x)), y, None)
+            z = features.waves(np.dot(made.frequencies, x))
+            sample = Round(z if made.basis is None else features.project(z, made.basis), y, None)
             theta, log_weights, memory, info = self._method.observe(theta, log_weights, memory, sample)
         is_sound = math.isfinite(total(theta)) and not math.isnan(total(log_weights))
         state = state._replace(theta=theta, log_weights=log_weights, memory=memory)
@@ -102,10 +104,10 @@ class Learning:
         Whether what the last half of a round made is finite, as it is unless a step was too large.
     """
 
-    def __init__(self, method: Gossip, inputs: int, seed: int, index: int) -> None:
+    def __init__(self, method: Gossip, inputs: int, seed: int, index: int, sample: Floats | None = None) -> None:
         self.method = method
-        self.frequencies = features.draw(method.kernels, method.features, inputs, seed, orthogonal=method.orthogonal)
-        self.state: State = method.init(np, (), outputs(method.objective))
+        self.features = method.draw(inputs, seed, sample)
+        self.state: State = method.init(np, (), outputs(method.objective), self.features.spectrum)
         self.round = 0
         self.is_sound = True
         self._halves = halves(method, self.shape)
@@ -115,7 +117,7 @@ class Learning:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(P, C, 2D)."""
+        """(P, C, 2D), or (P, C, r) in a basis."""
         kernels, outputs, length = self.state.theta.shape
         return kernels, outputs, length
 
@@ -145,35 +147,34 @@ class Learning:
 
     def learn(self, x: Floats, y: Floats) -> tuple[Floats, float]:
         """Return the output and its loss, both from before the sample is learned (lines 3 to 6 and 14)."""
-        self.state, output, loss, self.is_sound = self._halves.learn(self.state, self.frequencies, x, y)
+        self.state, output, loss, self.is_sound = self._halves.learn(self.state, self.features, x, y)
         return output, loss
 
     def predict(self, x: Floats) -> Floats:
         """Return the ensemble's output f, shape ``(..., C)``."""
         state = self.state  # one reading: other threads may predict while this node learns
-        z = features.transform(x, self.frequencies)
+        z = features.transform(x, self.features)
         return np.asarray(algorithm.predict(state.theta, state.log_weights, z).output)
 
     def model(self) -> Model:
         """Return the ensemble as it is now."""
         state = self.state  # one reading, as above
-        return Model(self.frequencies, state.theta, state.log_weights, self.method.objective)
+        frequencies, basis, _ = self.features
+        return Model(frequencies, state.theta, state.log_weights, self.method.objective, basis)
 
     def is_finite(self) -> bool:
         """Return whether models and hidden state are finite, and no weight is not a number."""
-        theta, hidden, log_weights, _ = self.state
+        theta, hidden, log_weights, *_ = self.state
         return math.isfinite(total(theta) + total(hidden)) and not math.isnan(total(log_weights))
 
     def inputs(self, x: npt.ArrayLike) -> Floats:
         """Return one sample as float32, refused unless it is d finite numbers."""
+        dimension = self.features.frequencies.shape[-1]
         try:
             with np.errstate(over="ignore"):  # what is too large is refused below
                 array = np.asarray(x, dtype=np.float32)
         except (TypeError, ValueError, OverflowError) as error:
-            raise InputError(
-                f"x is {reprlib.repr(x)} ({str(error)[:200]}); an input is {self.frequencies.shape[-1]} numbers"
-            ) from None
-        dimension = self.frequencies.shape[-1]
+            raise InputError(f"x is {reprlib.repr(x)} ({str(error)[:200]}); an input is {dimension} numbers") from None
         if array.shape != (dimension,):
             raise InputError(f"x has shape {array.shape}; this network takes {dimension} numbers; see inputs")
         if not np.isfinite(array).all():
