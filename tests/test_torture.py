@@ -21,6 +21,7 @@ from omkl.torture.faults import FAULTS
 
 EVENTS = 100
 ONCE = (
+    1000009161,
     1109,
     695255469002,
     695260522745,

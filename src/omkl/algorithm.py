@@ -123,6 +123,23 @@ def carry(theta: Array, velocity: Velocity, momentum: float, mix: Callable[[Arra
     return theta + velocity, velocity
 
 
+def join(theta: Array, log_weights: Array) -> Array:
+    """Return what nodes gossip where kernel weights are common: each kernel's model, and its log weight after it.
+
+    Shape ``(..., P, C, n + 1)``; the weight is in the row of the first output, and those of the others end with zero.
+    Log weights are centered: only their differences matter, and what is centered stays so in mixing.
+    """
+    xp = namespace(theta)
+    centered = log_weights - xp.mean(log_weights, axis=-1, keepdims=True)
+    first = xp.concat([xp.ones_like(theta[..., :1, :1]), xp.zeros_like(theta[..., 1:, :1])], axis=-2)
+    return xp.concat([theta, centered[..., None, None] * first], axis=-1)
+
+
+def part(joined: Array) -> tuple[Array, Array]:
+    """Return models and log weights of what ``join`` has joined."""
+    return joined[..., :-1], joined[..., 0, -1]
+
+
 def emit(theta: Array, hidden: Array, quantizer: Quantizer, uniforms: Array | None) -> Message:
     """Return q = Q(theta - h_j), line 9; each of the P x C rows is quantized as a vector of 2D elements."""
     return quantizer.quantize(theta - hidden, uniforms)

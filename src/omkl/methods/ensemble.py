@@ -115,6 +115,11 @@ class Ensemble:
         """The rate of the kernel weights."""
         return self.eta if self.weight_rate is None else self.weight_rate
 
+    @property
+    def sent(self) -> int:
+        """The numbers that are sent of a model."""
+        return self.width
+
     def draw(self, dimension: int, seed: int, X: Array | None = None) -> Features:
         """Return the features of a seed, calibrated on rows of unlabelled inputs X ``(..., d)`` where asked for."""
         count = calibration.rows(self.basis, self.sigma)
@@ -161,7 +166,7 @@ class Quantized(Ensemble):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.channel.check(self.width)
+        self.channel.check(self.sent)
 
     @property
     def channel(self) -> Quantizer:

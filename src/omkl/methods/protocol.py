@@ -84,6 +84,10 @@ class Method(Protocol):
         """The coefficients of one model and output: 2D, or the rank of the basis."""
 
     @property
+    def sent(self) -> int:
+        """The numbers that are sent of a model."""
+
+    @property
     def objective(self) -> Loss:
         """The loss C."""
 

@@ -117,29 +117,31 @@ class Learning:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(P, C, 2D), or (P, C, r) in a basis."""
-        kernels, outputs, length = self.state.theta.shape
+        """(P, C, n) of a hidden state: n is 2D, or r in a basis, and one more where kernel weights are common."""
+        kernels, outputs, length = self.state.hidden.shape
         return kernels, outputs, length
 
     def gossip(self, copies: Floats, weights: Floats) -> Message:
         """Return the message of the next round: mix, emit and absorb it here (lines 8, 9 and 12)."""
         theta, hidden, log_weights, memory, velocity = self.state
+        own = self.method.spoken(theta, log_weights)
         if self.method.momentum:
-            theta, velocity = self._carry(copies, weights)
+            own, velocity = self._carry(own, copies, weights)
             copies, weights = copies[:0], weights[:0]  # they are mixed in
         uniforms = self._uniforms()
-        theta, hidden, message, self.is_sound = self._halves.gossip(theta, hidden, copies, weights, uniforms)
+        own, hidden, message, self.is_sound = self._halves.gossip(own, hidden, copies, weights, uniforms)
+        theta, log_weights = self.method.heard(own, log_weights)
         self.state = State(theta, hidden, log_weights, memory, velocity)
         self.round += 1
         return message
 
-    def _carry(self, copies: Floats, weights: Floats) -> tuple[Floats, Velocity]:
-        """Return models and velocity after mixing, with momentum."""
+    def _carry(self, own: Floats, copies: Floats, weights: Floats) -> tuple[Floats, Velocity]:
+        """Return what a node has after mixing with momentum, and the velocity."""
         method, state = self.method, self.state
         with quiet():
             heard = algorithm.clipped(state.hidden, copies, method.radius)
             return algorithm.carry(
-                state.theta,
+                own,
                 state.velocity,
                 method.momentum,
                 lambda start: algorithm.mix(start, state.hidden, heard, weights, method.gamma),

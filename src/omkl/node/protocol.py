@@ -287,11 +287,12 @@ class Protocol:
 
     def _recover(self, peer: str, kept: Kept, began: Floats, now: float) -> None:
         """Take a hidden state of before for hidden state and models, with what was learned since."""
-        state = self.learning.state
+        state, method, hidden = self.learning.state, self.role.method, kept.hidden.copy()
+        theta, log_weights = method.heard(hidden, state.log_weights)
         with quiet():
-            theta = kept.hidden + (state.theta - began)
-        rest = algorithm.at_rest(theta, self.role.method.momentum)
-        self.learning.state = state._replace(theta=theta, hidden=kept.hidden.copy(), velocity=rest)
+            theta = theta + (state.theta - began)
+        rest = algorithm.at_rest(hidden, method.momentum)
+        self.learning.state = state._replace(theta=theta, hidden=hidden, log_weights=log_weights, velocity=rest)
         self.neighbors.skip(kept.round, now)
         self._events.append(Recovered(peer, kept.round))
 

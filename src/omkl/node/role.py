@@ -42,6 +42,7 @@ class Role:
             "quantizer": describe(method.channel),
             "loss": f"{describe(method.objective)} C={outputs(method.objective)}",
         }
+        lines |= {"weights": "common"} if method.common_weights else {}
         return "".join(f"{key} {value}\n" for key, value in lines.items())
 
 

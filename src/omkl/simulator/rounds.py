@@ -198,7 +198,7 @@ def _round(
     now = noise.fold(given.key, t)
     after, seen = [], []
     for method, network, state in zip(program.methods, given.networks, states, strict=True):
-        shape = (len(method.kernels), targets.shape[-1], method.width)
+        shape = (len(method.kernels), targets.shape[-1], method.sent)
         uniforms = _alone(noise.dither(now, shape)) if method.dithered else None
         sample = Round(z[..., : shape[0], :], targets[:, None, :], uniforms)
         here = network.at(t) if isinstance(network, Changing) else network
