@@ -5,6 +5,7 @@ numbers of Algorithm 1 in T. Ortega and H. Jafarkhani, "Gossiped and Quantized O
 Signal Processing Letters 30 (2023):
 
     mix      [8]      theta  = theta' + gamma * sum_i w_ij (h_i - h_j)      each difference bounded where it is clipped
+    carry             theta  = theta' + v,  v = momentum * v + gamma * sum_i w_ij (h_i - h_j)    momentum 0 is line 8
     emit     [9]      q      = Q(theta - h_j)                              this, and nothing else, is sent
     absorb   [12]     h_i    = h_i + q_i                                   for every neighbor i and for j itself
     predict  [3,4,6]  f_p    = theta_p . z_p(x),  f = sum_p wbar_p f_p
@@ -19,12 +20,16 @@ features. The functions touch the last axes and broadcast over the rest, so the 
 and a network under many seeds. The array library is that of the arguments; randomness is an argument.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 from omkl.arrays import Array, namespace
-from omkl.learners import Learner, Memory
+from omkl.learners import Learner, Memory, Sample
 from omkl.losses import Loss
 from omkl.quantizers import Message, Quantizer, restore
+
+Velocity: TypeAlias = Any
+"""What mixing carries on from round to round, in the shape of the models; empty without momentum."""
 
 
 class State(NamedTuple):
@@ -38,6 +43,8 @@ class State(NamedTuple):
     """Logarithms of the kernel weights, ``(..., P)``: as products they underflow."""
     memory: Memory
     """The learner's own."""
+    velocity: Velocity = ()
+    """v; over all nodes it adds up to zero, as the pulls of mixing do."""
 
 
 class Prediction(NamedTuple):
@@ -49,14 +56,19 @@ class Prediction(NamedTuple):
     """f_p, shape ``(..., P, C)``."""
 
 
-def init(theta: Array, learner: Learner, spectrum: Array | None = None) -> State:
+def init(theta: Array, learner: Learner, spectrum: Array | None = None, momentum: float = 0.0) -> State:
     """Return the state before the first round, for models ``theta`` (zeros, in the letter).
 
     ``spectrum`` has the eigenvalues of the basis the features are in, ``(..., P, 2D)``, where there is one.
     """
     xp = namespace(theta)
     log_weights = xp.zeros(theta.shape[:-2], dtype=theta.dtype)
-    return State(theta, xp.zeros_like(theta), log_weights, learner.init(theta, spectrum))
+    return State(theta, xp.zeros_like(theta), log_weights, learner.init(theta, spectrum), at_rest(theta, momentum))
+
+
+def at_rest(theta: Array, momentum: float) -> Velocity:
+    """Return no velocity, for models ``theta``."""
+    return namespace(theta).zeros_like(theta) if momentum else ()
 
 
 def clipped(hidden: Array, copies: Array, radius: float | None) -> Array:
@@ -92,6 +104,23 @@ def mix(theta: Array, hidden: Array, neighbors: Array, weights: Array, gamma: fl
     xp = namespace(theta)
     pull = weights[..., None, None, None] * (neighbors - hidden[..., None, :, :, :])
     return theta + gamma * xp.sum(pull, axis=-4)
+
+
+def carry(theta: Array, velocity: Velocity, momentum: float, mix: Callable[[Array], Array]) -> tuple[Array, Velocity]:
+    """Return the models after mixing, and the velocity: heavy-ball consensus.
+
+    ``mix`` adds the pull of the neighbors to what it is given. Pulls add up to zero over the network, so velocities do,
+    and the mean of the models stays. Differences between far ends of a graph fade in about the square root of the
+    rounds that it takes without momentum.
+
+    References
+    ----------
+    B. T. Polyak, "Some methods of speeding up the convergence of iteration methods", 1964.
+    """
+    if not momentum:
+        return mix(theta), ()
+    velocity = mix(momentum * velocity)
+    return theta + velocity, velocity
 
 
 def emit(theta: Array, hidden: Array, quantizer: Quantizer, uniforms: Array | None) -> Message:
@@ -148,7 +177,7 @@ def learn(
     One that has a prior is given that of C alone.
     """
     slope = gradient(theta, kernel_outputs, z, y, loss, 0.0 if learner.has_prior else regularization)
-    return learner.update(theta, memory, slope, z, lambda: loss.curvature(kernel_outputs, y[..., None, :]))
+    return learner.update(theta, memory, slope, z, Sample(kernel_outputs, y[..., None, :], loss))
 
 
 def normalize(log_weights: Array) -> Array:

@@ -43,6 +43,6 @@ class Choco(Gossip):
             return super().step(state, inputs, network)
         message = algorithm.emit(state.theta, state.hidden, self.channel, inputs.uniforms)
         hidden = algorithm.absorb(state.hidden, message)
-        theta = network.mix(state.theta, hidden, self.gamma, self.radius)
+        theta, velocity = self.mix(state, hidden, network)
         theta, log_weights, memory, info = self.observe(theta, state.log_weights, state.memory, inputs)
-        return State(theta, hidden, log_weights, memory), self.charge(info, message)
+        return State(theta, hidden, log_weights, memory, velocity), self.charge(info, message)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from omkl import algorithm
-from omkl.algorithm import State
+from omkl.algorithm import State, Velocity
 from omkl.arrays import Array
 from omkl.errors import InputError, real
 from omkl.methods.ensemble import Quantized
@@ -21,6 +21,9 @@ class Gossip(Quantized):
     ----------
     gamma
         Consensus step, in (0, 1].
+    momentum
+        Share of a round's move that mixing carries on into the next, in [0, 1); zero is the letter's. It costs no bit
+        and takes what nodes learn along a path or a ring sooner, and a coarse quantizer bears less of it: see gamma.
     clip
         Bounds what one neighbor can do, whatever it sends: its state counts as at most ``radius`` away from the node's
         own, kernel by kernel. None, the letter's, trusts every neighbor; 0.35 is recommended where not all are to be
@@ -33,12 +36,14 @@ class Gossip(Quantized):
     did so would stand about eta / sqrt(gamma) apart: each adds eta^2 to their squared distance in a round, and mixing
     removes a share of order gamma. Honest neighbors on one task stand at about half of that, for small steps and for
     large ones. A neighbor that lies moves a node in a round by clip * w_ij * sqrt(gamma) of what a sample may, at most.
+    With momentum a pull goes on for 1 / (1 - momentum) rounds, and gamma / (1 - momentum) stands in the place of gamma.
     Under the squared loss bring the targets to a deviation near 1, as for eta itself.
     """
 
     name: ClassVar[str] = "gossip"
 
     gamma: float = 0.009
+    momentum: float = 0.0
     clip: float | None = None
 
     def __post_init__(self) -> None:
@@ -46,6 +51,9 @@ class Gossip(Quantized):
         object.__setattr__(self, "gamma", real("gamma", self.gamma))
         if not 0 < self.gamma <= 1:
             raise InputError(f"gamma is {self.gamma}; the consensus step must lie in (0, 1]; the letter uses 0.009")
+        object.__setattr__(self, "momentum", real("momentum", self.momentum))
+        if not 0 <= self.momentum < 1:
+            raise InputError(f"momentum is {self.momentum}; it must lie in [0, 1); zero is the letter's, else try 0.8")
         if self.clip is not None:
             object.__setattr__(self, "clip", real("clip", self.clip))
             if not 0 < self.clip <= math.inf:
@@ -54,22 +62,33 @@ class Gossip(Quantized):
     @property
     def radius(self) -> float | None:
         """How far a neighbor's state counts as at most; None where it is not bounded."""
-        return None if self.clip is None else self.clip * getattr(self.rule, "eta", self.eta) / math.sqrt(self.gamma)
+        if self.clip is None:
+            return None
+        return self.clip * getattr(self.rule, "eta", self.eta) / math.sqrt(self.gamma / (1 - self.momentum))
 
     def check(self, topology: Topology) -> None:
         """Accept any network."""
 
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> State:
         """Return zero models, zero hidden states and equal weights."""
-        return algorithm.init(self.zeros(xp, leading, outputs), self.rule, spectrum)
+        return algorithm.init(self.zeros(xp, leading, outputs), self.rule, spectrum, self.momentum)
 
     def step(self, state: State, inputs: Round, network: Network) -> tuple[State, Info]:
         """Return the network after one round of Algorithm 1."""
-        theta = network.mix(state.theta, state.hidden, self.gamma, self.radius)
+        theta, velocity = self.mix(state, state.hidden, network)
         message = algorithm.emit(theta, state.hidden, self.channel, inputs.uniforms)
         hidden = algorithm.absorb(state.hidden, message)
         theta, log_weights, memory, info = self.observe(theta, state.log_weights, state.memory, inputs)
-        return State(theta, hidden, log_weights, memory), self.charge(info, message)
+        return State(theta, hidden, log_weights, memory, velocity), self.charge(info, message)
+
+    def mix(self, state: State, hidden: Array, network: Network) -> tuple[Array, Velocity]:
+        """Return every node's models after mixing with these hidden states, and the velocity."""
+        return algorithm.carry(
+            state.theta,
+            state.velocity,
+            self.momentum,
+            lambda start: network.mix(start, hidden, self.gamma, self.radius),
+        )
 
     def models(self, state: State) -> tuple[Array, Array]:
         """Return every node's models and log weights."""

@@ -10,6 +10,7 @@ def is_plain(method: Method, losses: tuple[type, ...], quantizers: tuple[type, .
         (type(method) is Gossip or (type(method) is Choco and not method.fresh))
         and not method.weigh_first
         and method.clip is None
+        and method.momentum == 0
         and method.basis is None
         and type(method.rule) is SGD
         and method.rule.decay == "none"

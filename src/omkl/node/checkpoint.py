@@ -165,6 +165,7 @@ def _link(link: Link) -> dict[str, Any]:
 def _arrays(protocol: Protocol) -> dict[str, Floats]:
     state, neighbors = protocol.learning.state, protocol.neighbors
     arrays = {"theta": state.theta, "hidden": state.hidden, "log_weights": state.log_weights}
+    arrays |= {f"velocity_{k}": leaf for k, leaf in enumerate(_leaves(state.velocity))}
     arrays |= {f"memory_{k}": np.asarray(leaf) for k, leaf in enumerate(_leaves(state.memory))}
     x = np.array([x for x, _ in protocol.waiting], dtype=np.float32)
     y = np.array([y for _, y in protocol.waiting if y is not None], dtype=np.float32)
@@ -197,8 +198,11 @@ def _fill(protocol: Protocol, saved: Checkpoint, same_boot: bool) -> None:
     header, arrays = saved
     learning, neighbors = protocol.learning, protocol.neighbors
     fresh = learning.state
-    memory = (arrays[f"memory_{k}"] for k, _ in enumerate(_leaves(fresh.memory)))
-    state = State(arrays["theta"], arrays["hidden"], arrays["log_weights"], _rebuild(fresh.memory, memory))
+    memory, velocity = (
+        _rebuild(like, (arrays[f"{name}_{k}"] for k, _ in enumerate(_leaves(like))))
+        for name, like in (("memory", fresh.memory), ("velocity", fresh.velocity))
+    )
+    state = State(arrays["theta"], arrays["hidden"], arrays["log_weights"], memory, velocity)
     if _shapes(state) != _shapes(fresh):
         raise ValueError(f"arrays {_shapes(state)} where {_shapes(fresh)} are due")
     learning.state, learning.round = state, header["round"]

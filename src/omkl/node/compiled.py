@@ -85,7 +85,7 @@ class Compiled:
 
     def learn(self, state: State, made: Features, x: Floats, y: Floats) -> tuple[State, Floats, float, bool]:
         """Return the state after a sample, the output and its loss from before it, and whether the state is sound."""
-        theta, hidden, log_weights, memory = state
+        theta, hidden, log_weights, memory, _ = state
         learned, weighed, output = np.empty_like(theta), np.empty_like(log_weights), np.empty_like(y)
         loss, is_sound = learn(
             theta, log_weights, made.frequencies, x, y, self._learn, self._loss, learned, weighed, output

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl import algorithm, features, noise
-from omkl.algorithm import State
+from omkl.algorithm import State, Velocity
 from omkl.errors import InputError
 from omkl.features import Features
 from omkl.losses import Loss
@@ -66,14 +66,15 @@ class Plain:
 
     def learn(self, state: State, made: Features, x: Floats, y: Floats) -> tuple[State, Floats, float, bool]:
         """Return the state, the output and its loss, and whether the state is sound."""
-        theta, hidden, log_weights, memory = state
+        theta, _, log_weights, memory, _ = state
         with quiet():
             # For one input np.dot is transform's tensordot, at a fraction of its cost.
             z = features.waves(np.dot(made.frequencies, x))
             sample = Round(z if made.basis is None else features.project(z, made.basis), y, None)
             theta, log_weights, memory, info = self._method.observe(theta, log_weights, memory, sample)
         is_sound = math.isfinite(total(theta)) and not math.isnan(total(log_weights))
-        return State(theta, hidden, log_weights, memory), np.asarray(info.output), float(info.loss), is_sound
+        state = state._replace(theta=theta, log_weights=log_weights, memory=memory)
+        return state, np.asarray(info.output), float(info.loss), is_sound
 
 
 def quiet() -> np.errstate:
@@ -96,7 +97,7 @@ class Learning:
     Attributes
     ----------
     state
-        Models, hidden state, kernel weights and the learner's memory.
+        Models, hidden state, kernel weights, the learner's memory and the velocity of mixing.
     round
         Rounds of gossip taken; a hidden state begins with zeros at round 0.
     is_sound
@@ -122,12 +123,27 @@ class Learning:
 
     def gossip(self, copies: Floats, weights: Floats) -> Message:
         """Return the message of the next round: mix, emit and absorb it here (lines 8, 9 and 12)."""
-        theta, hidden, log_weights, memory = self.state
+        theta, hidden, log_weights, memory, velocity = self.state
+        if self.method.momentum:
+            theta, velocity = self._carry(copies, weights)
+            copies, weights = copies[:0], weights[:0]  # they are mixed in
         uniforms = self._uniforms()
         theta, hidden, message, self.is_sound = self._halves.gossip(theta, hidden, copies, weights, uniforms)
-        self.state = State(theta, hidden, log_weights, memory)
+        self.state = State(theta, hidden, log_weights, memory, velocity)
         self.round += 1
         return message
+
+    def _carry(self, copies: Floats, weights: Floats) -> tuple[Floats, Velocity]:
+        """Return models and velocity after mixing, with momentum."""
+        method, state = self.method, self.state
+        with quiet():
+            heard = algorithm.clipped(state.hidden, copies, method.radius)
+            return algorithm.carry(
+                state.theta,
+                state.velocity,
+                method.momentum,
+                lambda start: algorithm.mix(start, state.hidden, heard, weights, method.gamma),
+            )
 
     def learn(self, x: Floats, y: Floats) -> tuple[Floats, float]:
         """Return the output and its loss, both from before the sample is learned (lines 3 to 6 and 14)."""
@@ -148,7 +164,7 @@ class Learning:
 
     def is_finite(self) -> bool:
         """Return whether models and hidden state are finite, and no weight is not a number."""
-        theta, hidden, log_weights, _ = self.state
+        theta, hidden, log_weights, *_ = self.state
         return math.isfinite(total(theta) + total(hidden)) and not math.isnan(total(log_weights))
 
     def inputs(self, x: npt.ArrayLike) -> Floats:

@@ -29,8 +29,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from omkl import wire
-from omkl.algorithm import State
+from omkl import algorithm, wire
 from omkl.errors import InputError
 from omkl.node.events import Diverged, Dropped, Event, Gossiped, Recovered, Scored
 from omkl.node.learning import Floats, Learning, quiet
@@ -288,10 +287,11 @@ class Protocol:
 
     def _recover(self, peer: str, kept: Kept, began: Floats, now: float) -> None:
         """Take a hidden state of before for hidden state and models, with what was learned since."""
-        theta, _, log_weights, memory = self.learning.state
+        state = self.learning.state
         with quiet():
-            theta = kept.hidden + (theta - began)
-        self.learning.state = State(theta, kept.hidden.copy(), log_weights, memory)
+            theta = kept.hidden + (state.theta - began)
+        rest = algorithm.at_rest(theta, self.role.method.momentum)
+        self.learning.state = state._replace(theta=theta, hidden=kept.hidden.copy(), velocity=rest)
         self.neighbors.skip(kept.round, now)
         self._events.append(Recovered(peer, kept.round))
 

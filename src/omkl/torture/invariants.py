@@ -87,18 +87,19 @@ class Books:
             self.record(node)
             self.order.note(node, node.neighbors.events)
             self._check_mixing(node, weights)
-            before, radius, gamma = learning.state, learning.method.radius, learning.method.gamma
-            heard = algorithm.clipped(before.hidden, copies, radius)
-            due = algorithm.mix(before.theta, before.hidden, heard, weights, gamma)
+            before, method = learning.state, learning.method
+            heard = algorithm.clipped(before.hidden, copies, method.radius)
+            start = before.theta + method.momentum * before.velocity if method.momentum else before.theta
+            due = algorithm.mix(start, before.hidden, heard, weights, method.gamma)
             message = gossip(copies, weights)
-            self._enter(node, before.theta, due)
+            self._enter(node, start, due)
             self.record(node)
             return message
 
         def watched_learn(x: Floats, y: Floats) -> tuple[Floats, float]:
             self._check_model(node)
-            theta, _, log_weights, memory = before = learning.state
-            before = State(theta.copy(), before.hidden, log_weights.copy(), memory)
+            before = learning.state
+            before = before._replace(theta=before.theta.copy(), log_weights=before.log_weights.copy())
             output, loss = learn(x, y)
             self._know(node)
             self.lessons.note(Lesson(id, node.round, before, x, y, learning.state, output, loss), learning)
@@ -227,8 +228,8 @@ class Books:
 
 
 def _content(state: State) -> bytes:
-    theta, hidden, log_weights, _ = state
-    return bytes(theta.tobytes() + hidden.tobytes() + log_weights.tobytes())
+    theta, hidden, log_weights, _, velocity = state
+    return bytes(theta.tobytes() + hidden.tobytes() + log_weights.tobytes() + np.asarray(velocity).tobytes())
 
 
 def _is_used(link: Link) -> bool:
