@@ -29,9 +29,7 @@ class Pace:
         """Return the rate."""
         return namespace(theta).asarray(self.eta, dtype=theta.dtype)
 
-    def update(
-        self, theta: Array, memory: Memory, gradient: Array, z: Array, sample: Sample
-    ) -> tuple[Array, Memory]:
+    def update(self, theta: Array, memory: Memory, gradient: Array, z: Array, sample: Sample) -> tuple[Array, Memory]:
         """Return the models a step further, and the rate."""
         return theta - memory * gradient, memory
 
