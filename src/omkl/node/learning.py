@@ -58,7 +58,7 @@ class Plain:
         """Return models, hidden state and message."""
         with quiet():
             heard = algorithm.clipped(hidden, copies, self._method.radius)
-            theta = algorithm.mix(theta, hidden, heard, weights, self._method.gamma)
+            theta = algorithm.mix(theta, hidden, heard, weights, self._method.consensus_step)
             message = algorithm.emit(theta, hidden, self._channel, uniforms)
             return theta, algorithm.absorb(hidden, message), message
 
@@ -144,7 +144,7 @@ class Learning:
                 state.theta,
                 state.velocity,
                 method.momentum,
-                lambda start: algorithm.mix(start, state.hidden, heard, weights, method.gamma),
+                lambda start: algorithm.mix(start, state.hidden, heard, weights, method.consensus_step),
             )
 
     def learn(self, x: Floats, y: Floats) -> tuple[Floats, float]:
