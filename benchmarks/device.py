@@ -42,7 +42,7 @@ def problem(rounds: int, nodes: int, inputs: int, seeds: int) -> engine.Problem:
     X = jax.random.normal(keys[0], (rounds, nodes, inputs)) / inputs**0.5
     y = jnp.sign(jax.random.normal(keys[1], (rounds, nodes, 1)))
     V = np.stack([features.draw(METHOD.kernels, METHOD.features, inputs, seed) for seed in range(seeds)])
-    return engine.Problem(X, y, V, list(range(seeds)))  # type: ignore[arg-type]
+    return engine.Problem(X, y, features.Features(V), list(range(seeds)))  # type: ignore[arg-type]
 
 
 def best(work: Callable[[], Any], times: int) -> tuple[float, float]:
@@ -84,7 +84,7 @@ def large(graph: str, nodes: int, bytes_per_second: float, tiled: bool) -> repor
     X, y, V, seeds, _ = problem(ROUNDS, nodes, 2, 1)
     key = noise.fold(noise.key(seeds, "quantizer"), np.arange(nodes)[:, None, None])
     topology = build(GRAPHS[graph](nodes))
-    given = Given(jnp.asarray(V), noise.Key(*map(jnp.asarray, key)), (network(topology),))
+    given = Given(features.Features(jnp.asarray(V)), noise.Key(*map(jnp.asarray, key)), (network(topology),))
     program = Program(engine.HERE, (METHOD,), metrics, True, ROUNDS, True, tiled)
     times, states = jnp.arange(ROUNDS, dtype=jnp.uint32), [METHOD.init(jnp, (nodes, 1), 1)]
 

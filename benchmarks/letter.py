@@ -45,7 +45,7 @@ def stated(method: omkl.Gossip, X: Any, y: Any, V: Any) -> None:
     state = method.init(np, (NODES, len(V)), 1)
     for t in range(len(X)):
         uniforms = noise.dither(noise.fold(key, t), (len(method.kernels), 1, 2 * method.features))
-        sample = Round(features.transform(X[t], V), y[t][:, None, None], uniforms)
+        sample = Round(features.transform(X[t], features.Features(V)), y[t][:, None, None], uniforms)
         state, _ = method.step(state, sample, network)
 
 

@@ -54,13 +54,13 @@ def parts(node: Protocol, samples: Stream) -> dict[str, float]:
     learning, neighbors = node.learning, node.neighbors
     method, state = learning.method, learning.state
     x, y = samples.X[0, 0], learning.targets(samples.y[0, 0])
-    z = features.transform(x, learning.frequencies)
+    z = features.transform(x, learning.features)
     copies, weights = neighbors.copies, neighbors.weights
     uniforms = np.full(learning.shape, 0.5, dtype=np.float32)
     message = algorithm.emit(state.theta, 0.9 * state.hidden, method.channel, uniforms)
     frame = wire.write_gossip(neighbors.codec, 1, 1, message, 0)
     steps: dict[str, Callable[[], Any]] = {
-        "features": lambda: features.transform(x, learning.frequencies),
+        "features": lambda: features.transform(x, learning.features),
         "mix": lambda: algorithm.mix(state.theta, state.hidden, copies, weights, method.consensus_step),
         "emit": lambda: algorithm.emit(state.theta, 0.9 * state.hidden, method.channel, uniforms),
         "absorb x3": lambda: [algorithm.absorb(state.hidden, message) for _ in range(3)],

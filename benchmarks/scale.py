@@ -67,7 +67,7 @@ def peak() -> int:
 def problem(rounds: int, nodes: int) -> engine.Problem:
     X = np.random.default_rng(0).standard_normal((rounds, nodes, 2), dtype=np.float32)
     y = np.where(X[..., :1] > 0, 1, -1).astype(np.float32)
-    return engine.Problem(X, y, features.draw(omkl.gaussian(1, 3, 5), 20, 2, 0)[None], [0])
+    return engine.Problem(X, y, features.Features(features.draw(omkl.gaussian(1, 3, 5), 20, 2, 0)[None]), [0])
 
 
 def taken(given: engine.Problem, case: engine.Case, turns: int) -> npt.NDArray[np.float64]:

@@ -43,7 +43,7 @@ def sent(method: omkl.Gossip, rounds: int = ROUNDS) -> Iterator[Sent]:
         uniforms = noise.dither(noise.fold(key, t), state.theta.shape[1:]) if method.dithered else None
         theta = network.mix(state.theta, state.hidden, method.consensus_step)
         yield Sent(state.hidden, algorithm.emit(theta, state.hidden, method.channel, uniforms))
-        state, _ = method.step(state, Round(features.transform(X, V), y, uniforms), network)
+        state, _ = method.step(state, Round(features.transform(X, features.Features(V)), y, uniforms), network)
 
 
 def weigh(method: omkl.Gossip) -> report.Row:

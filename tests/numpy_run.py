@@ -43,13 +43,13 @@ def play(
         index, weights = topology.neighbors()
         fixed = Neighbors(index, weights.astype(np.float32))
     rounds, nodes, dimension = X.shape
-    V = features.draw(method.kernels, method.features, dimension, seed)
+    drawn = method.draw(dimension, seed, X)
     targets = method.objective.encode(y)
     key = noise.fold(noise.key(seed, "quantizer"), np.arange(nodes)[:, None])
-    shape = (len(method.kernels), targets.shape[-1], 2 * method.features)
-    state = method.init(np, (nodes,), targets.shape[-1])
+    shape = (len(method.kernels), targets.shape[-1], method.width)
+    state = method.init(np, (nodes,), targets.shape[-1], drawn.spectrum)
     for t in range(rounds):
         uniforms = noise.dither(noise.fold(key, t), shape) if method.dithered else None
-        round_ = Round(features.transform(X[t], V), targets[t], uniforms)
+        round_ = Round(features.transform(X[t], drawn), targets[t], uniforms)
         state, info = method.step(state, round_, fixed if isinstance(topology, Topology) else topology(t))
         yield state, info, round_

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from omkl import algorithm, features, topology
 from omkl.algorithm import State
-from omkl.features import gaussian
+from omkl.features import Features, gaussian
 from omkl.learners import SGD
 from omkl.losses import Logistic, Loss, Softmax, Squared
 from omkl.methods import Gossip, Local, Neighbors, Round
@@ -208,7 +208,7 @@ def _fit(loss: Loss, X: np.ndarray, y: np.ndarray, eta: float) -> list[Model]:
     network = Neighbors(ring[0], ring[1].astype(np.float32))
     state = method.init(np, (X.shape[1],), y.shape[-1])
     for x, target in zip(X, y, strict=True):
-        state, _ = method.step(state, Round(features.transform(x, V), target, None), network)
+        state, _ = method.step(state, Round(features.transform(x, Features(V)), target, None), network)
     return [Model(V, theta, log_weights, loss) for theta, log_weights in zip(*method.models(state), strict=True)]
 
 

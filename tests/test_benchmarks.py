@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import naive, report, scale, vectorized
+from benchmarks import naive, report, scale, vectorized, weights
 
 import omkl
-from omkl import features
+from omkl import features, topology
 from omkl.topology import build
 
 
@@ -50,6 +50,16 @@ def test_graphs_of_a_million_are_what_they_are_called() -> None:
     assert grown.degrees.max() > 50
     assert not grown.components.any()
     assert not regular.components.any()
+
+
+def test_graphs_to_compare_weights_on() -> None:
+    made = {name: make(20) for name, make in weights.FAMILIES.items()}
+    assert not any(graph.components.any() for graph in made.values())
+    assert len(made["tree"].edges) == 19
+    assert len(made["dumbbell"].edges) == 2 * 45 + 1
+    assert weights.cell(topology.metropolis, made["path"]) == "0.0062 (0.0082, 1.33) "
+    assert weights.cell(topology.best_constant, made["star"]) == "0.0500 (0.0952, 1.90)*"
+    assert weights.cell(topology.fmmc, topology.path(81)) == "-"
 
 
 def test_a_soak_ends_with_every_copy_its_owners(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 
 from omkl import algorithm, specs
 from omkl.errors import InputError
-from omkl.learners import LEARNERS, SGD, AdaGrad, Learner, Newton, NewtonMemory, Shared, SharedMemory
+from omkl.learners import LEARNERS, SGD, AdaGrad, Learner, Newton, NewtonMemory, Sample, Shared, SharedMemory
 from omkl.losses import Logistic, Loss, Softmax, Squared
 from omkl.methods import Gossip, Local, Round
 from omkl.methods.plain import is_plain
@@ -192,32 +193,41 @@ def test_s_stays_positive_in_float32(rule: Newton, repeats: int) -> None:
 
 
 def test_shared_by_hand() -> None:
-    # t = 1, scale = 8: variance (2, 1), S = (2/(1+.16), 1/(1+.08)), s = 1, z.Sz
-    rule, spectrum = Shared(prior=2.0, c=0.01, damping=0.125), np.array([[1.0, 0.5]])
+    # t = 1, the squared loss curves 8 times as much as the logistic: variance (2, 1), S = (2/(1+.16), 1/(1+.08))
+    rule, spectrum = Shared(prior=2.0, c=0.01), np.array([[1.0, 0.5]])
     theta, memory = learn(rule, [([1.0, 2.0], [1.0])], Squared(), 1, spectrum)
     s = np.array([2 / 1.16, 1 / 1.08])
-    np.testing.assert_allclose(theta[0, 0], 2 * s * [1, 2] / (1 + s @ [1, 4]), rtol=1e-12)
+    np.testing.assert_allclose(theta[0, 0], 2 * s * [1, 2] / (1 + 2 * (s @ [1, 4])), rtol=1e-6)
     assert float(memory.count) == 1
-    # logistic: scale = 1, C' = -1/2
-    theta, _ = learn(rule, [([1.0, 2.0], [1.0])], Logistic(), 1, spectrum, lam=5.0)
-    s = np.array([2 / 1.02, 1 / 1.01])
-    np.testing.assert_allclose(theta[0, 0], s * [1, 2] / 2 / (1 + 0.125 * (s @ [1, 4])), rtol=1e-12)
+
+
+@pytest.mark.parametrize("prior", [1e-3, 1.0, 100.0, 1e5])
+@pytest.mark.parametrize("f", [-30.0, -3.0, 0.0, 4.0])
+def test_shared_solves_the_proximal_step(prior: float, f: float) -> None:
+    """The new output u has u - f + q C'(u) = 0, for any margin: no step overshoots."""
+    rule, spectrum, z = Shared(prior, c=1e-9), np.array([[1.0, 0.5]]), np.array([[1.0, 2.0]])
+    theta = np.array([[[f, 0.0]]])
+    outputs = theta @ z[0]
+    slope = Logistic().derivative(outputs, np.array([1.0]))
+    sample = Sample(outputs, np.array([[1.0]]), Logistic())
+    after, _ = rule.update(theta, rule.init(theta, spectrum), slope[..., None] * z[:, None, :], z, sample)
+    q, u = prior * (1 + 0.5 * 4), float(after[0, 0] @ z[0])
+    exact = brentq(lambda u: u - f - q / (1 + math.exp(min(u, 700.0))), f - 1, f + q + 1)
+    assert u - f == pytest.approx(exact - f, rel=0.01, abs=1e-9)
 
 
 def test_shared_is_newton_where_the_curvature_is_diagonal(rng: np.random.Generator) -> None:
     """After whole cycles of samples along the axes, E z z^T = I, so that c t is what Newton has added up."""
     n, prior, spectrum = 4, 3.0, np.array([[1.0, 0.5, 0.2, 0.1]])
     axes = [(math.sqrt(n) * row, [rng.normal()]) for row in np.eye(n)] * 5
-    newton, shared = Newton(prior), Shared(prior, c=0.25, damping=0.25)  # in units of the logistic loss: 2 and 2
+    newton, shared = Newton(prior), Shared(prior, c=0.25)  # in units of the logistic loss: 2
     theta, memory = learn(newton, axes, Squared(), 1, spectrum)
-    z, gradient = rng.normal(size=(1, n)), rng.normal(size=(1, 1, n))
-
-    def curvature() -> np.ndarray:
-        return np.full((1, 1, 1), 2.0)
-
-    local, _ = newton.update(theta, memory, gradient, z, curvature)
-    common, _ = shared.update(theta, SharedMemory(np.array(19.0), spectrum), gradient, z, curvature)
-    np.testing.assert_allclose(common, local, rtol=1e-9)
+    z, y = rng.normal(size=(1, n)), np.array([rng.normal()])
+    sample = Sample(algorithm.predict(theta, np.zeros(1), z).kernel_outputs, y[None], Squared())
+    gradient = sample.derivative(sample.outputs)[..., None] * z[..., None, :]
+    local, _ = newton.update(theta, memory, gradient, z, sample)
+    common, _ = shared.update(theta, SharedMemory(np.array(19.0), spectrum), gradient, z, sample)
+    np.testing.assert_allclose(common, local, rtol=1e-6)
 
 
 def test_shared_never_moves_what_the_basis_does_not_have() -> None:
@@ -233,9 +243,8 @@ def test_nodes_have_counts_of_their_own() -> None:
     assert memory.count.shape == (2,)
     older = memory._replace(count=np.array([0, 99], np.float32))
     gradient = np.ones_like(theta)
-    moved, after = rule.update(
-        theta, older, gradient, np.ones((2, 1, 2), np.float32), lambda: np.full((2, 1, 1, 1), 0.25)
-    )
+    z, outputs = np.ones((2, 1, 2), np.float32), np.zeros((2, 1, 1), np.float32)
+    moved, after = rule.update(theta, older, gradient, z, Sample(outputs, outputs - 1, Logistic()))
     np.testing.assert_array_equal(after.count, [1, 100])
     assert abs(moved[1]).max() < 0.5 * abs(moved[0]).max()
 
@@ -299,7 +308,6 @@ def test_rules_by_name(table: Any, rule: Learner) -> None:
         (lambda: Newton(block=3).init(np.zeros((1, 1, 4))), "block is 3; a model has 4 coefficients; use a divisor"),
         (lambda: Shared(prior=math.inf), "prior is inf; it must be positive and finite; try 100"),
         (lambda: Shared(c=0), "c is 0.0; it must be positive"),
-        (lambda: Shared(damping=-1), "damping is -1.0; it must be positive"),
     ],
 )
 def test_bad_settings_are_refused(make: Any, text: str) -> None:

@@ -53,12 +53,10 @@ def test_two_nodes_by_hand() -> None:
     """Weights 1/2, gamma 1/2, momentum 1/2, hidden states 1 and -1: pulls of -1/2 and 1/2, then -1/4 carried on."""
     links, hidden = network("path", 2), np.array([1, -1], np.float32).reshape(2, 1, 1, 1)
     method = Gossip(gamma=0.5, momentum=0.5, quantizer=None, features=1)
-    state = algorithm.init(hidden, method.rule, None, 0.5)._replace(hidden=hidden)
-    theta, velocity = method.mix(state, hidden, links)
+    theta, velocity = method.mix(hidden, np.zeros_like(hidden), hidden, links)
     np.testing.assert_array_equal(theta[:, 0, 0, 0], [0.5, -0.5])
     np.testing.assert_array_equal(velocity[:, 0, 0, 0], [-0.5, 0.5])
-    state = state._replace(theta=theta, hidden=theta, velocity=velocity)
-    theta, velocity = method.mix(state, theta, links)  # pulls of 1/2 * 1/2 * (-1) = -1/4
+    theta, velocity = method.mix(theta, velocity, theta, links)  # pulls of 1/2 * 1/2 * (-1) = -1/4
     np.testing.assert_array_equal(velocity[:, 0, 0, 0], [-0.5, 0.5])
     np.testing.assert_array_equal(theta[:, 0, 0, 0], [0, 0])
 

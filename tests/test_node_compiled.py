@@ -11,7 +11,6 @@ from omkl.algorithm import State
 from omkl.learners import SGD
 from omkl.node.compiled import Compiled, knows
 from omkl.node.learning import Learning, Plain, halves
-from omkl.quantizers import Message
 
 LOSSES = ["logistic", Squared(), Softmax(classes=3)]
 CHANNELS = [QSGD(3), QSGD(3, rescale=True), QSGD(8), Nearest(2.5), Nearest(0.5), None]
@@ -38,6 +37,8 @@ def test_gossip_is_that_of_the_algorithm(channel: QSGD | Nearest | None, neighbo
         theta[0], hidden[0], copies[:, 0] = 0, 0, 0
         uniforms = np.random.default_rng(seed).random(shape).astype(np.float32) if method.dithered else None
         expected, found = (one.gossip(theta, hidden, copies, weights, uniforms) for one in (plain, compiled))
+        assert found[-1]
+        assert expected[-1]
         for one, other in zip((*expected[:2], *expected[2]), (*found[:2], *found[2]), strict=True):
             assert one.dtype == other.dtype
             np.testing.assert_array_equal(one, other)
@@ -52,8 +53,11 @@ def test_learning_is_that_of_the_algorithm(loss: str | Squared | Softmax, learne
     for seed in range(50):
         theta = drawn(learning.shape, seed) * (seed > 0)
         state = State(theta, theta, drawn(learning.shape[:1], seed + 1), ())
-        sample = learning.frequencies, drawn((4,), seed + 2), learning.targets(1)
-        (one, output, value), (other, found, cost) = (half.learn(state, *sample) for half in (plain, compiled))
+        sample = learning.features, drawn((4,), seed + 2), learning.targets(1)
+        first, second = (half.learn(state, *sample) for half in (plain, compiled))
+        (one, output, value, sound), (other, found, cost, told) = first, second
+        assert sound
+        assert told
         assert cost == pytest.approx(value, rel=2e-6, abs=1e-7)
         assert found.dtype == other.theta.dtype == other.log_weights.dtype == np.float32
         np.testing.assert_allclose(found, output, rtol=2e-6, atol=2e-6)
@@ -64,22 +68,20 @@ def test_learning_is_that_of_the_algorithm(loss: str | Squared | Softmax, learne
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 1e30, 3e38, np.inf, np.nan])
 def test_what_is_not_finite_is_seen(value: float) -> None:
-    shape = (3, 1, 20)
-    both = Plain(METHOD), Compiled(METHOD, shape)
-    hidden = drawn(shape, 0)
-    hidden[1, 0, 3:5] = value
-    message = Message(np.ones(shape, dtype=np.int16), np.ones((3, 1, 1), dtype=np.float32))
-    (one, expected), (other, found) = (half.absorb(hidden, message) for half in both)
-    np.testing.assert_array_equal(one, other)
-    assert found == expected == (value < 1e38)
-    weights = np.zeros(3, dtype=np.float32)
-    states = [
-        State(hidden, one, weights, ()),
-        State(one, hidden, weights, ()),
-        State(np.zeros_like(one), np.zeros_like(one), hidden[1, 0, 2:5], ()),
-    ]
-    for state in states:
-        assert both[0].is_finite(state) == both[1].is_finite(state)
+    method = replace(METHOD, quantizer=None)
+    learning = Learning(method, 2, 0, 0)
+    plain, compiled = Plain(method), Compiled(method, learning.shape)
+    wrong, right, weights = drawn(learning.shape, 0), drawn(learning.shape, 1), np.zeros(3, dtype=np.float32)
+    wrong[1, 0, 3:5] = value
+    mixed = [half.gossip(wrong, right, right[None], weights[:1], None)[-1] for half in (plain, compiled)]
+    assert mixed == [value < 1e38] * 2
+    absorbed = [half.gossip(right, wrong, right[None], weights[:1], None)[-1] for half in (plain, compiled)]
+    assert absorbed == [np.isfinite(value)] * 2
+    sample = learning.features, drawn((2,), 2), learning.targets(1)
+    learned = [half.learn(State(wrong, right, weights, ()), *sample)[-1] for half in (plain, compiled)]
+    assert learned == [value < 1e38] * 2
+    weighed = [half.learn(State(right, right, wrong[1, 0, 2:5], ()), *sample)[-1] for half in (plain, compiled)]
+    assert weighed == [np.isfinite(value)] * 2
 
 
 def test_other_methods_take_the_plain_halves() -> None:

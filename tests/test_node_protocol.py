@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from omkl import features, wire
 from omkl.errors import InputError
-from omkl.features import gaussian
+from omkl.features import gaussian, matern
 from omkl.losses import Softmax
 from omkl.node import checkpoint
 from omkl.node.events import Diverged, Event, Gossiped, Scored
@@ -79,9 +79,9 @@ def test_two_nodes_by_hand() -> None:
     assert [frame[:-2].hex() for frame in frames] == [a + "00000000" + b for a, b in zip(head, floats, strict=True)]
 
 
-def one_by_one(x: Any, frequencies: Any) -> Any:
+def one_by_one(x: Any, made: Any) -> Any:
     """Return the features of samples as a node computes them: a product of matrices sums in another order."""
-    return np.stack([TRANSFORM(row, frequencies) for row in x]) if x.ndim == 2 else TRANSFORM(x, frequencies)
+    return np.stack([TRANSFORM(row, made) for row in x]) if x.ndim == 2 else TRANSFORM(x, made)
 
 
 TRANSFORM = features.transform
@@ -94,7 +94,7 @@ TRANSFORM = features.transform
         {"quantizer": Exact()},
         {"quantizer": QSGD(bits=4)},
         {"quantizer": Nearest(step=2.5)},
-        {"quantizer": "sign"},
+        {"quantizer": "sign", "kernels": matern(1, 3), "orthogonal": True},
         {"quantizer": Nearest(step=1, block=4), "loss": Softmax(classes=3), "kernels": gaussian(1, 3)},
     ],
     ids=lambda method: str(method["quantizer"]),

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from omkl import features, theory
 from omkl.algorithm import normalize
 from omkl.errors import InputError
-from omkl.features import gaussian
+from omkl.features import Features, gaussian
 from omkl.methods import Gossip, Local, Method
 from omkl.paper import regret
 from omkl.paper.regret import GAMMA, LAMBDA, QUANTIZER, Streams
@@ -79,7 +79,8 @@ def by_hand(method: Method, X: np.ndarray, y: np.ndarray, seed: int, nodes: int,
 
 
 def best_by_scipy(X: np.ndarray, y: np.ndarray, seed: int) -> float:
-    Z = features.transform(X.reshape(-1, 2).astype(float), features.draw(gaussian(1, 3, 5), 20, 2, seed).astype(float))
+    V = features.draw(gaussian(1, 3, 5), 20, 2, seed).astype(float)
+    Z = features.transform(X.reshape(-1, 2).astype(float), Features(V))
 
     def mean(theta: np.ndarray, z: np.ndarray) -> float:
         return float(np.log1p(np.exp(-y.ravel() * (z @ theta))).mean() + LAMBDA * theta @ theta)

@@ -95,7 +95,7 @@ def problem() -> Any:
     key = noise.fold(noise.key([0, 1], "quantizer"), np.arange(NODES)[:, None, None])
     V = np.stack([features.draw(method.kernels, 4, 3, seed) for seed in (0, 1)])
     methods, networks = zip(*cases, strict=True)
-    return methods, rounds.Given(V, key, networks)
+    return methods, rounds.Given(features.Features(V), key, networks)
 
 
 def outcome(problem: Any, count: int, group: int, measured: bool = True, measure: Any = metrics) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import omkl
-from omkl import QSGD, Gossip, Local, Nearest, algorithm, topology, wire
+from omkl import QSGD, Gossip, Local, Nearest, algorithm, features, topology, wire
 from omkl.data import as_stream, load
 from omkl.errors import InputError
 from omkl.methods import Method, Neighbors
@@ -204,7 +204,9 @@ def test_waves_are_sines_and_cosines(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(waves(jnp.asarray(halves))[0, 5:], np.cos(halves[0].astype(np.float64)), atol=2e-7)
 
 
-@pytest.mark.parametrize("kernels", [omkl.laplacian(0.01, 1), omkl.cauchy(0.1), omkl.gaussian(1e-4)], ids=str)
+@pytest.mark.parametrize(
+    "kernels", [omkl.laplacian(0.01, 1), omkl.cauchy(0.1), omkl.gaussian(1e-4), omkl.matern(0.1, 1, nu=0.5)], ids=str
+)
 def test_heavy_tails_and_narrow_kernels_equal_numpy(kernels: tuple[omkl.Kernel, ...]) -> None:
     X, y = blobs(100, 4)
     method = Gossip(kernels=kernels, eta=0.5, gamma=0.3, quantizer=None)
@@ -213,6 +215,17 @@ def test_heavy_tails_and_narrow_kernels_equal_numpy(kernels: tuple[omkl.Kernel, 
         warnings.simplefilter("ignore")
         there = omkl.simulate((X, y), "path", method=method, seed=3)
     np.testing.assert_allclose(there.loss[0], here.loss.mean(axis=1), atol=0.02)
+
+
+def test_orthogonal_features_are_drawn_where_asked_for() -> None:
+    X, y = blobs(40, 4)
+    method = Gossip(kernels=omkl.matern(1) + omkl.gaussian(2), eta=0.5, gamma=0.3, orthogonal=True)
+    there = omkl.simulate((X, y), "path", method=method, seed=3)
+    drawn = features.draw(method.kernels, method.features, X.shape[-1], 3, orthogonal=True)
+    np.testing.assert_array_equal(there.frequencies[0], drawn)
+    assert there.config["method"]["orthogonal"] is True
+    here = numpy_run.run(method, X, y, topology.build("path", 4), seed=3)
+    np.testing.assert_allclose(there.loss[0], here.loss.mean(axis=1), atol=1e-3)
 
 
 def test_the_way_to_mix_suits_the_network() -> None:
@@ -479,8 +492,9 @@ def test_cases_in_one_pass_equal_cases_apart() -> None:
 @pytest.mark.parametrize(
     ("other", "text"),
     [
-        (Gossip(features=10), "differ in features or loss"),
-        (Gossip(loss="squared"), "differ in features or loss"),
+        (Gossip(features=10), "differ in features, orthogonal or loss"),
+        (Gossip(orthogonal=True), "differ in features, orthogonal or loss"),
+        (Gossip(loss="squared"), "differ in features, orthogonal or loss"),
         (omkl.Choco(kernels=omkl.gaussian(3)), "are not the first of"),
     ],
 )

@@ -27,7 +27,7 @@ def test_size_by_hand() -> None:
         rounds=3 * 3 * model + 5 * 3 * model // 2,
         inputs=4 * 5 * 3 * (6 + 1),
         records=5 * 2 * (2 * 4 * (5 + 2) + 16),
-        frequencies=4 * 2 * 2 * 4 * 6,
+        features=4 * 2 * 2 * 4 * 6,
         network=24 * 2,
     )
 

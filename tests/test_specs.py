@@ -38,8 +38,9 @@ def test_defaults_are_those_of_simulate() -> None:
 
 def test_method_table_makes_the_method() -> None:
     table = {
-        "kernels": {"gaussian": [1, 3], "laplacian": [2]},
+        "kernels": {"gaussian": [1, 3], "laplacian": [2], "matern12": [4], "matern52": [1]},
         "features": 10,
+        "orthogonal": True,
         "eta": 1,
         "gamma": 0.5,
         "clip": 0.35,
@@ -50,8 +51,9 @@ def test_method_table_makes_the_method() -> None:
         "learner": {"name": "sgd", "eta": 0.5},
     }
     assert resolve(table).method == omkl.Gossip(
-        kernels=omkl.gaussian(1, 3) + omkl.laplacian(2),
+        kernels=omkl.gaussian(1, 3) + omkl.laplacian(2) + omkl.matern(4, nu=0.5) + omkl.matern(1, nu=2.5),
         features=10,
+        orthogonal=True,
         eta=1,
         gamma=0.5,
         clip=0.35,

@@ -234,7 +234,7 @@ def test_a_chunk_is_the_engines(group: int, d: int) -> None:
     methods = (gossip(2, quantizer=None), gossip(1, quantizer=Nearest(), eta=0.05))
     first, *_ = parts = list(samples(methods[0], 6, d=d, seeds=2))
     X = np.random.default_rng(0).normal(size=(6, NODES, d)).astype(np.float32)
-    given = rounds.Given(first.V, first.key, (lists(), lists("ring")))
+    given = rounds.Given(features.Features(first.V), first.key, (lists(), lists("ring")))
     run = jax.jit(rounds._placed, static_argnums=0)
 
     def outcome(tiled: bool) -> Any:
@@ -251,7 +251,7 @@ def test_models_too_many_to_count_keep_to_the_engine(monkeypatch: pytest.MonkeyP
     method = gossip()
     taken: list[Any] = []
     one = next(iter(samples(method, 1, d=2, seeds=1)))
-    given = rounds.Given(one.V, one.key, (lists(),))
+    given = rounds.Given(features.Features(one.V), one.key, (lists(),))
     program = rounds.Program(HERE, (method,), metrics, True, 1, True, True)
     step = tiles.step
 

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from omkl import topology
 from omkl.errors import InputError
+from omkl.theory import spectral_gap
 from omkl.topology import GRAPHS, WEIGHTS, Graph, Topology, build
+from omkl.topology.spectrum import resistances
 
 
 @st.composite
@@ -44,15 +46,54 @@ def test_weights_differ_where_degrees_do() -> None:
     assert topology.metropolis(g).weights.tolist() == [1 / 4, 1 / 4, 1 / 4, 1 / 3]
     assert topology.local_degree(g).weights.tolist() == [1 / 3, 1 / 3, 1 / 3, 1 / 2]
     assert topology.max_degree(g).weights.tolist() == [1 / 3] * 4
+    # Resistances 2/3 in the triangle, two ohms beside one, and 1 outside; their sums at the nodes 7/3, 4/3, 4/3, 1.
+    np.testing.assert_allclose(topology.resistance(g).weights, [2 / 9, 2 / 9, 3 / 10, 1 / 3])
     np.testing.assert_allclose(topology.best_constant(g).weights, 2 / 5)
 
 
-@given(graphs())
-def test_metropolis_is_symmetric_stochastic_and_nonnegative(graph: Graph) -> None:
-    w = topology.metropolis(graph).matrix()
+@given(graphs(connected=False), st.sampled_from(["metropolis", "resistance"]))
+def test_rules_for_every_graph_are_symmetric_stochastic_and_nonnegative(graph: Graph, rule: str) -> None:
+    built = WEIGHTS[rule](graph)
+    w = built.matrix()
     np.testing.assert_array_equal(w, w.T)
     np.testing.assert_allclose(w.sum(axis=1), 1)
     assert (w >= 0).all()
+    assert (built.weights > 0).all()
+    assert built.eigenvalues()[-1] > -1
+
+
+@given(graphs(connected=False))
+def test_resistances_are_those_of_networkx(graph: Graph) -> None:
+    each = resistances(graph)
+    assert each.sum() == pytest.approx(graph.nodes - len(set(graph.components.tolist())))  # Foster's theorem
+    g = as_networkx(graph)
+    for (i, j), r in zip(graph.edges.tolist(), each, strict=True):
+        part = g.subgraph(nx.node_connected_component(g, i))
+        assert r == pytest.approx(nx.resistance_distance(part, i, j))
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 8, 20])
+@pytest.mark.parametrize("name", ["path", "ring", "complete", "star"])
+def test_where_links_are_alike_resistance_is_metropolis(name: str, nodes: int) -> None:
+    np.testing.assert_allclose(build(name, nodes, "resistance").weights, build(name, nodes).weights)
+
+
+def test_a_bridge_counts_for_more() -> None:
+    half = topology.complete(10).edges
+    g = Graph(20, np.concatenate([half, half + 10, [[9, 10]]]))
+    # 1 and 1 + 9 * 2/10 at both its ends, where Metropolis has 1 / (1 + 10).
+    assert topology.resistance(g).weights[g.edges.tolist().index([9, 10])] == pytest.approx(1 / 3.8)
+    assert spectral_gap(topology.resistance(g)) > 1.9 * spectral_gap(topology.metropolis(g))
+
+
+@pytest.mark.parametrize("name", ["grid", "erdos_renyi", "geometric"])
+def test_resistance_mixes_faster_than_metropolis(name: str) -> None:
+    assert spectral_gap(build(name, 20, "resistance")) > 1.01 * spectral_gap(build(name, 20))
+
+
+def test_too_many_nodes_for_resistances() -> None:
+    with pytest.raises(InputError, match=r"resistance weights for 3001 nodes; beyond 3000 .*; use metropolis weights"):
+        build("ring", 3001, "resistance")
 
 
 @given(graphs(), st.sampled_from(sorted(WEIGHTS)))

@@ -21,13 +21,14 @@ from omkl.torture.faults import FAULTS
 
 EVENTS = 100
 ONCE = (
+    1000009161,
     1109,
     695255469002,
     695260522745,
     695261331041,
     910000010,
     910000424,
-)  # seeds that have found a fault of the protocol
+)  # have found a fault
 FILE = Path("a.npz")
 
 

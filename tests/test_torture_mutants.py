@@ -136,8 +136,8 @@ def changing_what_is_learned(patch: Patch, change: Callable[[State, State], Stat
 
 def _changed(learn: Any, change: Callable[[State, State], State]) -> Any:
     def changed(self: Any, state: State, *sample: Floats) -> Any:
-        after, output, loss = learn(self, state, *sample)
-        return change(state, after), output, loss
+        after, *told = learn(self, state, *sample)
+        return change(state, after), *told
 
     return changed
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omkl import algorithm
 from omkl.quantizers import QSGD, Message, Nearest
 from omkl.wire import Codec, WireError
 from omkl.wire.codec import Levels
@@ -43,11 +44,41 @@ def test_bytes_and_messages_are_those_of_the_codec(
         np.testing.assert_array_equal(read.step, sent.step)
 
 
-def outcome(body: Levels, data: bytes) -> tuple[bytes, bytes] | str:
+@given(
+    st.sampled_from(CASES),
+    st.integers(0, 2**32),
+    st.integers(0, 6),
+    st.integers(0, 3),
+    st.sampled_from([0.0, 1.0, 1e30, 3e38, np.inf, np.nan]),
+)
+@settings(max_examples=300, deadline=None)
+def test_sums_are_those_of_the_algorithm_to_the_bit(
+    case: tuple[CompiledLevels, Levels, Coded, tuple[int, int, int]], seed: int, power: int, silent: int, value: float
+) -> None:
+    compiled, plain, quantizer, shape = case
+    sent, hidden = message(quantizer, shape, seed, power, silent, 0), np.random.default_rng(seed).normal(size=shape)
+    hidden[0, 0, :3] = value
+    before = hidden.astype(np.float32)
+    sums = before.copy(), before.copy()
+    is_finite = [body.add(*compiled.pack(sent), into) for body, into in zip((compiled, plain), sums, strict=True)]
+    assert is_finite == [value < 1e38] * 2
+    for found in sums:
+        np.testing.assert_array_equal(found, algorithm.absorb(before, sent) if value < 1e38 else before)
+
+
+def outcome(body: Levels, shape: tuple[int, int, int], data: bytes) -> tuple[bytes, bytes] | str:
+    """Return what comes of bytes, read and added up, or what is said of them; those refused add nothing."""
+    hidden = np.ones(shape, dtype=np.float32)
+    try:
+        body.add(True, data, hidden)
+    except WireError:
+        np.testing.assert_array_equal(hidden, 1)
     try:
         found = body.unpack(True, data)
     except WireError as error:
+        np.testing.assert_array_equal(hidden, 1)
         return str(error)
+    np.testing.assert_array_equal(hidden, algorithm.absorb(np.ones_like(hidden), found))
     return found.levels.tobytes(), found.step.tobytes()
 
 
@@ -61,14 +92,14 @@ def test_damaged_bodies_fare_alike(
     for _ in range(data.draw(st.integers(0, 3))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     damaged = bytes(body[: data.draw(st.integers(0, len(body)))]) + data.draw(st.binary(max_size=4))
-    assert outcome(compiled, damaged) == outcome(plain, damaged)
+    assert outcome(compiled, shape, damaged) == outcome(plain, shape, damaged)
 
 
 @given(st.sampled_from(CASES), st.binary(max_size=300))
 @settings(max_examples=300, deadline=None)
 def test_any_bytes_fare_alike(case: tuple[CompiledLevels, Levels, Coded, tuple[int, int, int]], data: bytes) -> None:
-    compiled, plain, *_ = case
-    assert outcome(compiled, data) == outcome(plain, data)
+    compiled, plain, _, shape = case
+    assert outcome(compiled, shape, data) == outcome(plain, shape, data)
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,7 @@ def test_golden_contracts(entry: dict[str, Any]) -> None:
     method = Gossip(
         kernels=tuple(Kernel(name, sigma) for name, sigma in entry["kernels"]),
         features=entry["features"],
+        orthogonal=entry.get("orthogonal", False),
         quantizer=quantizer_of(entry),
         loss=LOSSES[loss.pop("name")](**loss),
     )

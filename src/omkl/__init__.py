@@ -8,9 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from omkl import topology
+from omkl.calibration import Basis
 from omkl.compressors import RandK, Sign, TopK
 from omkl.errors import DivergedError, InputError, MissingExtraError
-from omkl.features import Kernel, cauchy, gaussian, laplacian
+from omkl.features import Kernel, cauchy, gaussian, laplacian, matern
 from omkl.learners import SGD, AdaGrad, Newton, Shared
 from omkl.losses import Logistic, Softmax, Squared
 from omkl.methods import Choco, Complete, Gossip, Local
@@ -31,6 +32,7 @@ __all__ = [
     "QSGD",
     "SGD",
     "AdaGrad",
+    "Basis",
     "Choco",
     "Complete",
     "DivergedError",
@@ -60,6 +62,7 @@ __all__ = [
     "laplacian",
     "load",
     "load_model",
+    "matern",
     "simulate",
     "topology",
 ]

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from omkl.arrays import Array, namespace
-from omkl.learners import Learner, Memory
+from omkl.learners import Learner, Memory, Sample
 from omkl.losses import Loss
 from omkl.quantizers import Message, Quantizer, restore
 
@@ -123,6 +123,23 @@ def carry(theta: Array, velocity: Velocity, momentum: float, mix: Callable[[Arra
     return theta + velocity, velocity
 
 
+def join(theta: Array, log_weights: Array) -> Array:
+    """Return what nodes gossip where kernel weights are common: each kernel's model, and its log weight after it.
+
+    Shape ``(..., P, C, n + 1)``; the weight is in the row of the first output, and those of the others end with zero.
+    Log weights are centered: only their differences matter, and what is centered stays so in mixing.
+    """
+    xp = namespace(theta)
+    centered = log_weights - xp.mean(log_weights, axis=-1, keepdims=True)
+    first = xp.concat([xp.ones_like(theta[..., :1, :1]), xp.zeros_like(theta[..., 1:, :1])], axis=-2)
+    return xp.concat([theta, centered[..., None, None] * first], axis=-1)
+
+
+def part(joined: Array) -> tuple[Array, Array]:
+    """Return models and log weights of what ``join`` has joined."""
+    return joined[..., :-1], joined[..., 0, -1]
+
+
 def emit(theta: Array, hidden: Array, quantizer: Quantizer, uniforms: Array | None) -> Message:
     """Return q = Q(theta - h_j), line 9; each of the P x C rows is quantized as a vector of 2D elements."""
     return quantizer.quantize(theta - hidden, uniforms)
@@ -177,7 +194,7 @@ def learn(
     One that has a prior is given that of C alone.
     """
     slope = gradient(theta, kernel_outputs, z, y, loss, 0.0 if learner.has_prior else regularization)
-    return learner.update(theta, memory, slope, z, lambda: loss.curvature(kernel_outputs, y[..., None, :]))
+    return learner.update(theta, memory, slope, z, Sample(kernel_outputs, y[..., None, :], loss))
 
 
 def normalize(log_weights: Array) -> Array:

@@ -7,7 +7,8 @@ A shift-invariant kernel is the Fourier transform of a probability density, its 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +34,24 @@ def _laplace(u: Floats) -> Floats:
     return np.asarray(-np.sign(u[..., 1] - 0.5) * np.log(u[..., 0]))
 
 
+def _student(u: Floats, degrees: int) -> Floats:
+    """Return the multivariate t with these degrees of freedom: normals over the root of a mean of squares of others."""
+    normals = _normal(u)
+    shared = np.mean(normals[..., -degrees:] ** 2, axis=-1, keepdims=True)
+    return np.asarray(normals[..., :-degrees] / np.sqrt(shared))
+
+
+# The degrees of freedom 2 nu of Matérn kernels: one more pair of uniforms each, after those of the d entries.
+DEGREES = {"matern12": 1, "matern32": 3, "matern52": 5}
 # The spectrum of each kernel at sigma = 1, as a transform of two uniforms per entry.
-SPECTRA = {"gaussian": _normal, "laplacian": _cauchy, "cauchy": _laplace}
+SPECTRA: dict[str, Callable[[Floats], Floats]] = {
+    "gaussian": _normal,
+    "laplacian": _cauchy,
+    "cauchy": _laplace,
+    **{name: partial(_student, degrees=degrees) for name, degrees in DEGREES.items()},
+}
+RADIAL = ("gaussian", *DEGREES)
+"""Kernels of |x-x'|: the directions of their frequencies are uniform, and independent of their lengths."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +61,8 @@ class Kernel:
     Attributes
     ----------
     name
-        ``"gaussian"``, ``"laplacian"``, ``"cauchy"``, or a name of your own together with ``spectrum``.
+        ``"gaussian"``, ``"laplacian"``, ``"cauchy"``, ``"matern12"``, ``"matern32"``, ``"matern52"``, or a name of your
+        own together with ``spectrum``.
     sigma
         Bandwidth. A Gaussian kernel is exp(-|x-x'|^2 / (2 sigma^2)), that is scikit-learn's gamma = 1/(2 sigma^2).
     spectrum
@@ -63,6 +81,17 @@ class Kernel:
             raise InputError(f"spectrum is {self.spectrum!r}; it must be a function of (rng, d) that draws d numbers")
         if self.spectrum is None and self.name not in SPECTRA:
             raise InputError(unknown("kernel", self.name, SPECTRA) + "; or give a spectrum of your own")
+
+
+class Features(NamedTuple):
+    """What z(x) is computed with."""
+
+    frequencies: Array
+    """``(..., P, D, d)``."""
+    basis: Array | None = None
+    """Directions to keep of the 2D, ``(..., P, 2D, r)``; None keeps them as they are. See ``omkl.calibration``."""
+    spectrum: Array | None = None
+    """The mean square of z along each of them before it was scaled to one, ``(..., P, r)``."""
 
 
 def gaussian(*sigmas: float) -> tuple[Kernel, ...]:
@@ -84,25 +113,48 @@ def cauchy(*sigmas: float) -> tuple[Kernel, ...]:
     return tuple(Kernel("cauchy", sigma) for sigma in sigmas)
 
 
-def draw(kernels: Sequence[Kernel], features: int, dimension: int, seed: int) -> npt.NDArray[np.float32]:
+def matern(*sigmas: float, nu: float = 1.5) -> tuple[Kernel, ...]:
+    """Return Matérn kernels of smoothness ``nu``, one for each bandwidth: 1/2, 3/2 or 5/2, rough to smooth.
+
+    With s = sqrt(2 nu) |x-x'| / sigma they are exp(-s), (1 + s) exp(-s) and (1 + s + s^2/3) exp(-s); their names, in a
+    file too, are ``"matern12"``, ``"matern32"`` and ``"matern52"``.
+
+    >>> matern(1, 3, nu=2.5)[1].name
+    'matern52'
+    """
+    names = {degrees / 2: name for name, degrees in DEGREES.items()}
+    if (nu := real("nu", nu)) not in names:
+        raise InputError(f"nu is {nu}; the Matérn kernels here have nu = 0.5, 1.5 or 2.5; try nu=1.5")
+    return tuple(Kernel(names[nu], sigma) for sigma in sigmas)
+
+
+def draw(
+    kernels: Sequence[Kernel], features: int, dimension: int, seed: int, *, orthogonal: bool = False
+) -> npt.NDArray[np.float32]:
     """Return frequencies of shape ``(P, D, d)``.
 
     Row i of kernel p depends on (seed, p, i) and the kernel alone: a larger D, or more kernels, keeps the rows that
     were there. They are drawn in float64 and rounded once, so that every node gets the same ones.
+
+    With ``orthogonal``, each d rows of a radial kernel are orthogonal to each other (Yu et al. 2016), and row i depends
+    on those before it in its block. One by one they have the kernel's spectrum still: the estimate stays unbiased.
     """
     rows = [_draw_one(kernel, features, dimension, noise.fold(noise.key(seed, "features"), p))
             for p, kernel in enumerate(kernels)]  # fmt: skip
+    if orthogonal:
+        rows = [_orthogonal(one) if _is_radial(kernel) else one for one, kernel in zip(rows, kernels, strict=True)]
     return np.stack(rows).astype(np.float32)
 
 
-def transform(x: Array, frequencies: Array) -> Array:
-    """Return z(x), shape ``x.shape[:-1] + (..., P, 2D)`` for frequencies of shape ``(..., P, D, d)``.
+def transform(x: Array, features: Features) -> Array:
+    """Return z(x), shape ``x.shape[:-1] + (..., P, 2D)``, or ``x.shape[:-1] + (..., P, r)`` in a basis.
 
     Notes
     -----
     z(x) = D^(-1/2) [sin(v_1.x) ... sin(v_D.x)  cos(v_1.x) ... cos(v_D.x)], so that |z(x)| = 1.
     """
-    return waves(namespace(x).tensordot(x, frequencies, axes=((-1,), (-1,))))
+    z = waves(namespace(x).tensordot(x, features.frequencies, axes=((-1,), (-1,))))
+    return z if features.basis is None else project(z, features.basis)
 
 
 def waves(angles: Array) -> Array:
@@ -111,10 +163,18 @@ def waves(angles: Array) -> Array:
     return xp.concat([xp.sin(angles), xp.cos(angles)], axis=-1) * (angles.shape[-1] ** -0.5)
 
 
+def project(z: Array, basis: Array) -> Array:
+    """Return the features in a basis, ``(..., P, r)``; its axes before (2D, r) are the last of those of z before 2D."""
+    xp = namespace(z)
+    rows = xp.reshape(z, (-1, *z.shape[1 - basis.ndim :]))
+    projected = xp.matmul(xp.moveaxis(rows, 0, -2), basis)  # kernel by kernel, one product for all rows
+    return xp.reshape(xp.moveaxis(projected, -2, 0), (*z.shape[:-1], basis.shape[-1]))
+
+
 def _draw_one(kernel: Kernel, features: int, dimension: int, key: noise.Key) -> Floats:
     if kernel.spectrum is None:
         rows = noise.fold(key, np.arange(features)[:, None])
-        u = noise.uniforms(rows, 2 * dimension).reshape(features, dimension, 2)
+        u = noise.uniforms(rows, 2 * (dimension + DEGREES.get(kernel.name, 0))).reshape(features, -1, 2)
         return SPECTRA[kernel.name](u) / kernel.sigma
     seeds = noise.words(noise.fold(key, np.arange(features)[:, None]), 4)
     drawn = np.array([kernel.spectrum(np.random.Generator(np.random.PCG64(s)), dimension) for s in seeds])
@@ -124,3 +184,23 @@ def _draw_one(kernel: Kernel, features: int, dimension: int, key: noise.Key) -> 
             f"spectrum(rng, d) must return {dimension} finite numbers for d={dimension}"
         )
     return drawn / kernel.sigma
+
+
+def _is_radial(kernel: Kernel) -> bool:
+    return kernel.spectrum is None and kernel.name in RADIAL
+
+
+def _orthogonal(rows: Floats) -> Floats:
+    """Return rows of the same lengths, each freed of its part along those before it in its block of d.
+
+    A row's length says nothing of its direction, so it is as good as a fresh draw from the radial law.
+    """
+    count, d = rows.shape
+    unit = np.zeros((-(-count // d), min(count, d), d))
+    for k in range(unit.shape[1]):
+        row = rows[k::d, None]  # of every block that has a row k
+        before = unit[: len(row), :k]
+        for _ in range(2):  # the second time takes what rounding left
+            row = row - row @ before.swapaxes(1, 2) @ before
+        unit[: len(row), k] = (row / np.linalg.norm(row, axis=-1, keepdims=True))[:, 0]
+    return np.asarray(unit.reshape(-1, d)[:count] * np.linalg.norm(rows, axis=-1, keepdims=True))

@@ -5,20 +5,38 @@ Rules of first order, ``SGD`` and ``AdaGrad``, follow the gradient of the regula
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 from omkl.arrays import Array, namespace
 from omkl.errors import InputError, real, whole
+from omkl.losses import Loss
 
 Memory: TypeAlias = Any
 """Whatever a learner carries from round to round: a tuple of arrays, empty for the letter's rule."""
 
-Curvature: TypeAlias = Callable[[], Array]
-
 FLOOR = 0.01  # of the curvature: a logistic sample that is surely wrong has next to none, and would be overshot
 LOGISTIC = 0.25  # the largest curvature of the logistic loss, for which the settings of Shared are meant
+STEEPEST = 1e3  # curvature of a loss that states no bound
+HALVINGS = 8  # of the logarithm of a step's length; with the interpolation after them it is right to a percent
+
+
+class Sample(NamedTuple):
+    """What rules of second order ask of a sample: its loss as a function of the outputs."""
+
+    outputs: Array
+    """f_p, ``(..., P, C)``."""
+    y: Array
+    """The target, ``(..., 1, C)``."""
+    loss: Loss
+
+    def derivative(self, outputs: Array) -> Array:
+        """Return C' at some outputs, ``(..., P, C)``."""
+        return self.loss.derivative(outputs, self.y)
+
+    def curvature(self) -> Array:
+        """Return C'' at those of the sample, ``(..., P, C, C)``."""
+        return self.loss.curvature(self.outputs, self.y)
 
 
 class Learner(Protocol):
@@ -31,14 +49,11 @@ class Learner(Protocol):
     def init(self, theta: Array, spectrum: Array | None = None) -> Memory:
         """Return the memory to start with; ``spectrum`` has the eigenvalues of a calibrated basis, ``(..., P, n)``."""
 
-    def update(
-        self, theta: Array, memory: Memory, gradient: Array, z: Array, curvature: Curvature
-    ) -> tuple[Array, Memory]:
+    def update(self, theta: Array, memory: Memory, gradient: Array, z: Array, sample: Sample) -> tuple[Array, Memory]:
         """Return the new theta and memory.
 
-        ``gradient`` is that of the loss in theta, ``(..., P, C, n)``; ``z`` the features it came from, ``(..., P, n)``,
-        and ``curvature()`` that of the loss in the outputs, ``(..., P, C, C)``: a function, so that only rules of
-        second order pay for it.
+        ``gradient`` is that of the loss in theta, ``(..., P, C, n)``, and ``z`` the features it came from,
+        ``(..., P, n)``.
         """
 
 
@@ -69,9 +84,7 @@ class SGD:
         """Return the samples seen so far, none; nothing where the rate is constant."""
         return () if self.decay == "none" else (_count(theta),)
 
-    def update(
-        self, theta: Array, memory: Memory, gradient: Array, z: Array, curvature: Curvature
-    ) -> tuple[Array, Memory]:
+    def update(self, theta: Array, memory: Memory, gradient: Array, z: Array, sample: Sample) -> tuple[Array, Memory]:
         """Return theta - eta * gradient, or theta - eta / sqrt(t) * gradient."""
         if self.decay == "none":
             return theta - self.eta * gradient, memory
@@ -102,9 +115,7 @@ class AdaGrad:
         """Return the sum of squares, zero."""
         return (namespace(theta).zeros_like(theta),)
 
-    def update(
-        self, theta: Array, memory: Memory, gradient: Array, z: Array, curvature: Curvature
-    ) -> tuple[Array, Memory]:
+    def update(self, theta: Array, memory: Memory, gradient: Array, z: Array, sample: Sample) -> tuple[Array, Memory]:
         """Return the models a step further; a coefficient whose gradients were all zero stays where it is."""
         xp = namespace(theta)
         squares = memory[0] + gradient * gradient
@@ -176,7 +187,7 @@ class Newton:
         return NewtonMemory(diagonal[..., None] * xp.eye(block, dtype=theta.dtype), xp.sum(variance, axis=-1))
 
     def update(
-        self, theta: Array, memory: NewtonMemory, gradient: Array, z: Array, curvature: Curvature
+        self, theta: Array, memory: NewtonMemory, gradient: Array, z: Array, sample: Sample
     ) -> tuple[Array, NewtonMemory]:
         """Return theta - a S * gradient, and R after the sample."""
         xp = namespace(theta)
@@ -186,7 +197,7 @@ class Newton:
         seen = xp.sum(root * z[..., None], axis=-2)
         slope = xp.sum(root * xp.reshape(gradient, rows)[..., None], axis=-2)
         step = xp.reshape(xp.sum(root * slope[..., None, :], axis=-1), theta.shape)
-        s = _diagonal(xp, curvature())
+        s = _diagonal(xp, sample.curvature())
         energy = xp.sum(seen * seen, axis=-1)
         a = 1 / (1 + s * xp.sum(energy, axis=-1, keepdims=True))
         # Blocks get the diagonal blocks of S'. With one of them what is left of its direction is a, but for rounding.
@@ -218,8 +229,9 @@ class Shared:
     """The same curvature at every node, known beforehand: that of a calibrated basis.
 
     In whitened coordinates, E z z^T = I, curvature is diagonal and grows with the count alone: S_i = 1 / (1/(prior m_i)
-    + c t), and a sample does theta' = theta - S z C' / (1 + s z.Sz). Nodes with equal S settle at the common optimum,
-    also where they see different data; nothing is sent for it.
+    + c t). A sample does theta' = argmin C(theta'.z, y) + |theta' - theta|^2 / 2 in the metric of 1/S, which is a step
+    along S z that never overshoots. Nodes with equal S settle at the common optimum, also where they see different
+    data; nothing is sent for it.
 
     Attributes
     ----------
@@ -227,25 +239,23 @@ class Shared:
         Variance of a coefficient of the features before any sample, in the place of lambda.
     c
         Mean curvature that a sample is taken to have.
-    damping
-        s, the curvature that bounds a single step.
 
     Notes
     -----
-    Both c and s are for the logistic loss, whose curvature is 1/4 at most. A loss that curves more, as the squared one
-    does by 2, has them in proportion, and s is never below half of what the loss has at the sample: with less than that
-    a step may end farther off than it began. A coordinate whose eigenvalue is zero never moves.
+    The step is theta' = theta - r S z C'(f, y), r in (0, 1] found by halving: where the loss is quadratic r is
+    1 / (1 + C'' z.Sz). With several outputs it is the best r along that direction. c is for the logistic loss, whose
+    curvature is 1/4 at most; a loss that curves more has it in proportion. A coordinate whose eigenvalue is zero never
+    moves.
     """
 
     prior: float = 100.0
-    c: float = 0.03
-    damping: float = 0.25
+    c: float = 0.05
 
     name: ClassVar[str] = "shared"
     has_prior: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for name, usual in (("prior", "try 100"), ("c", "try 0.03"), ("damping", "try 0.25")):
+        for name, usual in (("prior", "try 100"), ("c", "try 0.05")):
             object.__setattr__(self, name, _positive(name, getattr(self, name), usual))
 
     def init(self, theta: Array, spectrum: Array | None = None) -> SharedMemory:
@@ -260,18 +270,40 @@ class Shared:
         return SharedMemory(_count(theta), xp.zeros(shape, dtype=theta.dtype) + xp.asarray(spectrum, dtype=theta.dtype))
 
     def update(
-        self, theta: Array, memory: SharedMemory, gradient: Array, z: Array, curvature: Curvature
+        self, theta: Array, memory: SharedMemory, gradient: Array, z: Array, sample: Sample
     ) -> tuple[Array, SharedMemory]:
-        """Return theta - S * gradient / (1 + s z.Sz), and one more sample."""
-        xp = namespace(theta)
+        """Return theta - r S * gradient, and one more sample."""
         count = memory.count + 1
-        bends = _diagonal(xp, curvature())
-        scale = xp.clip(bends / LOGISTIC, 1, None)
-        variance = self.prior * memory.spectrum[..., None, :]
-        shared = variance / (1 + self.c * scale * count[..., None, None, None] * variance)
-        s = xp.maximum(self.damping * scale, bends / 2)
-        damped = 1 + s * xp.sum(shared * z[..., None, :] ** 2, axis=-1, keepdims=True)
-        return theta - shared * gradient / damped, SharedMemory(count, memory.spectrum)
+        bound = min(sample.loss.smoothness, STEEPEST)
+        variance = self.prior * memory.spectrum
+        shared = variance / (1 + self.c * max(1.0, bound / LOGISTIC) * count[..., None, None] * variance)
+        energy = namespace(theta).sum(shared * z * z, axis=-1, keepdims=True)
+        length = _length(sample, energy, bound)[..., None]
+        return theta - length * shared[..., None, :] * gradient, SharedMemory(count, memory.spectrum)
+
+
+def _length(sample: Sample, energy: Array, bound: float) -> Array:
+    """Return the r that minimizes C(f - r q C') + r^2 q |C'|^2 / 2 for q = z.Sz, ``(..., P, 1)``.
+
+    Its derivative rises in r; with a curvature of at most ``bound`` it is negative at 1 / (1 + bound q), and at 1 it is
+    not, C being convex.
+    """
+    xp, slope = namespace(energy), sample.derivative(sample.outputs)
+    squares = xp.sum(slope * slope, axis=-1, keepdims=True)
+
+    def rise(length: Array) -> Array:
+        there = sample.derivative(sample.outputs - length * energy * slope)
+        return length * squares - xp.sum(slope * there, axis=-1, keepdims=True)
+
+    low, high = 1 / (1 + bound * energy), xp.ones_like(energy)
+    for _ in range(HALVINGS):
+        middle = xp.sqrt(low * high)
+        beyond = rise(middle) >= 0
+        low, high = xp.where(beyond, low, middle), xp.where(beyond, middle, high)
+    below, above = -rise(low), rise(high)
+    total = below + above
+    share = below / xp.where(total > 0, total, xp.ones_like(total))
+    return low + xp.clip(share, 0, 1) * (high - low)
 
 
 LEARNERS: dict[str, type[Learner]] = {learner.name: learner for learner in (SGD, AdaGrad, Newton, Shared)}

@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from omkl import algorithm, losses
 from omkl.errors import InputError, pick
-from omkl.features import transform
+from omkl.features import Features, transform
 from omkl.losses import Loss
 
-FORMAT = 1
+FORMAT, WITH_BASIS = 1, 2  # one without a basis is written as ever, for readers that know of none
 DAMAGED = (KeyError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
@@ -28,23 +28,33 @@ class Model:
     frequencies
         ``(P, D, d)``.
     theta
-        ``(P, C, 2D)``.
+        ``(P, C, 2D)``, or ``(P, C, r)`` in a basis.
     log_weights
         ``(P,)``.
     loss
         What it was learned with; decides what ``predict`` returns.
+    basis
+        ``(P, 2D, r)``, or None.
     """
 
     frequencies: npt.NDArray[np.float32]
     theta: npt.NDArray[np.float32]
     log_weights: npt.NDArray[np.float32]
     loss: Loss
+    basis: npt.NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         shapes = self.frequencies.shape, self.theta.shape, self.log_weights.shape
         kernels, features, _ = shapes[0] if len(shapes[0]) == 3 else (0, 0, 0)
-        if len(shapes[1]) != 3 or shapes[1][::2] != (kernels, 2 * features) or shapes[2] != (kernels,):
-            raise InputError(f"frequencies, theta, log_weights of shapes {shapes}; give (P, D, d), (P, C, 2D), (P,)")
+        width = 2 * features if self.basis is None else self.basis.shape[-1]
+        if len(shapes[1]) != 3 or shapes[1][::2] != (kernels, width) or shapes[2] != (kernels,):
+            raise InputError(
+                f"frequencies, theta, log_weights of shapes {shapes}; give (P, D, d), (P, C, {width}), (P,)"
+            )
+        if self.basis is not None and self.basis.shape[:-1] != (kernels, 2 * features):
+            raise InputError(
+                f"basis has shape {self.basis.shape}; for these frequencies give ({kernels}, {2 * features}, r)"
+            )
 
     @property
     def weights(self) -> npt.NDArray[np.float32]:
@@ -63,7 +73,7 @@ class Model:
             raise InputError(
                 f"X has a non-finite value in row {int(np.argwhere(~np.isfinite(x))[0][0])}; fill or drop it"
             )
-        z = transform(x, self.frequencies)
+        z = transform(x, Features(self.frequencies, self.basis))
         return np.asarray(algorithm.predict(self.theta, self.log_weights, z).output)
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
@@ -77,14 +87,14 @@ class Model:
 
     def write(self, file: BinaryIO) -> None:
         """Write the same to an open file."""
-        header = {"omkl_model": FORMAT, "loss": {"name": self.loss.name, **asdict(self.loss)}}  # type: ignore[call-overload]
-        np.savez(
-            file,
-            header=np.array(json.dumps(header)),
-            frequencies=self.frequencies,
-            theta=self.theta,
-            log_weights=self.log_weights,
-        )
+        version = FORMAT if self.basis is None else WITH_BASIS
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in _arrays(version)}
+        header = {"omkl_model": version, "loss": {"name": self.loss.name, **asdict(self.loss)}}  # type: ignore[call-overload]
+        np.savez(file, header=np.array(json.dumps(header)), **arrays)
+
+
+def _arrays(version: int) -> tuple[str, ...]:
+    return ("frequencies", "theta", "log_weights", *(("basis",) if version == WITH_BASIS else ()))
 
 
 def load_model(path: str | Path) -> Model:
@@ -92,13 +102,13 @@ def load_model(path: str | Path) -> Model:
     try:
         with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             header = json.loads(str(file["header"]))
-            arrays = {name: file[name] for name in ("frequencies", "theta", "log_weights")}
             version = header["omkl_model"]
+            arrays = {name: file[name] for name in _arrays(version)}
             loss = loss_from(header["loss"])
     except DAMAGED as error:
         raise InputError(f"{path} is no omkl model ({error}); pass a file written by Model.save") from None
-    if version != FORMAT:
-        raise InputError(f"{path} has model format {version}; this version reads {FORMAT}; upgrade omkl")
+    if version not in (FORMAT, WITH_BASIS):
+        raise InputError(f"{path} has model format {version}; this version reads up to {WITH_BASIS}; upgrade omkl")
     return Model(**arrays, loss=loss)
 
 

@@ -36,6 +36,8 @@ class Choco(Gossip):
         super().__post_init__()
         if len(self.kernels) != 1:
             raise InputError(f"{len(self.kernels)} kernels; Choco learns with one; use Gossip for a bank of them")
+        if self.common_weights:
+            raise InputError("common_weights is True; one kernel has no weight to share; leave it out")
 
     def step(self, state: State, inputs: Round, network: Network) -> tuple[State, Info]:
         """Return the network after one round, in the order that ``fresh`` asks for."""
@@ -43,6 +45,6 @@ class Choco(Gossip):
             return super().step(state, inputs, network)
         message = algorithm.emit(state.theta, state.hidden, self.channel, inputs.uniforms)
         hidden = algorithm.absorb(state.hidden, message)
-        theta, velocity = self.mix(state, hidden, network)
+        theta, velocity = self.mix(state.theta, state.velocity, hidden, network)
         theta, log_weights, memory, info = self.observe(theta, state.log_weights, state.memory, inputs)
         return State(theta, hidden, log_weights, memory, velocity), self.charge(info, message)

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from omkl import algorithm, compressors, losses
+from omkl import algorithm, calibration, compressors, losses
 from omkl.arrays import Array, namespace
-from omkl.errors import InputError, real, whole
-from omkl.features import Kernel, gaussian
+from omkl.calibration import SIGMA, Basis
+from omkl.errors import InputError, pick, real, whole
+from omkl.features import Features, Kernel, gaussian
 from omkl.learners import SGD, Learner, Memory
 from omkl.losses import Loss
 from omkl.methods.protocol import Info, Round
@@ -26,6 +27,14 @@ class Ensemble:
         The bank, such as ``gaussian(1, 3, 5)``.
     features
         D, spectral samples per kernel; a model has 2D coefficients.
+    orthogonal
+        Whether each d frequencies of a radial kernel (Gaussian, Matérn) are orthogonal: a better estimate of the kernel
+        from as many. Those of other kernels are independent either way.
+    basis
+        Learn in a calibrated basis of fewer coordinates: ``Basis(rank=160)``; None learns the 2D coefficients.
+    sigma
+        What the bandwidths of the kernels are in: ``"given"``, the units of the inputs, or ``"median"``, the median
+        distance between inputs, as ``omkl.calibration`` finds it.
     eta
         Learning rate of the models.
     regularization
@@ -45,6 +54,9 @@ class Ensemble:
 
     kernels: tuple[Kernel, ...] = gaussian(1, 3, 5)
     features: int = 20
+    orthogonal: bool = False
+    basis: Basis | None = None
+    sigma: Literal["given", "median"] = "given"
     eta: float = 0.01
     regularization: float = 1e-3
     loss: Loss | str = "logistic"
@@ -58,6 +70,7 @@ class Ensemble:
             raise InputError(f"kernels is {self.kernels!r}; a bank is one kernel or more; try omkl.gaussian(1, 3, 5)")
         object.__setattr__(self, "kernels", tuple(kernels))
         object.__setattr__(self, "features", whole("features", self.features))
+        self._check_basis()
         for name in ("eta", "regularization", "weight_rate"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None and name == "weight_rate" else real(name, value))
@@ -67,6 +80,25 @@ class Ensemble:
             raise InputError(f"weight_rate is {self.weight_rate}; it must be >= 0 and finite; None takes eta")
         SGD(self.eta)
         losses.named(self.loss)
+
+    def _check_basis(self) -> None:
+        pick("sigma", self.sigma, SIGMA)
+        if self.basis is None:
+            return
+        if not isinstance(self.basis, Basis):
+            raise InputError(
+                f"basis is {self.basis!r}; it must say how many directions to keep; pass omkl.Basis(rank=160)"
+            )
+        if self.basis.rank > 2 * self.features:
+            raise InputError(
+                f"basis.rank is {self.basis.rank}; {self.features} features span {2 * self.features} directions; lower "
+                "the rank or raise features"
+            )
+
+    @property
+    def width(self) -> int:
+        """The coefficients of one model and output: 2D, or the rank of the basis."""
+        return 2 * self.features if self.basis is None else self.basis.rank
 
     @property
     def objective(self) -> Loss:
@@ -83,9 +115,21 @@ class Ensemble:
         """The rate of the kernel weights."""
         return self.eta if self.weight_rate is None else self.weight_rate
 
+    @property
+    def sent(self) -> int:
+        """The numbers that are sent of a model."""
+        return self.width
+
+    def draw(self, dimension: int, seed: int, X: Array | None = None) -> Features:
+        """Return the features of a seed, calibrated on rows of unlabelled inputs X ``(..., d)`` where asked for."""
+        count = calibration.rows(self.basis, self.sigma)
+        sample = None if X is None or not count else calibration.sample(X, count, seed)
+        settings = self.basis, self.sigma, self.orthogonal
+        return calibration.calibrate(self.kernels, self.features, dimension, seed, sample, *settings)
+
     def zeros(self, xp: Any, leading: tuple[int, ...], outputs: int) -> Array:
         """Return the models to start from, ``(J, ..., P, C, 2D)``."""
-        return xp.zeros((*leading, len(self.kernels), outputs, 2 * self.features), dtype=xp.float32)
+        return xp.zeros((*leading, len(self.kernels), outputs, self.width), dtype=xp.float32)
 
     def observe(
         self, theta: Array, log_weights: Array, memory: Memory, inputs: Round
@@ -122,7 +166,7 @@ class Quantized(Ensemble):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.channel.check(2 * self.features)
+        self.channel.check(self.sent)
 
     @property
     def channel(self) -> Quantizer:

@@ -30,6 +30,9 @@ class Gossip(Quantized):
         Bounds what one neighbor can do, whatever it sends: its state counts as at most ``radius`` away from the node's
         own, kernel by kernel. None, the letter's, trusts every neighbor; 0.35 is recommended where not all are to be
         trusted, and more where nodes see different data and have reason to differ.
+    common_weights
+        Gossip the log weights of the kernels too, one more number in each kernel's message: else, as in the letter,
+        each node prefers the kernel that suits its own samples, which misleads where nodes see different data.
 
     Notes
     -----
@@ -47,6 +50,7 @@ class Gossip(Quantized):
     gamma: float | Literal["auto"] = 0.009
     momentum: float = 0.0
     clip: float | None = None
+    common_weights: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,7 +62,7 @@ class Gossip(Quantized):
                 )
         object.__setattr__(self, "momentum", real("momentum", self.momentum))
         if not 0 <= self.momentum < 1:
-            raise InputError(f"momentum is {self.momentum}; it must lie in [0, 1); zero is the letter's, else try 0.8")
+            raise InputError(f"momentum is {self.momentum}; it must lie in [0, 1); zero is the letter's, else try 0.5")
         if self.clip is not None:
             object.__setattr__(self, "clip", real("clip", self.clip))
             if not 0 < self.clip <= math.inf:
@@ -82,7 +86,7 @@ class Gossip(Quantized):
         """Return the method with numbers for these networks, which may take turns."""
         if self.gamma != "auto":
             return self
-        followed = tracking(self.channel, 2 * self.features)
+        followed = tracking(self.channel, self.sent)
         return replace(self, gamma=min(stable_step(topology, followed, self.momentum) for topology in topologies))
 
     def check(self, topology: Topology) -> None:
@@ -90,25 +94,36 @@ class Gossip(Quantized):
 
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> State:
         """Return zero models, zero hidden states and equal weights."""
-        return algorithm.init(self.zeros(xp, leading, outputs), self.rule, spectrum, self.momentum)
+        state = algorithm.init(self.zeros(xp, leading, outputs), self.rule, spectrum, self.momentum)
+        hidden = xp.zeros_like(self.spoken(state.theta, state.log_weights))
+        return state._replace(hidden=hidden, velocity=algorithm.at_rest(hidden, self.momentum))
+
+    @property
+    def sent(self) -> int:
+        """The numbers that are sent of a model, its weight among them where weights are common."""
+        return self.width + self.common_weights
 
     def step(self, state: State, inputs: Round, network: Network) -> tuple[State, Info]:
         """Return the network after one round of Algorithm 1."""
-        theta, velocity = self.mix(state, state.hidden, network)
-        message = algorithm.emit(theta, state.hidden, self.channel, inputs.uniforms)
+        own, velocity = self.mix(self.spoken(state.theta, state.log_weights), state.velocity, state.hidden, network)
+        message = algorithm.emit(own, state.hidden, self.channel, inputs.uniforms)
         hidden = algorithm.absorb(state.hidden, message)
-        theta, log_weights, memory, info = self.observe(theta, state.log_weights, state.memory, inputs)
+        theta, log_weights = self.heard(own, state.log_weights)
+        theta, log_weights, memory, info = self.observe(theta, log_weights, state.memory, inputs)
         return State(theta, hidden, log_weights, memory, velocity), self.charge(info, message)
 
-    def mix(self, state: State, hidden: Array, network: Network) -> tuple[Array, Velocity]:
-        """Return every node's models after mixing with these hidden states, and the velocity."""
-        gamma = self.consensus_step
-        return algorithm.carry(
-            state.theta,
-            state.velocity,
-            self.momentum,
-            lambda start: network.mix(start, hidden, gamma, self.radius),
-        )
+    def mix(self, own: Array, velocity: Velocity, hidden: Array, network: Network) -> tuple[Array, Velocity]:
+        """Return what every node has after mixing with these hidden states, and the velocity."""
+        gamma, radius = self.consensus_step, self.radius
+        return algorithm.carry(own, velocity, self.momentum, lambda start: network.mix(start, hidden, gamma, radius))
+
+    def spoken(self, theta: Array, log_weights: Array) -> Array:
+        """Return what a node gossips: its models, joined by their weights where those are common."""
+        return algorithm.join(theta, log_weights) if self.common_weights else theta
+
+    def heard(self, own: Array, log_weights: Array) -> tuple[Array, Array]:
+        """Return models and log weights of what was mixed; these weights where each node has its own."""
+        return algorithm.part(own) if self.common_weights else (own, log_weights)
 
     def models(self, state: State) -> tuple[Array, Array]:
         """Return every node's models and log weights."""

@@ -11,6 +11,8 @@ def is_plain(method: Method, losses: tuple[type, ...], quantizers: tuple[type, .
         and not method.weigh_first
         and method.clip is None
         and method.momentum == 0
+        and not method.common_weights
+        and method.basis is None
         and type(method.rule) is SGD
         and method.rule.decay == "none"
         and type(method.objective) in losses

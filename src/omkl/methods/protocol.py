@@ -7,7 +7,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from omkl import algorithm
 from omkl.arrays import Array, namespace
-from omkl.features import Kernel
+from omkl.calibration import Basis
+from omkl.features import Features, Kernel
 from omkl.losses import Loss
 from omkl.topology import Topology
 
@@ -67,12 +68,35 @@ class Method(Protocol):
         """D, spectral samples per kernel."""
 
     @property
+    def orthogonal(self) -> bool:
+        """Whether those of radial kernels are orthogonal, d by d."""
+
+    @property
+    def basis(self) -> Basis | None:
+        """The basis that models are learned in, if any."""
+
+    @property
+    def sigma(self) -> str:
+        """What bandwidths are in: ``"given"`` units, or those of the ``"median"`` distance."""
+
+    @property
+    def width(self) -> int:
+        """The coefficients of one model and output: 2D, or the rank of the basis."""
+
+    @property
+    def sent(self) -> int:
+        """The numbers that are sent of a model."""
+
+    @property
     def objective(self) -> Loss:
         """The loss C."""
 
     @property
     def dithered(self) -> bool:
         """Whether ``step`` needs uniforms."""
+
+    def draw(self, dimension: int, seed: int, X: Array | None = None) -> Features:
+        """Return the features of a seed, calibrated on rows of unlabelled inputs X ``(..., d)`` where asked for."""
 
     def check(self, topology: Topology) -> None:
         """Refuse a network the method cannot run on, before any computation."""

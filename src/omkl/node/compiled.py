@@ -14,6 +14,7 @@ import numpy.typing as npt
 from numba import njit
 
 from omkl.algorithm import State
+from omkl.features import Features
 from omkl.learners import SGD
 from omkl.losses import Logistic, Softmax, Squared
 from omkl.methods import Gossip
@@ -61,55 +62,46 @@ class Compiled:
     def _compile(self, theta: Floats) -> None:
         """Compile, or load what was compiled: neighbors would not wait for it in the first round."""
         state = State(theta, theta, theta[:, 0, 0].copy(), ())
-        *_, message = self.gossip(theta, theta, theta[None], np.zeros(1, dtype=np.float32), None)
+        self.gossip(theta, theta, theta[None], np.zeros(1, dtype=np.float32), None)
         self.learn(
             state,
-            np.zeros((len(theta), theta.shape[-1] // 2, 1), dtype=np.float32),
+            Features(np.zeros((len(theta), theta.shape[-1] // 2, 1), dtype=np.float32)),
             theta[0, 0, :1],
             theta[0, :, 0].copy(),
         )
-        self.absorb(theta, message)
-        self.is_finite(state)
 
     def gossip(
         self, theta: Floats, hidden: Floats, copies: Floats, weights: Floats, uniforms: Floats | None
-    ) -> tuple[Floats, Floats, Message]:
-        """Return models, hidden state and message after mixing, emitting and absorbing."""
+    ) -> tuple[Floats, Floats, Message, bool]:
+        """Return models, hidden state and message after mixing, emitting and absorbing, and if they are finite."""
         levels = np.empty(theta.shape, dtype=self._levels)
         step = np.empty((*theta.shape[:-1], 1), dtype=np.float32)
         dither = theta if uniforms is None else uniforms  # a quantizer without dither does not look at it
         mixed, after = np.empty_like(theta), np.empty_like(theta)
-        gossip(theta, hidden, copies, weights, dither, self._gossip, self._quantizer, mixed, after, levels, step)
-        return mixed, after, Message(levels, step)
+        is_finite = gossip(
+            theta, hidden, copies, weights, dither, self._gossip, self._quantizer, mixed, after, levels, step
+        )
+        return mixed, after, Message(levels, step), is_finite
 
-    def learn(self, state: State, frequencies: Floats, x: Floats, y: Floats) -> tuple[State, Floats, float]:
-        """Return the state after a sample, and the output and its loss from before it."""
+    def learn(self, state: State, made: Features, x: Floats, y: Floats) -> tuple[State, Floats, float, bool]:
+        """Return the state after a sample, the output and its loss from before it, and whether the state is sound."""
         theta, hidden, log_weights, memory, _ = state
-        learned, weighed, output = np.empty_like(theta), np.empty_like(log_weights), np.zeros_like(y)
-        loss = learn(theta, log_weights, frequencies, x, y, self._learn, self._loss, learned, weighed, output)
-        return State(learned, hidden, weighed, memory), output, loss
-
-    def absorb(self, hidden: Floats, message: Message) -> tuple[Floats, bool]:
-        """Return a hidden state and a message added up, and whether it is finite."""
-        after = np.empty_like(hidden)
-        return after, absorb(hidden, *message, after)
-
-    def is_finite(self, state: State) -> bool:
-        """Return whether no number of a state is infinite, and none not a number."""
-        theta, hidden, log_weights, *_ = state
-        sound: bool = is_finite(theta, hidden, log_weights)
-        return sound
+        learned, weighed, output = np.empty_like(theta), np.empty_like(log_weights), np.empty_like(y)
+        loss, is_sound = learn(
+            theta, log_weights, made.frequencies, x, y, self._learn, self._loss, learned, weighed, output
+        )
+        return State(learned, hidden, weighed, memory), output, loss, is_sound
 
 
 @compiled
 def gossip(
     theta: Any, hidden: Any, copies: Any, weights: Any, uniforms: Any, numbers: Any, quantizer: Any,
     mixed: Any, after: Any, levels: Any, steps: Any,
-) -> None:  # fmt: skip
-    """Write models, hidden state, levels and steps (lines 8, 9 and 12)."""
+) -> Any:  # fmt: skip
+    """Write models, hidden state, levels and steps (lines 8, 9 and 12); return whether the first two are finite."""
     kernels, outputs, n = theta.shape
     gamma, most, scale = numbers
-    v = np.empty(n, dtype=np.float32)
+    v, total = np.empty(n, dtype=np.float32), _ZERO
     for p in range(kernels):
         for c in range(outputs):
             own = hidden[p, c]
@@ -119,38 +111,17 @@ def gossip(
                     pull += weights[k] * (copies[k, p, c, i] - own[i])
                 mixed[p, c, i] = theta[p, c, i] + gamma * pull
                 v[i] = mixed[p, c, i] - own[i]
+                total += mixed[p, c, i]
             if quantizer == _QSGD:
                 steps[p, c, 0] = _qsgd(v, uniforms[p, c], most, scale, levels[p, c])
             elif quantizer == _NEAREST:
                 steps[p, c, 0] = _nearest(v, most, scale, levels[p, c])
             else:
                 steps[p, c, 0] = _exact(v, levels[p, c])
-    absorb(hidden, levels, steps, after)
-
-
-@compiled
-def absorb(hidden: Any, levels: Any, steps: Any, after: Any) -> Any:
-    """Write a hidden state after a message, and return whether it is finite."""
-    kernels, outputs, n = hidden.shape
-    total = _ZERO
-    for p in range(kernels):
-        for c in range(outputs):
             for i in range(n):
-                after[p, c, i] = hidden[p, c, i] + steps[p, c, 0] * np.float32(levels[p, c, i])
+                after[p, c, i] = own[i] + steps[p, c, 0] * np.float32(levels[p, c, i])
                 total += after[p, c, i]
     return np.isfinite(total)
-
-
-@compiled
-def is_finite(theta: Any, hidden: Any, log_weights: Any) -> Any:
-    """Return whether models and hidden state are finite, and no weight is not a number."""
-    total = weights = _ZERO
-    for row in (theta.reshape(-1), hidden.reshape(-1)):
-        for i in range(len(row)):
-            total += row[i]
-    for p in range(len(log_weights)):
-        weights += log_weights[p]
-    return np.isfinite(total) and not np.isnan(weights)
 
 
 @inner
@@ -209,11 +180,12 @@ def learn(
     theta: Any, log_weights: Any, frequencies: Any, x: Any, y: Any, numbers: Any, kind: Any,
     learned: Any, weighed: Any, output: Any,
 ) -> Any:  # fmt: skip
-    """Write models, log weights and output, and return its loss (lines 3 to 6 and 14)."""
+    """Write models, log weights and output (lines 3 to 6 and 14); return its loss, and whether all is sound."""
     kernels, outputs, n = theta.shape
     eta, rate, regularization = numbers
     z, f, slope = np.empty(n, np.float32), np.empty(outputs, np.float32), np.empty(outputs, np.float32)
-    top, total = np.max(log_weights), _ZERO
+    top, total, models = np.max(log_weights), _ZERO, _ZERO
+    output[:] = _ZERO
     for p in range(kernels):
         _waves(frequencies[p], x, z)
         squares = _predict(theta[p], z, f)
@@ -226,9 +198,10 @@ def learn(
             for i in range(n):
                 gradient = slope[c] * z[i] + _TWO * regularization * theta[p, c, i]
                 learned[p, c, i] = theta[p, c, i] - eta * gradient
+                models += learned[p, c, i]
     weighed -= np.max(weighed)
     output /= total
-    return _loss(output, y, kind, slope)
+    return _loss(output, y, kind, slope), np.isfinite(models) and not np.isnan(np.sum(weighed))
 
 
 @inner

@@ -34,7 +34,7 @@ WHY = {
 def largest_frame(role: Role) -> int:
     """Return how many bytes the largest frame has that a neighbor may need to send: a snapshot, most often."""
     method = role.method
-    shape = (len(method.kernels), outputs(method.objective), 2 * method.features)
+    shape = (len(method.kernels), outputs(method.objective), method.sent)
     snapshot = 4 * shape[0] * shape[1] * shape[2]
     return HEADER_BYTES + SLACK + max(snapshot, MOST_CONTRACT, Codec(shape, method.channel).most_bytes)
 
@@ -76,8 +76,9 @@ class Inbox:
 
     def deliver(self, arrival: Arrival) -> None:
         """Add what a transport delivers, or drop it; from any thread, never blocks."""
+        peer = arrival.peer if arrival.peer in self._peers else STRANGERS
         with self._lock:
-            wanted = self._admit(self._who(arrival), arrival)
+            wanted = self._admit(peer, arrival)
         if wanted:  # without the lock: whoever this wakes may want it
             self._queue.put(arrival)
 
@@ -92,9 +93,9 @@ class Inbox:
             item = self._queue.get(timeout=timeout)
         except queue.Empty:
             return Wake()
-        if not isinstance(item, Arrival):
+        if type(item) is not Arrival:
             return item
-        peer = self._who(item)
+        peer = item.peer if item.peer in self._peers else STRANGERS
         if item.data is None:
             with self._lock:
                 return item._replace(came=self._presence.pop(peer))
@@ -122,9 +123,6 @@ class Inbox:
             self._came[peer] += 1
             return True
         return False
-
-    def _who(self, arrival: Arrival) -> str:
-        return arrival.peer if arrival.peer in self._peers else STRANGERS
 
     def _drop(self, peer: str, reason: str) -> None:
         if not self._dropped:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from omkl import algorithm, features, noise
 from omkl.algorithm import State, Velocity
 from omkl.errors import InputError
+from omkl.features import Features
 from omkl.losses import Loss
 from omkl.methods import Gossip, Round
 from omkl.model import Model
@@ -33,17 +34,17 @@ class Halves(Protocol):
 
     def gossip(
         self, theta: Floats, hidden: Floats, copies: Floats, weights: Floats, uniforms: Floats | None
-    ) -> tuple[Floats, Floats, Message]:
-        """Return models, hidden state and message after mixing, emitting and absorbing (lines 8, 9 and 12)."""
+    ) -> tuple[Floats, Floats, Message, bool]:
+        """Return models, hidden state and message after mixing, emitting and absorbing (lines 8, 9 and 12).
 
-    def learn(self, state: State, frequencies: Floats, x: Floats, y: Floats) -> tuple[State, Floats, float]:
-        """Return the state after a sample, and the output and its loss from before it (lines 3 to 6 and 14)."""
+        And whether the first two are finite, as they are unless a step was too large.
+        """
 
-    def absorb(self, hidden: Floats, message: Message) -> tuple[Floats, bool]:
-        """Return a hidden state and a message added up, and whether that is finite (line 12)."""
+    def learn(self, state: State, made: Features, x: Floats, y: Floats) -> tuple[State, Floats, float, bool]:
+        """Return the state after a sample, and the output and its loss from before it (lines 3 to 6 and 14).
 
-    def is_finite(self, state: State) -> bool:
-        """Return whether models, hidden state and weights are sound, as they are unless a step was too large."""
+        And whether the models are finite, and no weight is not a number.
+        """
 
 
 class Plain:
@@ -54,34 +55,26 @@ class Plain:
 
     def gossip(
         self, theta: Floats, hidden: Floats, copies: Floats, weights: Floats, uniforms: Floats | None
-    ) -> tuple[Floats, Floats, Message]:
-        """Return models, hidden state and message."""
+    ) -> tuple[Floats, Floats, Message, bool]:
+        """Return models, hidden state and message, and whether they are finite."""
         with quiet():
             heard = algorithm.clipped(hidden, copies, self._method.radius)
             theta = algorithm.mix(theta, hidden, heard, weights, self._method.consensus_step)
             message = algorithm.emit(theta, hidden, self._channel, uniforms)
-            return theta, algorithm.absorb(hidden, message), message
+            hidden = algorithm.absorb(hidden, message)
+        return theta, hidden, message, math.isfinite(total(theta) + total(hidden))
 
-    def learn(self, state: State, frequencies: Floats, x: Floats, y: Floats) -> tuple[State, Floats, float]:
-        """Return the state, the output and its loss."""
+    def learn(self, state: State, made: Features, x: Floats, y: Floats) -> tuple[State, Floats, float, bool]:
+        """Return the state, the output and its loss, and whether the state is sound."""
         theta, _, log_weights, memory, _ = state
         with quiet():
             # For one input np.dot is transform's tensordot, at a fraction of its cost.
-            sample = Round(features.waves(np.dot(frequencies, x)), y, None)
+            z = features.waves(np.dot(made.frequencies, x))
+            sample = Round(z if made.basis is None else features.project(z, made.basis), y, None)
             theta, log_weights, memory, info = self._method.observe(theta, log_weights, memory, sample)
+        is_sound = math.isfinite(total(theta)) and not math.isnan(total(log_weights))
         state = state._replace(theta=theta, log_weights=log_weights, memory=memory)
-        return state, np.asarray(info.output), float(info.loss)
-
-    def absorb(self, hidden: Floats, message: Message) -> tuple[Floats, bool]:
-        """Return the sum, and whether it is finite."""
-        with quiet():
-            after = np.asarray(algorithm.absorb(hidden, message))
-        return after, math.isfinite(total(after))
-
-    def is_finite(self, state: State) -> bool:
-        """Return whether all is sound."""
-        theta, hidden, log_weights, *_ = state
-        return math.isfinite(total(theta) + total(hidden)) and not math.isnan(total(log_weights))
+        return state, np.asarray(info.output), float(info.loss), is_sound
 
 
 def quiet() -> np.errstate:
@@ -107,41 +100,48 @@ class Learning:
         Models, hidden state, kernel weights, the learner's memory and the velocity of mixing.
     round
         Rounds of gossip taken; a hidden state begins with zeros at round 0.
+    is_sound
+        Whether what the last half of a round made is finite, as it is unless a step was too large.
     """
 
-    def __init__(self, method: Gossip, inputs: int, seed: int, index: int) -> None:
+    def __init__(self, method: Gossip, inputs: int, seed: int, index: int, sample: Floats | None = None) -> None:
         self.method = method
-        self.frequencies = features.draw(method.kernels, method.features, inputs, seed)
-        self.state: State = method.init(np, (), outputs(method.objective))
+        self.features = method.draw(inputs, seed, sample)
+        self.state: State = method.init(np, (), outputs(method.objective), self.features.spectrum)
         self.round = 0
+        self.is_sound = True
         self._halves = halves(method, self.shape)
+        self._dithered = method.dithered
         self._key = noise.fold(noise.key(seed, "quantizer"), index)
         self._drawn: tuple[int, Floats | None] = (-1, None)
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(P, C, 2D)."""
-        kernels, outputs, length = self.state.theta.shape
+        """(P, C, n) of a hidden state: n is 2D, or r in a basis, and one more where kernel weights are common."""
+        kernels, outputs, length = self.state.hidden.shape
         return kernels, outputs, length
 
     def gossip(self, copies: Floats, weights: Floats) -> Message:
         """Return the message of the next round: mix, emit and absorb it here (lines 8, 9 and 12)."""
         theta, hidden, log_weights, memory, velocity = self.state
+        own = self.method.spoken(theta, log_weights)
         if self.method.momentum:
-            theta, velocity = self._carry(copies, weights)
+            own, velocity = self._carry(own, copies, weights)
             copies, weights = copies[:0], weights[:0]  # they are mixed in
-        theta, hidden, message = self._halves.gossip(theta, hidden, copies, weights, self._uniforms())
+        uniforms = self._uniforms()
+        own, hidden, message, self.is_sound = self._halves.gossip(own, hidden, copies, weights, uniforms)
+        theta, log_weights = self.method.heard(own, log_weights)
         self.state = State(theta, hidden, log_weights, memory, velocity)
         self.round += 1
         return message
 
-    def _carry(self, copies: Floats, weights: Floats) -> tuple[Floats, Velocity]:
-        """Return models and velocity after mixing, with momentum."""
+    def _carry(self, own: Floats, copies: Floats, weights: Floats) -> tuple[Floats, Velocity]:
+        """Return what a node has after mixing with momentum, and the velocity."""
         method, state = self.method, self.state
         with quiet():
             heard = algorithm.clipped(state.hidden, copies, method.radius)
             return algorithm.carry(
-                state.theta,
+                own,
                 state.velocity,
                 method.momentum,
                 lambda start: algorithm.mix(start, state.hidden, heard, weights, method.consensus_step),
@@ -149,38 +149,34 @@ class Learning:
 
     def learn(self, x: Floats, y: Floats) -> tuple[Floats, float]:
         """Return the output and its loss, both from before the sample is learned (lines 3 to 6 and 14)."""
-        self.state, output, loss = self._halves.learn(self.state, self.frequencies, x, y)
+        self.state, output, loss, self.is_sound = self._halves.learn(self.state, self.features, x, y)
         return output, loss
 
     def predict(self, x: Floats) -> Floats:
         """Return the ensemble's output f, shape ``(..., C)``."""
         state = self.state  # one reading: other threads may predict while this node learns
-        z = features.transform(x, self.frequencies)
+        z = features.transform(x, self.features)
         return np.asarray(algorithm.predict(state.theta, state.log_weights, z).output)
 
     def model(self) -> Model:
         """Return the ensemble as it is now."""
         state = self.state  # one reading, as above
-        return Model(self.frequencies, state.theta, state.log_weights, self.method.objective)
-
-    def absorb(self, copy: Floats, message: Message) -> tuple[Floats, bool]:
-        """Return a neighbor's hidden state after its message, and whether it is finite."""
-        return self._halves.absorb(copy, message)
+        frequencies, basis, _ = self.features
+        return Model(frequencies, state.theta, state.log_weights, self.method.objective, basis)
 
     def is_finite(self) -> bool:
-        """Return whether models, hidden state and weights are sound, as they are unless a step was too large."""
-        return self._halves.is_finite(self.state)
+        """Return whether models and hidden state are finite, and no weight is not a number."""
+        theta, hidden, log_weights, *_ = self.state
+        return math.isfinite(total(theta) + total(hidden)) and not math.isnan(total(log_weights))
 
     def inputs(self, x: npt.ArrayLike) -> Floats:
         """Return one sample as float32, refused unless it is d finite numbers."""
+        dimension = self.features.frequencies.shape[-1]
         try:
             with np.errstate(over="ignore"):  # what is too large is refused below
                 array = np.asarray(x, dtype=np.float32)
         except (TypeError, ValueError, OverflowError) as error:
-            raise InputError(
-                f"x is {reprlib.repr(x)} ({str(error)[:200]}); an input is {self.frequencies.shape[-1]} numbers"
-            ) from None
-        dimension = self.frequencies.shape[-1]
+            raise InputError(f"x is {reprlib.repr(x)} ({str(error)[:200]}); an input is {dimension} numbers") from None
         if array.shape != (dimension,):
             raise InputError(f"x has shape {array.shape}; this network takes {dimension} numbers; see inputs")
         if not np.isfinite(array).all():
@@ -204,7 +200,7 @@ class Learning:
         return target
 
     def _uniforms(self) -> Floats | None:
-        if not self.method.dithered:
+        if not self._dithered:
             return None
         block, place = divmod(self.round, AHEAD)
         if self._drawn[0] != block:

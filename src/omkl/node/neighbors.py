@@ -115,7 +115,7 @@ class Neighbors:
         while link.state is LinkState.SYNCED and link.round < upto and (data := link.inbox.get(link.round + 1)):
             del link.inbox[link.round + 1]
             try:
-                link.copy[...] = self._next(link.copy, data)
+                self._add(data, link.copy)
             except WireError as error:
                 self._distrust(link, now, str(error))
                 return
@@ -135,15 +135,13 @@ class Neighbors:
         at, hidden = link.round, link.copy.copy()
         with suppress(WireError):
             while data := link.inbox.get(at + 1):
-                hidden, at = self._next(hidden, data), at + 1
+                self._add(data, hidden)
+                at += 1
         return at, hidden
 
-    def _next(self, copy: Floats, data: bytes) -> Floats:
-        message = wire.read_gossip(self.codec, data, wire.digest(copy))
-        hidden, is_finite = self.learning.absorb(copy, message)
-        if not is_finite:
+    def _add(self, data: bytes, copy: Floats) -> None:
+        if not wire.add_gossip(self.codec, data, copy):
             raise WireError(ENDLESS)
-        return hidden
 
     def leave_out(self, link: Link, now: float) -> None:
         """Go on without a neighbor of which nothing new came until the deadline."""
@@ -176,7 +174,7 @@ class Neighbors:
 
     def wake_at(self) -> float:
         """Return when the next question is due."""
-        return min((link.ask_at for link in self.links.values()), default=math.inf)
+        return min([link.ask_at for link in self.links.values()], default=math.inf)
 
     def wake(self, now: float) -> None:
         """Ask what is due."""

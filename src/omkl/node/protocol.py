@@ -79,6 +79,7 @@ class Protocol:
         self._tick = now + role.timing.period
         self._blocked: float | None = None  # since when a round could begin but for neighbors
         self._invited: float | None = None  # since when neighbors could go on but for this node
+        self._heard = False  # whether something was taken in that is yet to be gone on with
 
     @property
     def round(self) -> int:
@@ -104,7 +105,7 @@ class Protocol:
         if self.is_full:
             raise InputError(f"{MOST_WAITING} observations wait for their round; that is the most; observe more slowly")
         self.waiting.append((x, y))
-        return self._advance(now) if len(self.waiting) == 1 else []  # else the first of them waits already
+        return self._advance(now) if len(self.waiting) == 1 or self._heard else []  # else the first waits already
 
     def end(self, now: float) -> list[Event]:
         """Note that the stream has ended: from here on the node takes part in its neighbors' rounds."""
@@ -127,9 +128,14 @@ class Protocol:
 
     def receive(self, peer: str, data: bytes, now: float) -> list[Event]:
         """Take in bytes of a neighbor; whatever they are, nothing is raised."""
+        self.hear(peer, data, now)
+        return self._advance(now)
+
+    def hear(self, peer: str, data: bytes, now: float) -> None:
+        """Take in bytes of a neighbor, to go on with whatever is done next: a round costs less than two attempts."""
         if not self.diverged:
             self.neighbors.receive(peer, data, now)
-        return self._advance(now)
+            self._heard = True
 
     def wake(self, now: float) -> list[Event]:
         """Do what is due."""
@@ -166,16 +172,19 @@ class Protocol:
                 pass
         if not self.diverged:
             self.neighbors.wake(now)
-        events, self._events[:] = list(self._events), []
+        self._heard = False
+        events = self._events.copy()
+        self._events.clear()
         return events
 
     def _step_together(self, now: float) -> bool:
         """Take a round in lock step, if there is one to take and all neighbors that are waited for are there."""
-        links = self.links.values()
-        for link in links:
-            if self._catch_up(link, now):
+        late, own = [], self.learning.round
+        for link in self.neighbors.links.values():
+            if (link.inbox or link.round > own) and self._catch_up(link, now):
                 return True
-        late = [link for link in links if self._is_late(link)]
+            if self._is_late(link):
+                late.append(link)
         due = self._is_due(now)
         for link in late:
             self.neighbors.ask_late(link, now, urgent=due)
@@ -214,23 +223,24 @@ class Protocol:
 
     def _catch_up(self, link: Link, now: float) -> bool:
         """Bring a copy forward to our round; return whether it is us who skipped to its."""
-        if link.have > self.round + 1:
+        own = self.learning.round
+        if link.have > own + 1:
             self.neighbors.sift(link, now)  # else a flipped bit could make the copy run ahead
-        if link.have <= self.round + 1:
-            self.neighbors.absorb(link, self.round, now)
+        if link.have <= own + 1:
+            self.neighbors.absorb(link, own, now)
             return False
         self.neighbors.absorb(link, math.inf, now)  # it has gone on without us
         if self.neighbors.start is not None:  # what neighbors have kept is of an earlier round
             return False
         # A shorter leap would look like messages under way, for which no snapshot is taken.
-        if link.state is not LinkState.SYNCED or not self.round + RECENT < link.round < MOST_SKIPPED:
+        if link.state is not LinkState.SYNCED or not own + RECENT < link.round < MOST_SKIPPED:
             return False
         self.neighbors.skip(link.round, now)
         return True
 
     def _is_late(self, link: Link) -> bool:
         """Return whether a neighbor has yet to come to our round."""
-        return link.round < self.round if link.state is LinkState.SYNCED else link.state in WAITED_FOR
+        return link.round < self.learning.round if link.state is LinkState.SYNCED else link.state in WAITED_FOR
 
     def _limit(self, link: Link) -> float:
         """Return when to go on without a neighbor: a deadline after it was last heard of, two after the round was due.
@@ -277,11 +287,12 @@ class Protocol:
 
     def _recover(self, peer: str, kept: Kept, began: Floats, now: float) -> None:
         """Take a hidden state of before for hidden state and models, with what was learned since."""
-        state = self.learning.state
+        state, method, hidden = self.learning.state, self.role.method, kept.hidden.copy()
+        theta, log_weights = method.heard(hidden, state.log_weights)
         with quiet():
-            theta = kept.hidden + (state.theta - began)
-        rest = algorithm.at_rest(theta, self.role.method.momentum)
-        self.learning.state = state._replace(theta=theta, hidden=kept.hidden.copy(), velocity=rest)
+            theta = theta + (state.theta - began)
+        rest = algorithm.at_rest(hidden, method.momentum)
+        self.learning.state = state._replace(theta=theta, hidden=hidden, log_weights=log_weights, velocity=rest)
         self.neighbors.skip(kept.round, now)
         self._events.append(Recovered(peer, kept.round))
 
@@ -292,10 +303,11 @@ class Protocol:
         seed = wire.digest(self.learning.state.hidden)
         message = self.learning.gossip(neighbors.copies, weights)
         if self._is_sound():
-            frame = wire.write_gossip(neighbors.codec, neighbors.boot, self.round, message, seed)
+            own = self.learning.round
+            frame = wire.write_gossip(neighbors.codec, neighbors.boot, own, message, seed)
             neighbors.recent.append(frame)
             neighbors.sends.append(Send(None, frame))
-            self._events.append(Gossiped(self.round, len(frame), int(np.count_nonzero(weights))))
+            self._events.append(Gossiped(own, len(frame), len(weights) - weights.tolist().count(0.0)))
 
     def _learn(self, x: Floats, y: Floats | None) -> None:
         self.taken += 1
@@ -308,7 +320,7 @@ class Protocol:
 
     def _is_sound(self) -> bool:
         """Return whether the model is finite, and halt if it is not."""
-        if not self.diverged and not self.learning.is_finite():
+        if not self.diverged and not self.learning.is_sound:
             self.diverged = True
             self._events.append(Diverged(self.round))
         return not self.diverged

@@ -33,6 +33,7 @@ class Role:
         method = self.method
         bank = " ".join(f"{kernel.name}:{kernel.sigma!r}" for kernel in method.kernels)
         features = f"{bank} D={method.features} d={self.inputs} seed={self.seed}"
+        features += " orthogonal" if method.orthogonal else ""
         digest = hashlib.blake2b(features.encode(), digest_size=8).hexdigest()
         lines = {
             "network": self.network,
@@ -41,6 +42,7 @@ class Role:
             "quantizer": describe(method.channel),
             "loss": f"{describe(method.objective)} C={outputs(method.objective)}",
         }
+        lines |= {"weights": "common"} if method.common_weights else {}
         return "".join(f"{key} {value}\n" for key, value in lines.items())
 
 

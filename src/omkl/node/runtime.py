@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
+TOGETHER = 8  # frames that are taken in before the node goes on: half of what a link keeps for later
 LOOK = 1.0  # seconds between two looks whether the thread that is waited for is alive, or observations may be settled
 
 Watch: TypeAlias = Callable[[Event], None]
@@ -146,25 +147,39 @@ class Runtime:
             self._cancel_calls()
 
     def _turn(self, transport: Transport) -> bool:
-        """Do one thing, and return whether to go on."""
-        wait = 0.0 if len(self.inbox) else self.protocol.wake_at() - self._clock()
-        wait = min(wait, LOOK) if self._scored else wait
-        item = self.inbox.get(max(0.0, min(wait, threading.TIMEOUT_MAX)))
+        """Do one thing, with the frames that wait before it, and return whether to go on."""
+        heard: list[Arrival] = []
+        item = self.inbox.get(self._pause())
+        for _ in range(min(TOGETHER, len(self.inbox))):
+            if type(item) is not Arrival or item.data is None or item.query is not None:
+                break
+            self.protocol.hear(item.peer, item.data, self._clock())
+            heard.append(item)
+            item = self.inbox.get(0.0)
         if item is None:
             return False
-        events = self._do(item) + self.inbox.dropped()
+        events = self._do(item, self._clock()) + self.inbox.dropped()
         sends = self.protocol.outgoing()
         for send in sends:
-            transport.send(send, getattr(item, "query", None))
-        self._scored += [event for event in events if isinstance(event, Scored)]
-        self._acknowledge()
+            transport.send(send, item.query if type(item) is Arrival and item.peer == send.peer else None)
+        self._acknowledge(events)
         for event in events:
             self._watch(event)
         if self._tap is not None:
+            for one in heard:
+                self._tap(one, [])
             self._tap(item, sends)
         return True
 
-    def _acknowledge(self) -> None:
+    def _pause(self) -> float:
+        """Return how long to wait for something to do."""
+        if len(self.inbox):
+            return 0.0
+        pause = self.protocol.wake_at() - self._clock()
+        return max(0.0, min(pause, LOOK if self._scored else threading.TIMEOUT_MAX))
+
+    def _acknowledge(self, events: list[Event]) -> None:
+        self._scored += [event for event in events if type(event) is Scored]
         if self._scored and (self._settle is None or self._settle()):
             while self._scored:
                 event = self._scored.popleft()
@@ -172,18 +187,16 @@ class Runtime:
                 if (done := self._done.popleft()) is not None:
                     self._finish(done, event)
 
-    def _do(self, item: Any) -> list[Event]:
-        now = self._clock()
-        match item:
-            case Arrival(peer, None, _, came):
-                return self.protocol.came(peer, now) if came else self.protocol.gone(peer, now)
-            case Arrival(peer, bytes(data)):
-                return self.protocol.receive(peer, data, now)
-            case Observation(x, y, done):
-                self._done.append(done)
-                return self.protocol.take(x, y, now)
-            case Call(function, result):
-                _resolve(function, result)
+    def _do(self, item: Any, now: float) -> list[Event]:
+        if type(item) is Arrival:
+            if item.data is not None:
+                return self.protocol.receive(item.peer, item.data, now)
+            return self.protocol.came(item.peer, now) if item.came else self.protocol.gone(item.peer, now)
+        if type(item) is Observation:
+            self._done.append(item.done)
+            return self.protocol.take(item.x, item.y, now)
+        if type(item) is Call:
+            _resolve(item.function, item.result)
         return self.protocol.wake(now)
 
     def _cancel_calls(self) -> None:

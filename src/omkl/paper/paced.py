@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl.arrays import Array, namespace
-from omkl.learners import Curvature, Memory
+from omkl.learners import Memory, Sample
 from omkl.methods import Gossip, Info, Local, Round
 from omkl.methods.ensemble import Ensemble
 
@@ -29,9 +29,7 @@ class Pace:
         """Return the rate."""
         return namespace(theta).asarray(self.eta, dtype=theta.dtype)
 
-    def update(
-        self, theta: Array, memory: Memory, gradient: Array, z: Array, curvature: Curvature
-    ) -> tuple[Array, Memory]:
+    def update(self, theta: Array, memory: Memory, gradient: Array, z: Array, sample: Sample) -> tuple[Array, Memory]:
         """Return the models a step further, and the rate."""
         return theta - memory * gradient, memory
 

@@ -96,7 +96,7 @@ def _compute(data: str, setting: str, seeds: int, title: str, progress: Progress
     def report(done: int, rounds: int) -> None:
         progress(title, done, rounds)
 
-    outcomes = run(Problem(stream.X, targets, V, runs), cases, metrics, report)
+    outcomes = run(Problem(stream.X, targets, features.Features(V), runs), cases, metrics, report)
     last = max(1, len(stream.X) // 10)
     return {
         "bits": np.array([8 * measured.sent.mean(dtype=np.float64) / NODES for _, measured in outcomes]),

@@ -128,7 +128,7 @@ class Streams:
         """Return the mean loss and |theta| of the best kernel's comparator, ``(L, S)`` each."""
         found = np.empty((2, len(self.lengths), self.seeds))
         for s, V in enumerate(frequencies.astype(np.float64)):
-            z = features.transform(self.X.astype(np.float64), V)
+            z = features.transform(self.X.astype(np.float64), features.Features(V))
             starts: list[Floats | None] = [None] * len(V)
             for k, rounds in enumerate(self.lengths):
                 counts = np.bincount(rows[:rounds, :, s].ravel(), minlength=len(self.y))
@@ -159,7 +159,7 @@ class Streams:
             cases = [engine.Case(alone, networks[0]), *(engine.Case(gossip, one) for one in networks)]
             X = self.X[rows[:rounds]].reshape(rounds, rows.shape[1], -1)
             y = Logistic().encode(self.classes[:rounds])
-            problem = engine.Problem(X, y, wide, list(range(self.seeds)))
+            problem = engine.Problem(X, y, features.Features(wide), list(range(self.seeds)))
             yield [one for _, one in engine.run(problem, cases, measure, _after(progress, done, total))]
             done += rounds
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -18,7 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl import noise
+from omkl.arrays import Array
 from omkl.errors import DivergedError
+from omkl.features import Features
 from omkl.methods import Method, Network
 from omkl.methods.protocol import MethodState
 from omkl.simulator import lanes, tiles
@@ -45,18 +48,20 @@ class Case(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What all cases of a pass share: inputs ``(T, J, d)``, targets ``(T, J, C)``, frequencies ``(S, P, D, d)``."""
+    """What all cases of a pass share: inputs ``(T, J, d)``, targets ``(T, J, C)``, and every seed's features."""
 
     X: npt.NDArray[np.float32]
     y: npt.NDArray[np.float32]
-    frequencies: npt.NDArray[np.float32]
+    features: Features
+    """Frequencies ``(S, P, D, d)``, and the basis that they have, if any."""
     seeds: list[int]
     every: int = 1
     """Every so many rounds are measured."""
 
     def share(self, which: npt.NDArray[np.int64]) -> "Problem":
         """Return the same for some of the seeds."""
-        return self._replace(frequencies=self.frequencies[which], seeds=[self.seeds[s] for s in which])
+        features = jax.tree.map(lambda part: part[which], self.features)
+        return self._replace(features=features, seeds=[self.seeds[s] for s in which])
 
 
 def run(
@@ -68,7 +73,7 @@ def run(
 ) -> list[tuple[MethodState, Any]]:
     """Return, for every case, the state after the last round and what was measured, as NumPy arrays.
 
-    The kernels of a case are the first of those the frequencies were drawn for. On a CPU the seeds are dealt to as many
+    The kernels of a case are the first of those the features were drawn for. On a CPU the seeds are dealt to as many
     threads as there are cores: XLA by itself shares out large networks only. Networks are those of the ``place`` that
     the run has.
     """
@@ -133,18 +138,21 @@ def _run_share(
     place: Placement,
 ) -> list[tuple[MethodState, Any]]:
     """Return the outcomes for some seeds; nothing where stopped."""
-    if measure is metrics and place == HERE and lanes.suits(problem.X, problem.frequencies, cases):
+    if measure is metrics and place == HERE and lanes.suits(problem.X, problem.features.frequencies, cases):
         return _run_fused(problem, cases, progress, stop)
-    X, y, frequencies, seeds, every = problem
+    X, y, features, seeds, every = problem
     rounds, nodes, inputs = X.shape
     base = noise.fold(noise.key(seeds, "quantizer"), np.arange(nodes)[:, None, None])
     methods = tuple(method for method, _ in cases)
     networks = tuple(_seeded(one, seeds, place) if isinstance(one, Changing) else one for _, one in cases)
-    given = Given(place.put(frequencies, seeds=0), noise.Key(*(place.put(part, **LEADING) for part in base)), networks)
-    states = place.start(lambda: [method.init(jnp, (nodes, len(seeds)), y.shape[-1]) for method in methods])
-    near = reach(X, given.frequencies if isinstance(X, jax.Array) else frequencies) < LIMIT
+    placed = jax.tree.map(partial(place.put, seeds=0), features)
+    given = Given(placed, noise.Key(*(place.put(part, **LEADING) for part in base)), networks)
+    states = place.start(lambda: _start(methods, (nodes, len(seeds)), y.shape[-1], features.spectrum))
+    near = reach(X, (placed if isinstance(X, jax.Array) else features).frequencies) < LIMIT
     tiled = near and place == HERE and tiles.ready()
-    most = most_rounds(nodes, inputs, *frequencies.shape[:3]) * place.devices
+    rank = 0 if features.basis is None else features.basis.shape[-1]
+    kernels, count = features.frequencies.shape[1:3]
+    most = most_rounds(nodes, inputs, len(seeds), kernels, count, rank) * place.devices
     recorded = []
     for first, last, group, measured in chunks(rounds, every, most):
         if stop.is_set():
@@ -163,6 +171,12 @@ def _run_share(
     return list(zip(final, joined, strict=True))
 
 
+def _start(methods: Sequence[Method], leading: tuple[int, int], outputs: int, spectrum: Array | None) -> list[Any]:
+    """Return the states before the first round; a method has the first of the kernels."""
+    own = [None if spectrum is None else jnp.asarray(spectrum[:, : len(method.kernels)]) for method in methods]
+    return [method.init(jnp, leading, outputs, part) for method, part in zip(methods, own, strict=True)]
+
+
 def _run_fused(
     problem: Problem, cases: Sequence[Case], progress: Progress, stop: threading.Event
 ) -> list[tuple[MethodState, Any]]:
@@ -175,7 +189,8 @@ def _run_fused(
             _require_finite(losses, last, problem.every, problem.seeds)
             progress((k * rounds + last) // len(cases), rounds)
 
-        outcome = lanes.run(*problem, *case, passed, stop)
+        X, y, features, seeds, every = problem
+        outcome = lanes.run(X, y, features.frequencies, seeds, every, *case, passed, stop)
         if outcome is None:
             return []
         _require_finite_models(outcome[0], rounds)

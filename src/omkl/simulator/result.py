@@ -14,6 +14,7 @@ from omkl.model import DAMAGED, Model, loss_from
 FORMAT = 1
 _CURVES = ("loss", "accuracy", "disagreement", "bits", "link_bits")
 _FINAL = ("theta", "log_weights", "frequencies", "seeds", "rounds")
+_BASIS = "basis"  # in final.npz where there is one
 
 Floats = npt.NDArray[np.float32]
 
@@ -42,9 +43,11 @@ class Result:
     weights
         ``(S, R, P)``, kernel weights, mean over nodes.
     theta, log_weights
-        Final models ``(J, S, P, C, 2D)`` and log weights ``(J, S, P)``.
+        Final models ``(J, S, P, C, 2D)``, or ``(J, S, P, C, r)`` in a basis, and log weights ``(J, S, P)``.
     frequencies
         ``(S, P, D, d)``.
+    basis
+        ``(S, P, 2D, r)``, or None.
     pooled_loss
         ``(S, R)``, mean over nodes of a model's loss on all nodes' samples, where it was asked for.
     """
@@ -61,6 +64,7 @@ class Result:
     theta: Floats
     log_weights: Floats
     frequencies: Floats
+    basis: Floats | None = None
     pooled_loss: Floats | None = None
 
     def model(self, seed: int | None = None, node: int = 0) -> Model:
@@ -72,7 +76,8 @@ class Result:
             raise InputError(f"seed is {seed}; this run has seeds {seeds[0]} ... {seeds[-1]}")
         s = 0 if seed is None else seeds.index(seed)
         loss = loss_from(self.config["method"]["loss"])
-        return Model(self.frequencies[s], self.theta[node, s], self.log_weights[node, s], loss)
+        basis = None if self.basis is None else self.basis[s]
+        return Model(self.frequencies[s], self.theta[node, s], self.log_weights[node, s], loss, basis)
 
     def summary(self, last: float = 0.1) -> dict[str, float]:
         """Return the mean loss over all recorded rounds and over the last of them, its standard error, and the bits."""
@@ -93,7 +98,8 @@ class Result:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "run.json").unlink(missing_ok=True)
         _write_curves(folder, self._columns())
-        np.savez(folder / "final.npz", **{name: getattr(self, name) for name in _FINAL})
+        names = _FINAL if self.basis is None else (*_FINAL, _BASIS)
+        np.savez(folder / "final.npz", **{name: getattr(self, name) for name in names})
         # Last, so that a folder that has it is whole.
         (folder / "run.json").write_text(json.dumps({"omkl_result": FORMAT, **self.config}, indent=2) + "\n")
         return folder
@@ -115,7 +121,7 @@ def load(folder: str | Path) -> Result:
         config = json.loads((folder / "run.json").read_text())
         version = config.pop("omkl_result")
         with (folder / "final.npz").open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            final = {name: file[name] for name in _FINAL}
+            final = {name: file[name] for name in (*_FINAL, *({_BASIS} & set(file)))}
         columns = _read_curves(folder)
     except (OSError, *DAMAGED) as error:
         raise InputError(f"{folder} is damaged ({error}); run the simulation again") from None

@@ -1,7 +1,7 @@
 """Rounds of all cases, compiled: a chunk of them is one scan.
 
-The projections of a chunk are one large matrix product ahead of the scan; those of short inputs are left to the round
-itself, so that a large network never holds them.
+The projections of a chunk are one large matrix product ahead of the scan, and so are its features in a basis; those of
+short inputs are left to the round itself, so that a large network never holds them.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,6 +15,7 @@ from jax import lax
 
 from omkl import noise
 from omkl.arrays import Array, namespace
+from omkl.features import Features
 from omkl.methods import Info, Method, Network, Round
 from omkl.methods.protocol import MethodState
 from omkl.simulator import tiles
@@ -63,7 +64,7 @@ class Program(NamedTuple):
 class Given(NamedTuple):
     """What is the same in every chunk."""
 
-    frequencies: Array
+    features: Features
     key: noise.Key
     networks: tuple[Network | Changing, ...]
 
@@ -95,14 +96,19 @@ def _reach(X: Array, frequencies: Array) -> Array:
     return xp.sqrt(xp.einsum("tjd,tjd->tj", X, X).max() * xp.einsum("spfd,spfd->spf", frequencies, frequencies).max())
 
 
-def most_rounds(nodes: int, inputs: int, seeds: int, kernels: int, features: int) -> int:
+def most_rounds(nodes: int, inputs: int, seeds: int, kernels: int, features: int, rank: int = 0) -> int:
     """Return how many rounds' projections, or inputs where those are short, fit a chunk."""
     cpu = jax.default_backend() == "cpu"
-    numbers = nodes * seeds * kernels * features
-    if inputs <= SHORT_INPUT:
+    numbers = nodes * seeds * kernels * ahead(features, rank)
+    if inputs <= SHORT_INPUT and not rank:
         work = (CHUNK_WORK if cpu else DEVICE_CHUNK_WORK) // numbers
         return max(1, min(INPUT_BYTES // (4 * nodes * inputs), max(work, FEWEST_ROUNDS)))
     return max(1, (CHUNK_BYTES if cpu else DEVICE_CHUNK_BYTES) // (4 * numbers))
+
+
+def ahead(features: int, rank: int) -> int:
+    """Return how many numbers of a kernel a chunk holds: angles, and where there is a basis waves and what it makes."""
+    return 3 * features + rank if rank else features
 
 
 @cache
@@ -128,18 +134,17 @@ def _placed(
     program: Program, states: list[MethodState], times: Array, X: Array, y: Array, given: Given
 ) -> tuple[list[MethodState], list[Any]]:
     place = program.place
-    X, y, V = place.trim(X, nodes=1), place.trim(y, nodes=1), place.trim(given.frequencies, seeds=0)
+    X, y = place.trim(X, nodes=1), place.trim(y, nodes=1)
+    features = jax.tree.map(partial(place.trim, seeds=0), given.features)
     states, key = jax.tree.map(partial(place.trim, **LEADING), (states, given.key))
-    states, measured = _chunk(program, states, times, X, y, Given(V, key, given.networks))
+    states, measured = _chunk(program, states, times, X, y, Given(features, key, given.networks))
     return jax.tree.map(partial(place.fill, **LEADING), states), jax.tree.map(place.fill, measured)
 
 
 def _chunk(
     program: Program, states: list[MethodState], times: Array, X: Array, y: Array, given: Given
 ) -> tuple[list[MethodState], list[Any]]:
-    short = X.shape[-1] <= SHORT_INPUT
-    projected = X if short else jnp.tensordot(X, given.frequencies, axes=((-1,), (-1,)), precision="highest")
-    inputs, together = (times, projected, y), _together(program, states, len(times))
+    inputs, together = (times, _project(program, given.features, X), y), _together(program, states, len(times))
 
     def advance(states: list[MethodState], inputs: Any) -> tuple[list[MethodState], None]:
         return _round(program, given, states, inputs, False)[0], None
@@ -189,16 +194,17 @@ def _round(
 ) -> tuple[list[MethodState], list[tuple[Round, Info | None, Array, MethodState]]]:
     """Return the states after a round, and what there is to measure of each case."""
     t, projected, targets = inputs
-    z = _alone(_features(program, given.frequencies, projected))
+    z = _alone(_features(program, given.features, projected))
     now = noise.fold(given.key, t)
     after, seen = [], []
     for method, network, state in zip(program.methods, given.networks, states, strict=True):
-        shape = (len(method.kernels), targets.shape[-1], 2 * method.features)
+        shape = (len(method.kernels), targets.shape[-1], method.sent)
         uniforms = _alone(noise.dither(now, shape)) if method.dithered else None
         sample = Round(z[..., : shape[0], :], targets[:, None, :], uniforms)
         here = network.at(t) if isinstance(network, Changing) else network
         if program.tiled and tiles.knows(method, here, targets.shape[-1]) and state.theta.size < tiles.MOST_NUMBERS:
-            state, info = tiles.step(method, state, projected, targets, *given[:2], t, here, measured)
+            V, key = given.features.frequencies, given.key
+            state, info = tiles.step(method, state, projected, targets, V, key, t, here, measured)
         else:
             state, info = method.step(state, sample, here)
         after.append(state)
@@ -206,12 +212,30 @@ def _round(
     return after, seen
 
 
-def _features(program: Program, V: Array, projected: Array) -> Array:
+def _project(program: Program, features: Features, X: Array) -> Array:
+    """Return what is computed ahead of a chunk's inputs: features in a basis, or angles, or nothing."""
+    V, basis, _ = features
+    if basis is None and X.shape[-1] <= SHORT_INPUT:
+        return X
+    angles = jnp.tensordot(X, V, axes=((-1,), (-1,)), precision="highest")
+    if basis is None:
+        return angles
+    return jnp.einsum("tjspk,spkr->tjspr", _waves(program, angles), basis, precision="highest")
+
+
+def _features(program: Program, features: Features, projected: Array) -> Array:
+    V, basis, _ = features
+    if basis is not None:
+        return projected
     angles = projected
     if projected.ndim == 2:  # inputs, not yet projected
         angles = sum(projected[:, None, None, None, k] * V[..., k] for k in range(V.shape[-1]))
+    return _waves(program, angles)
+
+
+def _waves(program: Program, angles: Array) -> Array:
     sines = waves(angles) if program.near else jnp.concat([jnp.sin(angles), jnp.cos(angles)], axis=-1)
-    return sines * V.shape[-2] ** -0.5
+    return sines * angles.shape[-1] ** -0.5
 
 
 def _alone(array: Array) -> Array:

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omkl import features
 from omkl import topology as topologies
 from omkl.data import Stream, as_stream
 from omkl.errors import InputError, pick, whole
-from omkl.features import Kernel
+from omkl.features import Features
 from omkl.losses import Loss
 from omkl.methods import METHODS, Gossip, Method, Network
 from omkl.methods.protocol import MethodState
 from omkl.simulator import engine
+from omkl.simulator.blas import one_thread
 from omkl.simulator.description import describe, describe_data, describe_topology, versions
 from omkl.simulator.faults import Changing, changing
 from omkl.simulator.measures import metrics, pooled_metrics
@@ -65,7 +65,8 @@ def simulate(
     faults
         ``Faults(links=0.1, nodes=0.05)``: links that fail and nodes that sleep, in every round anew.
     seeds, seed
-        Runs ``seed ... seed + seeds - 1``: each has its own features and dither. A run depends on its own seed alone.
+        Runs ``seed ... seed + seeds - 1``: each has its own features and dither, and calibrates on its own rows of the
+        stream where the method does. A run depends on its own seed alone.
     shuffle
         Seed of the order in which a table is dealt out, the same for all runs; None keeps the order of the rows.
     record_every
@@ -124,8 +125,8 @@ def compare(
     """Return a result for every case, a pair (method, topology), all run in one pass.
 
     The cases see the same samples, features and dither, so that their differences are paired; what they share is
-    computed once. They must have one loss and one D, and the kernels of each must be the first of the longest bank.
-    The other parameters are those of ``simulate``.
+    computed once. They must have one loss, one D and one basis, and the kernels of each must be the first of the
+    longest bank. The other parameters are those of ``simulate``.
 
     Examples
     --------
@@ -141,12 +142,12 @@ def compare(
     seeds, record_every = whole("seeds", seeds), whole("record_every", record_every)
     runs = _runs(seeds, seed)
     methods = [_method(method) for method, _ in cases.values()]
-    bank = _shared_bank(methods)
+    widest = _widest_bank(methods)
     nodes = _nodes([topology for _, topology in cases.values()], weights) if nodes is None else nodes
     if shuffle is not None:
         whole("shuffle", shuffle, 0)
     stream, _ = as_stream(data, nodes, shuffle)
-    rounds, count, dimension = stream.X.shape
+    rounds, count, _ = stream.X.shape
     if record_every > rounds:
         raise InputError(f"record_every is {record_every}; the stream has {rounds} rounds; record at least one of them")
     graphs = [topologies.turns(topology, count, weights) for _, topology in cases.values()]
@@ -159,15 +160,15 @@ def compare(
         _check(method, turns, faults, rounds)
     steady = [turns[0] for turns in graphs]
     where = place(devices, shard, steady, seeds)
-    _warn_if_far(stream, bank)
+    _warn_if_far(stream, widest)
     moving = faults is not None or any(len(turns) > 1 for turns in graphs)
     held = size(stream.X.shape, targets.shape[-1], methods, steady, seeds, pooled, record_every, moving)
     require_room(held, where.devices)
-    frequencies = np.stack([features.draw(bank, methods[0].features, dimension, run) for run in runs])
+    features = _features(widest, stream, runs)
     clips = [getattr(method, "clip", None) is not None for method in methods]
     networks = [_network(turns, faults, runs, where, each) for turns, each in zip(graphs, clips, strict=True)]
     measured = engine.run(
-        engine.Problem(stream.X, targets, frequencies, runs, record_every),
+        engine.Problem(stream.X, targets, features, runs, record_every),
         [engine.Case(method, one) for method, one in zip(methods, networks, strict=True)],
         pooled_metrics if pooled else metrics,
         progress,
@@ -192,14 +193,14 @@ def compare(
             "topology": describe_topology(topology, graphs[k]),
             "devices": where.describe(graphs[k][0]),
         }
-        results[name] = _result(methods[k], measured[k], frequencies, runs, recorded, own)
+        results[name] = _result(methods[k], measured[k], features, runs, recorded, own)
     return results
 
 
 def _result(
     method: Method,
     outcome: tuple[MethodState, Any],
-    frequencies: npt.NDArray[np.float32],
+    features: Features,
     runs: list[int],
     recorded: Integers,
     settings: dict[str, Any],
@@ -215,7 +216,8 @@ def _result(
         link_bits=_bits(curves.pop("carried")),
         theta=theta,
         log_weights=log_weights,
-        frequencies=frequencies[:, : len(method.kernels)],
+        frequencies=features.frequencies[:, : len(method.kernels)],
+        basis=None if features.basis is None else features.basis[:, : len(method.kernels)],
         **curves,
     )
 
@@ -260,16 +262,27 @@ def _network(
     return changing(turns, faults or Faults(), runs, clips)
 
 
-def _shared_bank(methods: Sequence[Method]) -> tuple[Kernel, ...]:
-    bank = max((method.kernels for method in methods), key=len)
+def _widest_bank(methods: Sequence[Method]) -> Method:
+    """Return the method with most kernels, whose features serve all; refuse methods that need others."""
+    widest = max(methods, key=lambda method: len(method.kernels))
     for method in methods:
-        if method.kernels != bank[: len(method.kernels)]:
+        if method.kernels != (bank := widest.kernels)[: len(method.kernels)]:
             raise InputError(f"kernels {method.kernels} are not the first of {bank}; compare them in separate runs")
-        if (method.features, method.objective) != (methods[0].features, methods[0].objective):
+        given, first = ((one.features, one.orthogonal, one.objective) for one in (method, widest))
+        if given != first:
             raise InputError(
-                "cases differ in features or loss; one pass has one of each; compare them in separate runs"
+                "cases differ in features, orthogonal or loss; one pass has one of each; compare them in separate runs"
             )
-    return bank
+        if (method.basis, method.sigma) != (widest.basis, widest.sigma):
+            raise InputError("cases differ in basis or sigma; one pass has one of each; compare them in separate runs")
+    return widest
+
+
+def _features(method: Method, stream: Stream, runs: list[int]) -> Features:
+    """Return the features of every run, calibrated on its own rows of the stream where the method asks for it."""
+    with one_thread():  # small matrices: more threads would wait for each other
+        each = [method.draw(stream.X.shape[-1], run, stream.X) for run in runs]
+    return Features(*(None if parts[0] is None else np.stack(parts) for parts in zip(*each, strict=True)))
 
 
 def _method(method: Method | str | None) -> Method:
@@ -299,10 +312,12 @@ def _runs(seeds: int, seed: int) -> list[int]:
     return list(range(first, first + seeds))
 
 
-def _warn_if_far(stream: Stream, bank: Sequence[Kernel]) -> None:
+def _warn_if_far(stream: Stream, method: Method) -> None:
+    if method.sigma == "median":
+        return
     some = stream.X.reshape(-1, stream.X.shape[-1])[:1000].astype(np.float64)
     length = float(np.median(np.linalg.norm(some, axis=-1)))
-    widest = max(kernel.sigma for kernel in bank)
+    widest = max(kernel.sigma for kernel in method.kernels)
     if length > FAR * widest:
         warnings.warn(
             f"a typical input has length {length:.3g}, the widest bandwidth is {widest:g}: to these kernels all "

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from omkl.errors import InputError
 from omkl.methods import Method
+from omkl.methods.protocol import MethodState
 from omkl.simulator import rounds as chunked
 from omkl.simulator.networks import DENSE_NODES, are_even, are_many, further_lists
 from omkl.topology import Topology
@@ -33,7 +34,8 @@ class Size(NamedTuple):
     """Samples and targets."""
     records: int
     """Curves."""
-    frequencies: int
+    features: int
+    """Frequencies and bases."""
     network: int
 
     @property
@@ -62,14 +64,16 @@ def size(
     --------
     >>> import omkl
     >>> print(size((1000, 10**6, 2), 1, [omkl.Gossip()], [omkl.topology.build("ring", 10**6)], 1))
-    13.5 GiB (state 927.0 MiB, rounds 1.4 GiB, inputs 11.2 GiB, records 78.1 KiB, frequencies 480 B, network 22.9 MiB)
+    13.5 GiB (state 927.0 MiB, rounds 1.4 GiB, inputs 11.2 GiB, records 78.1 KiB, features 480 B, network 22.9 MiB)
     """
     rounds, nodes, dimension = shape
     kernels, features = max(len(method.kernels) for method in methods), methods[0].features
-    row = FLOAT * seeds * kernels * outputs * 2 * features  # all models of a node
-    states = [jax.eval_shape(partial(method.init, jnp, (nodes, seeds), outputs)) for method in methods]
-    ahead = min(rounds, chunked.most_rounds(nodes, dimension, seeds, kernels, features))
-    given = FLOAT * nodes * (dimension if dimension <= chunked.SHORT_INPUT else seeds * kernels * features)
+    rank = 0 if methods[0].basis is None else methods[0].basis.rank
+    row = FLOAT * seeds * kernels * outputs * methods[0].width  # all models of a node
+    states = [_state(method, nodes, seeds, outputs) for method in methods]
+    ahead = min(rounds, chunked.most_rounds(nodes, dimension, seeds, kernels, features, rank))
+    short = dimension <= chunked.SHORT_INPUT and not rank
+    given = FLOAT * nodes * (dimension if short else seeds * kernels * chunked.ahead(features, rank))
     clips = [getattr(method, "clip", None) is not None for method in methods]
     copies = max(_copied(graph, changing, each) for graph, each in zip(graphs, clips, strict=True)) * row
     record = 2 * FLOAT * (5 + kernels) + 16  # as recorded and as joined; bits
@@ -79,9 +83,16 @@ def size(
         rounds=WORK * nodes * row + ahead * given + copies + answers,
         inputs=FLOAT * rounds * nodes * (dimension + outputs),
         records=len(methods) * (rounds // every) * seeds * record,
-        frequencies=FLOAT * seeds * kernels * features * dimension,
+        features=FLOAT * seeds * kernels * (features * dimension + (2 * features + 1) * rank),
         network=sum(24 * len(graph.graph.edges) for graph in graphs),
     )
+
+
+def _state(method: Method, nodes: int, seeds: int, outputs: int) -> MethodState:
+    """Return the shapes of a method's state."""
+    kernels, basis = len(method.kernels), method.basis
+    spectrum = None if basis is None else jnp.zeros((seeds, kernels, basis.rank), dtype=jnp.float32)
+    return jax.eval_shape(partial(method.init, jnp, (nodes, seeds), outputs), spectrum)
 
 
 def _copied(graph: Topology, changing: bool, clips: bool) -> int:

@@ -22,7 +22,15 @@ from omkl.topology.graphs import (
     square,
 )
 from omkl.topology.optimal import fdla, fmmc
-from omkl.topology.weights import Topology, best_constant, from_gossip, local_degree, max_degree, metropolis
+from omkl.topology.weights import (
+    Topology,
+    best_constant,
+    from_gossip,
+    local_degree,
+    max_degree,
+    metropolis,
+    resistance,
+)
 
 __all__ = [
     "GRAPHS",
@@ -46,6 +54,7 @@ __all__ = [
     "max_degree",
     "metropolis",
     "path",
+    "resistance",
     "ring",
     "star",
     "turns",
@@ -53,8 +62,8 @@ __all__ = [
 ]
 
 WEIGHTS: dict[str, Callable[[GraphLike], Topology]] = {
-    "metropolis": metropolis, "local_degree": local_degree, "max_degree": max_degree, "best_constant": best_constant,
-    "fdla": fdla, "fmmc": fmmc,
+    "metropolis": metropolis, "resistance": resistance, "local_degree": local_degree, "max_degree": max_degree,
+    "best_constant": best_constant, "fdla": fdla, "fmmc": fmmc,
 }  # fmt: skip
 
 

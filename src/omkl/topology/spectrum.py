@@ -20,12 +20,33 @@ def laplacian_ends(graph: Graph, weights: Floats) -> tuple[float, float]:
     if graph.nodes > DENSE:
         values = _sparse_ends(graph, weights)
     else:
-        i, j = graph.edges.T
-        dense = np.zeros((graph.nodes, graph.nodes))
-        dense[i, j] = dense[j, i] = -weights
-        values = np.asarray(np.linalg.eigvalsh(dense - np.diag(dense.sum(axis=1))), dtype=np.float64)
+        values = np.asarray(np.linalg.eigvalsh(_laplacian(graph, weights)), dtype=np.float64)
     # An eigenvalue of exactly 2 must not leave a spectral gap of 1e-16.
     return float(values[1].round(12)), float(values[-1].round(12))
+
+
+def resistances(graph: Graph) -> Floats:
+    """Return the effective resistance of every edge, shape ``(E,)``: that between its ends, each edge being one ohm.
+
+    It is one where nothing else joins them, and falls with every other way around; in all they sum to the number of
+    nodes less the number of parts (Foster 1949).
+    """
+    if graph.nodes > DENSE:
+        raise InputError(
+            f"resistance weights for {graph.nodes} nodes; beyond {DENSE} the matrix takes too long to invert; use "
+            "metropolis weights"
+        )
+    together = graph.components[:, None] == graph.components  # lifts the zero eigenvalue of every part
+    inverse = np.linalg.inv(_laplacian(graph, np.ones(len(graph.edges))) + together)
+    i, j = graph.edges.T
+    return np.asarray(inverse[i, i] + inverse[j, j] - 2 * inverse[i, j], dtype=np.float64)
+
+
+def _laplacian(graph: Graph, weights: Floats) -> Floats:
+    i, j = graph.edges.T
+    dense = np.zeros((graph.nodes, graph.nodes))
+    dense[i, j] = dense[j, i] = -weights
+    return np.asarray(dense - np.diag(dense.sum(axis=1)))
 
 
 def _known_ends(graph: Graph) -> tuple[float, float] | None:

@@ -135,16 +135,15 @@ def _mix(world: World) -> float:
     Returns how close, over what the graph allows. What is to be mixed away is what parts the nodes and what their
     hidden states have yet to say of it.
     """
-    arena, lockstep = world.arena, world.shape.config.timing.mode == "lockstep"
+    arena = world.arena
     world.is_learning = False
     for id in arena.nodes:
         arena.act(id, Protocol.end)
     _rest(world)
+    _pace(world)  # a first round may bring back what neighbors have kept
     before, rounds, calm = sum(_apart(world)), [node.round for node in arena.nodes.values()], 0
     for k in range(MIXED):
-        if lockstep:
-            world.observe(min(arena.nodes), labeled=False)
-        arena.run(arena.now + PACE)
+        _pace(world)
         if k == MIXED // 2:  # answers to the last questions have come by now
             calm = len(world.trace)
     taken = min(node.round - start for node, start in zip(arena.nodes.values(), rounds, strict=True))
@@ -154,6 +153,13 @@ def _mix(world: World) -> float:
     after, allowed = _apart(world)[0], before * _left(world) ** taken + CLOSE * (1 + _size(_thetas(world), 1))
     require(after <= MARGIN * allowed, f"nodes were {before:.3g} apart, and are {after:.3g}; {allowed:.3g} is due")
     return after / allowed
+
+
+def _pace(world: World) -> None:
+    """Let a round be taken, without learning."""
+    if world.shape.config.timing.mode == "lockstep":
+        world.observe(min(world.arena.nodes), labeled=False)
+    world.arena.run(world.arena.now + PACE)
 
 
 def _left(world: World) -> float:

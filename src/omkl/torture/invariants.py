@@ -23,7 +23,7 @@ from omkl.node.protocol import MOST_WAITING, Protocol
 from omkl.quantizers import Message
 from omkl.torture.lessons import ROUNDING, Lesson, Lessons
 from omkl.torture.order import Order
-from omkl.torture.violation import require
+from omkl.torture.violation import Violation, require
 
 MOST_SENDS = MOST_WAITING + 8  # of one call: a round for each sample that waits, and a few answers and questions
 
@@ -151,7 +151,8 @@ class Books:
         require(len(node.waiting) <= MOST_WAITING, f"{len(node.waiting)} samples wait")
         require(len(neighbors.sends) <= MOST_SENDS, f"{len(neighbors.sends)} messages at once")
         for link in neighbors.links.values():
-            require(len(link.inbox) <= MOST_AHEAD, f"{len(link.inbox)} messages of {link.peer} kept")
+            if len(link.inbox) > MOST_AHEAD:
+                raise Violation(f"{len(link.inbox)} messages of {link.peer} kept")
             if link.state is LinkState.SYNCED:
                 self._check_copy(link)
 
@@ -173,19 +174,22 @@ class Books:
 
     def _check_copy(self, link: Link) -> None:
         assert link.boot is not None
-        owner = self.said.get((link.peer, link.boot, link.round))
-        require(owner == link.copy.tobytes(), f"the copy of {link.peer} at {link.boot}:{link.round} is not its own")
+        if self.said.get((link.peer, link.boot, link.round)) != link.copy.tobytes():
+            raise Violation(f"the copy of {link.peer} at {link.boot}:{link.round} is not its own")
 
     def _check_mixing(self, node: Protocol, weights: Floats) -> None:
-        for link, weight, given in zip(node.links.values(), weights, node.role.neighbors.values(), strict=True):
+        values, lockstep = weights.tolist(), node.role.timing.mode == "lockstep"
+        for link, weight, given in zip(node.links.values(), values, node.role.neighbors.values(), strict=True):
             if weight:
-                require(link.state is LinkState.SYNCED, f"{link.peer} is mixed in, and {link.state}")
-                require(weight == np.float32(given), f"{link.peer} has the weight {weight}, and was given {given}")
+                if link.state is not LinkState.SYNCED:
+                    raise Violation(f"{link.peer} is mixed in, and {link.state}")
+                if weight != np.float32(given):
+                    raise Violation(f"{link.peer} has the weight {weight}, and was given {given}")
                 self._check_copy(link)
-            if node.role.timing.mode == "lockstep":
+            if lockstep:
                 self.order.check_copy(node, link, bool(weight))
-        require(bool((weights >= 0).all()), f"weights {weights.tolist()}")
-        require(float(weights.sum()) <= 1 + ROUNDING, f"weights {weights.tolist()} of others exceed one")
+        if min(values) < 0 or sum(values) > 1 + ROUNDING:
+            raise Violation(f"weights {values} of others are negative, or exceed one")
 
     def _enter(self, node: Protocol, before: Floats, due: Floats) -> None:
         """Note what mixing did, as it was due, and check the mean when the last node of a round is there."""

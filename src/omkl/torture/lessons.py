@@ -58,7 +58,7 @@ class Lessons:
         if not lessons:
             return
         theta, log_weights = (np.array([lesson.before[k] for lesson in lessons]) for k in (0, 2))
-        z = features.transform(np.array([lesson.x for lesson in lessons]), learning.frequencies)
+        z = features.transform(np.array([lesson.x for lesson in lessons]), learning.features)
         sample = Round(z, np.array([lesson.y for lesson in lessons]), None)
         theta, log_weights, _, info = learning.method.observe(theta, log_weights, lessons[0].before.memory, sample)
         _compare("models", lessons, [lesson.after.theta for lesson in lessons], theta)

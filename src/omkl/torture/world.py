@@ -111,6 +111,7 @@ class World:
         self._keeps[id] = keep
         stream.check(node, settings.every == "observation")
         keep.begin(now)
+        stream.acknowledged |= stream.inside  # the disk counts what is saved, told or not
         self._recount(node)
         return node, due + [Lost(node.lost - lost)] * (node.lost > lost)
 

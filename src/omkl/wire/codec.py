@@ -7,6 +7,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from omkl.algorithm import absorb
 from omkl.compressors import Sign
 from omkl.errors import InputError, whole
 from omkl.quantizers import QSGD, Exact, Message, Nearest, Quantizer
@@ -16,6 +17,7 @@ from omkl.wire.errors import WireError
 from omkl.wire.tables import Coded, layout
 
 Shape: TypeAlias = tuple[int, int, int]
+Floats: TypeAlias = npt.NDArray[np.float32]
 
 
 class Codec:
@@ -48,8 +50,12 @@ class Codec:
         """Return the message, or raise ``WireError``."""
         return self._body.unpack(coded, body)
 
+    def add(self, coded: bool, body: bytes, hidden: Floats) -> bool:
+        """Add a message to a hidden state in place, or leave it if the sum is not finite; return which."""
+        return self._body.add(coded, body, hidden)
 
-def floats(shape: tuple[int, ...], body: bytes) -> npt.NDArray[np.float32]:
+
+def floats(shape: tuple[int, ...], body: bytes) -> Floats:
     """Return the finite float32 values that fill a shape; refuse any other bytes."""
     if len(body) != 4 * math.prod(shape):
         raise WireError(f"{len(body)} bytes of float32; shape {shape} takes {4 * math.prod(shape)}")
@@ -70,8 +76,18 @@ class Body(Protocol):
     def unpack(self, coded: bool, body: bytes) -> Message:
         """Return the message, or refuse the bytes."""
 
+    def add(self, coded: bool, body: bytes, hidden: Floats) -> bool:
+        """Add a message to a hidden state, or leave it if the sum is not finite; return which."""
+        message = self.unpack(coded, body)
+        with np.errstate(over="ignore", invalid="ignore"):
+            after = absorb(hidden, message)
+            is_finite = math.isfinite(np.add.reduce(after, axis=None))
+        if is_finite:
+            hidden[...] = after
+        return is_finite
 
-class Values:
+
+class Values(Body):
     """Differences as they are, in float32."""
 
     def __init__(self, shape: Shape) -> None:
@@ -92,7 +108,7 @@ class Values:
         return Message(floats(self._shape, body), np.ones((*self._shape[:2], 1), dtype=np.float32))
 
 
-class Signs:
+class Signs(Body):
     """Levels of -1 and +1 at one bit each, which no code can shorten."""
 
     def __init__(self, shape: Shape) -> None:
@@ -117,7 +133,7 @@ class Signs:
         return self._rows.fill(codes, 2 * fixed.unpack(rest, spoken, 2) - 1)
 
 
-class Levels:
+class Levels(Body):
     """Levels from -most to most, coded or at fixed width."""
 
     def __init__(self, shape: Shape, quantizer: Coded) -> None:

@@ -12,13 +12,14 @@ from numba import njit
 
 from omkl.quantizers import Message
 from omkl.wire import fixed, steps
-from omkl.wire.codec import Levels, Shape
+from omkl.wire.codec import Floats, Levels, Shape
 from omkl.wire.coded import NEAR_BITS, OCTAVE, RARE, most_bytes, plan
 from omkl.wire.tables import PRECISION, TOTAL, Coded, intervals, layout
 
 LIMB = 32  # bits; times a factor of fifteen they fit a word
 _FULL, _MASK = (1 << LIMB) - 1, TOTAL - 1
 _COUNT, _FIRST, _LAST, _DROPPED = steps.COUNT, steps.FIRST, steps.LAST, steps.DROPPED
+NO_BODY = -1
 
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -40,10 +41,11 @@ class CompiledLevels(Levels):
         self._parts = np.array([part for parts in numbers for part in parts], dtype=np.int64)
         self._numbers = np.array([[len(parts), most_bytes(parts)] for parts in numbers])
         self._room = int(self._numbers[:, 1].sum()) + 16 * len(numbers)
-        self._limits = [2 * blocks + fixed.size(length * spoken, 2 * most + 1) for spoken in range(blocks + 1)]
-        self.unpack(
-            *self.pack(Message(np.zeros(shape, np.int16), np.zeros(self._shapes[1], np.float32)))
-        )  # compiled now
+        limits = [2 * blocks + fixed.size(length * spoken, 2 * most + 1) for spoken in range(blocks + 1)]
+        self._limits = np.array(limits, dtype=np.int64)
+        body = self.pack(Message(np.zeros(shape, np.int16), np.zeros(self._shapes[1], np.float32)))
+        self.unpack(*body)
+        self.add(*body, np.zeros(shape, np.float32))  # compiled now
 
     def pack(self, message: Message) -> tuple[bool, bytes]:
         """Return the coded form where it is shorter, the fixed one otherwise."""
@@ -61,10 +63,18 @@ class CompiledLevels(Levels):
             shape, rows = self._shapes
             message = Message(np.empty(shape, dtype=np.int16), np.empty(rows, dtype=np.float32))
             data = np.frombuffer(body, dtype=np.uint8)
-            spoken = unpack(data, self._parts, self._numbers, self._starts, *message)
-            if spoken >= 0 and len(body) < self._limits[spoken]:
+            if unpack(data, self._parts, self._numbers, self._starts, self._limits, *message):
                 return message
         return super().unpack(coded, body)
+
+    def add(self, coded: bool, body: bytes, hidden: Floats) -> bool:
+        """Add a message to a hidden state, or leave it if the sum is not finite; return which."""
+        if coded and hidden.shape == self._shapes[0]:
+            data = np.frombuffer(body, dtype=np.uint8)
+            outcome = add(data, self._parts, self._numbers, self._starts, self._limits, hidden)
+            if outcome != NO_BODY:
+                return bool(outcome)
+        return super().add(coded, body, hidden)
 
 
 @compiled
@@ -89,7 +99,32 @@ def pack(levels: Any, steps: Any, parts: Any, numbers: Any, starts: Any, body: A
 
 
 @compiled
-def unpack(body: Any, parts: Any, numbers: Any, starts: Any, levels: Any, steps: Any) -> Any:
+def unpack(body: Any, parts: Any, numbers: Any, starts: Any, limits: Any, levels: Any, steps: Any) -> Any:
+    """Write levels and steps; return whether this is a coded body, and shorter than at fixed width."""
+    spoken = _unpack(body, parts, numbers, starts, levels, steps)
+    return spoken >= 0 and len(body) < limits[spoken]
+
+
+@compiled
+def add(body: Any, parts: Any, numbers: Any, starts: Any, limits: Any, hidden: Any) -> Any:
+    """Add a message to a hidden state and return 1; leave it and return 0 if the sum is not finite, or ``NO_BODY``."""
+    levels, steps = np.empty(hidden.shape, dtype=np.int16), np.empty(len(limits) - 1, dtype=np.float32)
+    if not unpack(body, parts, numbers, starts, limits, levels, steps):
+        return NO_BODY
+    rows, total = levels.reshape((len(steps), -1)), np.float32(0)
+    after = hidden.copy().reshape(rows.shape)
+    for k in range(len(steps)):
+        for i in range(rows.shape[1]):
+            after[k, i] += steps[k] * np.float32(rows[k, i])
+            total += after[k, i]
+    if not np.isfinite(total):
+        return 0
+    hidden[:] = after.reshape(hidden.shape)
+    return 1
+
+
+@inner
+def _unpack(body: Any, parts: Any, numbers: Any, starts: Any, levels: Any, steps: Any) -> Any:
     """Write levels and steps; return how many blocks have a step, less than none if this is no coded body."""
     codes, flat = np.zeros(steps.size, dtype=np.int64), levels.reshape(-1)
     at = begin = 0

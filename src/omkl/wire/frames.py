@@ -19,6 +19,7 @@ HEADER_BYTES = 9  # kind and version 1, boot 2, round 4, check 2
 MOST_CONTRACT = 4096  # bytes; a contract is a few lines, and whoever connects may send one
 _HEAD = struct.Struct("<BHI")
 _COPY = struct.Struct("<HI")
+_FLOAT = np.dtype("<f4")
 
 Copy: TypeAlias = tuple[int, int]
 """How far one end knows the other: boot and round."""
@@ -67,7 +68,7 @@ def is_whole(data: bytes) -> bool:
 
 def digest(hidden: npt.NDArray[np.float32]) -> int:
     """Return sixteen bits of a hidden state: two copies that differ rarely share them."""
-    return zlib.crc32(hidden.astype("<f4", copy=False).tobytes()) & 0xFFFF
+    return zlib.crc32(np.ascontiguousarray(hidden, dtype=_FLOAT).data) & 0xFFFF
 
 
 def write_gossip(codec: Codec, boot: int, round: int, message: Message, seed: int) -> bytes:  # noqa: A002
@@ -80,6 +81,12 @@ def read_gossip(codec: Codec, data: bytes, seed: int) -> Message:
     """Return the message; ``seed`` is the digest of the copy that is to absorb it."""
     kind = _verify(data, seed, Kind.CODED, Kind.FIXED)
     return codec.unpack(kind == Kind.CODED, data[_HEAD.size : -2])
+
+
+def add_gossip(codec: Codec, data: bytes, copy: npt.NDArray[np.float32]) -> bool:
+    """Add a message to the copy of its sender's hidden state, or leave it if the sum is not finite; return which."""
+    kind = _verify(data, digest(copy), Kind.CODED, Kind.FIXED)
+    return codec.add(kind == Kind.CODED, data[_HEAD.size : -2], copy)
 
 
 def write_hello(boot: int, round: int, contract: str, known: Copy | None = None) -> bytes:  # noqa: A002
@@ -180,9 +187,9 @@ def _fill(layout: struct.Struct, *fields: int) -> bytes:
 
 
 def _verify(data: bytes, seed: int, *kinds: Kind) -> Kind:
-    kind = peek(data).kind
-    if kind not in kinds:
-        raise WireError(f"a frame of kind {kind.name}; expected {' or '.join(kind.name for kind in kinds)}")
+    kind = _KINDS.get(data[0]) if len(data) >= HEADER_BYTES else None
+    if kind is None or kind not in kinds:  # it is peek that says what is wrong with a head
+        raise WireError(f"a frame of kind {peek(data).kind.name}; expected {' or '.join(kind.name for kind in kinds)}")
     if crc_hqx(data, seed):  # over a frame and its own check, most significant byte first, it comes to zero
         raise CheckError("the check is wrong; damaged on the way, or the copies of the hidden state differ; resync")
     return kind

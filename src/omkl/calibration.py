@@ -1,0 +1,218 @@
+"""Features calibrated on unlabelled inputs: bandwidths in units of their distances, and a basis of few coordinates.
+
+Of the 2D features of a kernel, inputs as they come use few directions. With G = E z z^T = U diag(m) U^T over a sample
+of them, learning happens in z' = diag(m)^(-1/2) U_r^T z, the r directions of the largest m, each scaled to mean square
+one: a model has r coefficients, which are what is sent, and the curvature that all nodes share is diagonal in it.
+
+Everything depends on the settings, the seed and the sample alone, so that all nodes come to the same basis.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from omkl import noise
+from omkl.errors import InputError, pick, whole
+from omkl.features import Features, Floats, Kernel, draw, transform
+
+ROWS = 300  # that bandwidths are calibrated on where there is no basis to say it
+SMALLEST = 1e-6  # of the largest m: below it a direction is left at zero, being made of rounding errors
+SIGMA = dict.fromkeys(("given", "median"))
+SOURCES = dict.fromkeys(("sample", "normal"))
+
+Sample = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Basis:
+    """How many directions of the features to keep, and what tells them.
+
+    Attributes
+    ----------
+    rank
+        r, the coefficients of a model: at most 2D, and the rows of the sample.
+    rows
+        Unlabelled inputs to calibrate on, at most: so many are drawn of those there are.
+    source
+        ``"sample"``: inputs that all nodes hold; a simulation draws them from its stream. ``"normal"``: no sample, but
+        the closed form for inputs that are standard normal, which suits standardized ones.
+    """
+
+    rank: int = 160
+    rows: int = ROWS
+    source: Literal["sample", "normal"] = "sample"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rank", whole("rank", self.rank))
+        object.__setattr__(self, "rows", whole("rows", self.rows, 2))
+        pick("source", self.source, SOURCES)
+        if self.source == "sample" and self.rank > self.rows:
+            raise InputError(f"rank is {self.rank}; {self.rows} rows span no more directions; lower it or raise rows")
+
+
+def rows(basis: Basis | None, sigma: str) -> int:
+    """Return how many unlabelled inputs these settings are calibrated on at most; zero where they need none."""
+    if basis is not None:
+        return basis.rows if basis.source == "sample" else 0
+    return ROWS if sigma == "median" else 0
+
+
+def sample(X: npt.ArrayLike, count: int, seed: int) -> Sample:
+    """Return ``count`` rows of X ``(..., d)``, or all where there are fewer.
+
+    Which ones depends on the seed and their number alone, and they keep their order: a sample of a sample is the same.
+    """
+    table = np.asarray(X, dtype=np.float32)
+    table = table.reshape(-1, table.shape[-1])
+    return table[_some(len(table), min(count, len(table)), seed)]
+
+
+def calibrate(
+    kernels: Sequence[Kernel],
+    features: int,
+    dimension: int,
+    seed: int,
+    sample: npt.ArrayLike | None = None,
+    basis: Basis | None = None,
+    sigma: str = "given",
+    orthogonal: bool = False,
+) -> Features:
+    """Return the features of a bank of kernels: frequencies ``(P, D, d)`` and, where one is asked for, their basis.
+
+    Examples
+    --------
+    >>> import omkl
+    >>> X = np.random.default_rng(0).normal(size=(100, 3))
+    >>> made = calibrate(omkl.gaussian(0.5, 1), 64, 3, 0, X, Basis(rank=20), sigma="median")
+    >>> made.frequencies.shape, made.basis.shape, made.spectrum.shape
+    ((2, 64, 3), (2, 128, 20), (2, 20))
+    """
+    inputs = _checked(sample, dimension, basis) if rows(basis, sigma) else None
+    if sigma == "median":
+        unit = normal_median(dimension) if inputs is None else median_distance(inputs)
+        kernels = [replace(kernel, sigma=kernel.sigma * unit) for kernel in kernels]
+    frequencies = draw(kernels, features, dimension, seed, orthogonal=orthogonal)
+    if basis is None:
+        return Features(frequencies)
+    if basis.rank > 2 * features:
+        raise InputError(f"rank is {basis.rank}; {features} features span {2 * features} directions; lower it")
+    fitted = [_whitened(*_directions(V, inputs), basis.rank) for V in frequencies.astype(np.float64)]
+    # In one order of memory always: another one rounds products otherwise.
+    return Features(
+        frequencies, *(np.stack(parts).astype(np.float32, order="C") for parts in zip(*fitted, strict=True))
+    )
+
+
+def median_distance(inputs: Floats) -> float:
+    """Return the median distance between two rows; refuse one of zero, which is no unit."""
+    apart = [np.linalg.norm(inputs[k + 1 :] - row, axis=1) for k, row in enumerate(inputs[:-1])]
+    median = float(np.median(np.concatenate(apart)))
+    if not median > 0:
+        raise InputError(
+            f"the median distance between {len(inputs)} calibration rows is {median:g}; it must be positive to measure "
+            'bandwidths by; give rows that differ, or sigma="given"'
+        )
+    return median
+
+
+def normal_median(dimension: int) -> float:
+    """Return the median distance between two standard normal inputs: their squared distance is 2 chi^2_d.
+
+    >>> round(normal_median(2), 9) == round(math.sqrt(4 * math.log(2)), 9)
+    True
+    """
+    a, low, high = dimension / 2, 0.0, dimension / 2  # the median of chi^2_d / 2 lies below its mean
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _gamma_share(a, middle) < 0.5 else (low, middle)
+    return math.sqrt(2 * 2 * high)
+
+
+def _gamma_share(a: float, x: float) -> float:
+    """Return the regularized incomplete gamma function P(a, x) by its series, for x up to a."""
+    term = total = math.exp(a * math.log(x) - x - math.lgamma(a + 1))
+    k = 0
+    while term > 1e-17 * total:
+        k += 1
+        term *= x / (a + k)
+        total += term
+    return total
+
+
+def _some(count: int, wanted: int, seed: int) -> npt.NDArray[np.int64]:
+    """Return ``wanted`` different numbers below ``count``, in order: the first that are drawn."""
+    key, tries = noise.key(int(seed), "calibration"), 2 * wanted
+    while True:
+        low, high = noise.words(key, 2 * tries).reshape(tries, 2).T.astype(np.uint64)
+        drawn, first = np.unique((low << np.uint64(32) | high) % np.uint64(count), return_index=True)
+        if len(drawn) >= wanted:
+            return np.sort(drawn[np.argsort(first)[:wanted]]).astype(np.int64)
+        tries *= 2
+
+
+def _checked(sample: npt.ArrayLike | None, dimension: int, basis: Basis | None) -> Floats:
+    """Return a sample as float64, refused where nothing can be calibrated on it."""
+    if sample is None:
+        raise InputError(
+            "no calibration sample; these settings are calibrated on unlabelled inputs; give some rows, or "
+            'Basis(source="normal") for standardized ones'
+        )
+    inputs = np.asarray(sample, dtype=np.float64)
+    if inputs.ndim != 2 or inputs.shape[1] != dimension:
+        raise InputError(f"the calibration sample has shape {inputs.shape}; it must be (n, {dimension}); reshape it")
+    if not np.isfinite(inputs).all():
+        row = int(np.argwhere(~np.isfinite(inputs))[0][0])
+        raise InputError(f"the calibration sample has a non-finite value in row {row}; fill or drop it")
+    if len(inputs) < 2 or (inputs == inputs[:1]).all():
+        raise InputError(
+            f"the calibration sample has {len(inputs)} rows, all equal; it must show how inputs vary; give rows that "
+            "differ"
+        )
+    if basis is not None and basis.rank > len(inputs):
+        raise InputError(
+            f"basis.rank is {basis.rank}; a calibration sample of {len(inputs)} rows spans no more directions; lower "
+            "the rank or give more rows"
+        )
+    return inputs
+
+
+def _directions(V: Floats, inputs: Floats | None) -> tuple[Floats, Floats]:
+    """Return the eigenvalues of G, largest first, and its eigenvectors as columns."""
+    if inputs is None:
+        values, vectors = np.linalg.eigh(normal_moments(V))
+        return values[::-1], vectors[:, ::-1]
+    z = transform(inputs, Features(V))
+    _, scales, rows = np.linalg.svd(z / math.sqrt(len(z)), full_matrices=False)
+    return scales**2, rows.T
+
+
+def normal_moments(V: Floats) -> Floats:
+    """Return E z z^T for standard normal inputs and frequencies ``(D, d)``.
+
+    Notes
+    -----
+    E[cos a.x cos b.x] = (e^(-|a-b|^2/2) + e^(-|a+b|^2/2)) / 2, E[sin a.x sin b.x] the same with a minus, and
+    E[sin a.x cos b.x] = 0.
+    """
+    squares, products = np.sum(V * V, axis=1), V @ V.T
+    lengths = squares[:, None] + squares
+    minus, plus = (np.exp(-np.maximum(lengths + sign * 2 * products, 0) / 2) / 2 for sign in (-1, 1))
+    nothing = np.zeros_like(minus)
+    return np.block([[minus - plus, nothing], [nothing, minus + plus]]) / len(V)
+
+
+def _whitened(values: Floats, vectors: Floats, rank: int) -> tuple[Floats, Floats]:
+    """Return the first directions scaled to mean square one, and their spectrum; what is rounding error is zero.
+
+    Libraries choose the signs of eigenvectors differently: here the largest entry is positive.
+    """
+    values, vectors = values[:rank], vectors[:, :rank]
+    largest = np.argmax(np.abs(vectors), axis=0)
+    signs = np.sign(vectors[largest, np.arange(rank)])
+    kept = values > SMALLEST * values[0]
+    scales = np.where(kept, signs / np.sqrt(np.where(kept, values, 1)), 0)
+    return vectors * scales, np.where(kept, values, 0)
