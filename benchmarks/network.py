@@ -61,7 +61,7 @@ def parts(node: Protocol, samples: Stream) -> dict[str, float]:
     frame = wire.write_gossip(neighbors.codec, 1, 1, message, 0)
     steps: dict[str, Callable[[], Any]] = {
         "features": lambda: features.transform(x, learning.features),
-        "mix": lambda: algorithm.mix(state.theta, state.hidden, copies, weights, method.gamma),
+        "mix": lambda: algorithm.mix(state.theta, state.hidden, copies, weights, method.consensus_step),
         "emit": lambda: algorithm.emit(state.theta, 0.9 * state.hidden, method.channel, uniforms),
         "absorb x3": lambda: [algorithm.absorb(state.hidden, message) for _ in range(3)],
         "predict, weigh, learn": lambda: method.observe(state.theta, state.log_weights, (), Round(z, y, None)),

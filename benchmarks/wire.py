@@ -41,7 +41,7 @@ def sent(method: omkl.Gossip, rounds: int = ROUNDS) -> Iterator[Sent]:
     state: Any = method.init(np, (NODES,), 1)
     for t, (X, y) in enumerate(zip(stream.X[:rounds], method.objective.encode(stream.y[:rounds]), strict=True)):
         uniforms = noise.dither(noise.fold(key, t), state.theta.shape[1:]) if method.dithered else None
-        theta = network.mix(state.theta, state.hidden, method.gamma)
+        theta = network.mix(state.theta, state.hidden, method.consensus_step)
         yield Sent(state.hidden, algorithm.emit(theta, state.hidden, method.channel, uniforms))
         state, _ = method.step(state, Round(features.transform(X, features.Features(V)), y, uniforms), network)
 

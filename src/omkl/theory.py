@@ -20,12 +20,13 @@ L bounds the gradient of C(theta.z, y) + lambda |theta|^2; since |z| = 1 it is K
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from omkl import losses
 from omkl.errors import InputError
+from omkl.methods.steps import Tracking, stable_step, tracking
 from omkl.topology import Topology, build
 
 SMALLEST = 1e-12  # of a rate; zero learns nothing and has no bound
@@ -222,7 +223,8 @@ def explain(
     kernels: int = 3,
     rounds: int = 1000,
     eta: float = 0.01,
-    gamma: float = 0.009,
+    gamma: float | Literal["auto"] = 0.009,
+    momentum: float = 0.0,
     weight_rate: float | None = None,
     regularization: float = 1e-3,
     loss: "str | losses.Loss" = "logistic",
@@ -238,8 +240,8 @@ def explain(
         Anything with ``delta(n)``, or delta itself; None is exact.
     features
         D; vectors of length 2D are quantized.
-    kernels, rounds, eta, gamma, weight_rate, regularization, loss
-        P, T and the learner's settings; ``weight_rate=None`` takes ``eta``.
+    kernels, rounds, eta, gamma, momentum, weight_rate, regularization, loss
+        P, T and the settings of the method; ``weight_rate=None`` takes ``eta``.
     radius
         |theta*| of the comparator, and the R within which models are taken to stay.
 
@@ -250,19 +252,22 @@ def explain(
     '0.0082 1.7e-06 1.5e-07 True'
     """
     network, loss = build(topology, nodes, weights), losses.named(loss)
-    _check(features=(features, 1, math.inf), gamma=(gamma, 0, 1), regularization=(regularization, 0, math.inf))
     quantizer = 1.0 if quantizer is None else quantizer
+    _check(features=(features, 1, math.inf), regularization=(regularization, 0, math.inf), momentum=(momentum, 0, 1))
     delta = quantizer if isinstance(quantizer, (int, float)) else quantizer.delta(2 * features)
+    auto = stable_step(network, _tracking(quantizer, 2 * features, delta), momentum)
+    gamma = auto if gamma == "auto" else gamma
+    _check(gamma=(gamma, 0, 1))
     rho, pull, usable = spectral_gap(network), beta(network), max(0.0, delta)
     gamma_star, c = consensus_step(rho, pull, usable), contraction(rho, usable)
     lipschitz = loss.lipschitz + 2 * regularization * radius
     terms = regret_terms(nodes=network.nodes, rounds=rounds, eta=eta, lipschitz=lipschitz, c=c, radius=radius,
                          kernels=kernels, weight_rate=weight_rate)  # fmt: skip
     start = _start(loss)
-    consensus = () if network.nodes == 1 else _consensus_assumptions(network, rho, delta, gamma, gamma_star)
+    consensus = () if network.nodes == 1 else _consensus_assumptions(network, rho, delta, gamma, gamma_star, auto)
     return Explanation(
         network.nodes, len(network.graph.edges), network.rule, rho, pull, delta, gamma_star, c, gamma,
-        _halving(network, gamma), rounds, lipschitz, radius, terms, rounds * start,
+        _halving(network, gamma, momentum), rounds, lipschitz, radius, terms, rounds * start,
         consensus + _loss_assumptions(loss, start, regularization, radius),
     )  # fmt: skip
 
@@ -274,9 +279,21 @@ def _check(**values: tuple[float, float, float]) -> None:
             raise InputError(f"{name} is {value}; it must be {span}; correct {name}")
 
 
-def _halving(network: Topology, gamma: float) -> float:
-    """Return the rounds in which x += gamma (W - I) x halves the distance to the mean."""
-    factor = max(abs(1 - gamma * end) for end in network.ends)
+def _tracking(quantizer: Any, n: int, delta: float) -> Tracking:
+    """Return how well a quantizer lets states be followed; of one with a delta alone it is taken that it shrinks."""
+    if delta > 0 and hasattr(quantizer, "quantize"):
+        return tracking(quantizer, n)
+    return Tracking(delta, (1 - delta) / max(delta, SMALLEST))
+
+
+def _halving(network: Topology, gamma: float, momentum: float) -> float:
+    """Return the rounds in which x += v, v = momentum v + gamma (W - I) x halves the distance to the mean."""
+
+    def slowest(end: float) -> float:  # the larger root of z^2 - (1 + m - gamma end) z + m
+        half = abs(1 + momentum - gamma * end) / 2
+        return half + math.sqrt(half**2 - momentum) if half**2 > momentum else math.sqrt(momentum)
+
+    factor = max(slowest(end) for end in network.ends)
     return math.inf if factor >= 1 else math.log(2) / -math.log(max(factor, 1e-300))
 
 
@@ -291,17 +308,13 @@ def _start(loss: losses.Loss) -> float:
 
 
 def _consensus_assumptions(
-    network: Topology, rho: float, delta: float, gamma: float, gamma_star: float
+    network: Topology, rho: float, delta: float, gamma: float, gamma_star: float, auto: float
 ) -> tuple[Assumption, ...]:
     lowest = float(min(network.weights.min(), network.self_weights.min()))
     smallest, largest = network.ends
     gap = f"l_2 = {1 - smallest:.4g}, l_J = {1 - largest:.4g}" + ("" if rho > 0 else "; use metropolis weights")
     sent = f"delta = {delta:.3g}" + ("" if delta > 0 else "; rescale it, take more levels, or quantize in blocks")
-    stable = min(1.0, max(0.0, delta) / largest)
-    step = (
-        f"gamma = {gamma:.3g}, gamma* = {gamma_star:.3g}; runs were seen to be stable up to min(1, delta/beta) = "
-        f"{stable:.3g}, without proof"
-    )
+    step = f'gamma = {gamma:.3g}, gamma* = {gamma_star:.3g}; "auto" is {auto:.2g}, stable in experiment, without proof'
     return (
         Assumption("the network is connected", True, "checked when it was built"),
         Assumption("W is symmetric and its rows sum to one", True, "by construction"),

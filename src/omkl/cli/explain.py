@@ -51,6 +51,7 @@ def explain(
         rounds=rounds,
         eta=method.eta,
         gamma=method.gamma,
+        momentum=method.momentum,
         regularization=method.regularization,
         loss=method.objective,
     )

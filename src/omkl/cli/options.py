@@ -47,7 +47,7 @@ Kernels: TypeAlias = Annotated[
 ]
 Features: TypeAlias = Annotated[int | None, option(METHOD, "Spectral samples per kernel, D.", "INT")]
 Eta: TypeAlias = Annotated[float | None, option(METHOD, "Learning rate.", "FLOAT")]
-Gamma: TypeAlias = Annotated[float | None, option(METHOD, "Consensus step, in (0, 1].", "FLOAT")]
+Gamma: TypeAlias = Annotated[str | None, option(METHOD, "Consensus step, in (0, 1], or auto.", "FLOAT")]
 Regularization: TypeAlias = Annotated[float | None, option(METHOD, "Weight of |theta|^2, lambda.", "FLOAT")]
 Loss: TypeAlias = Annotated[str | None, option(METHOD, names(LOSSES, "logistic"), "NAME")]
 Quantizer: TypeAlias = Annotated[str | None, option(METHOD, names(QUANTIZERS, "qsgd"), "NAME")]
@@ -117,12 +117,21 @@ def _take(given: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
 
 def _value(key: str, value: Any) -> Any:
     """Return a flag's value, be it an inline TOML table in place of a name, to give the named thing settings."""
+    if key == "gamma" and value != "auto":
+        return _number(value)
     if not (isinstance(value, str) and value.startswith("{")):
         return value
     try:
         return tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError as error:
         raise InputError(f'--{key} {value} is no TOML ({error}); write it as {{name="softmax", classes=3}}') from None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"--gamma {text}; it must be a number, or auto; write --gamma 0.5") from None
 
 
 def _bank(text: str) -> tuple[str, list[float]]:

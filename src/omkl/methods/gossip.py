@@ -1,8 +1,8 @@
 """Gossiped and quantized online multi-kernel learning: the letter's method."""
 
 import math
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
 from omkl import algorithm
 from omkl.algorithm import State, Velocity
@@ -10,6 +10,7 @@ from omkl.arrays import Array
 from omkl.errors import InputError, real
 from omkl.methods.ensemble import Quantized
 from omkl.methods.protocol import Info, Network, Round
+from omkl.methods.steps import stable_step, tracking
 from omkl.topology import Topology
 
 
@@ -20,7 +21,8 @@ class Gossip(Quantized):
     Attributes
     ----------
     gamma
-        Consensus step, in (0, 1].
+        Consensus step, in (0, 1]; ``"auto"`` takes about half of the largest that is stable on the network at hand, as
+        ``methods/steps.py`` tells.
     momentum
         Share of a round's move that mixing carries on into the next, in [0, 1); zero is the letter's. It costs no bit
         and takes what nodes learn along a path or a ring sooner, and a coarse quantizer bears less of it: see gamma.
@@ -45,19 +47,22 @@ class Gossip(Quantized):
 
     name: ClassVar[str] = "gossip"
 
-    gamma: float = 0.009
+    gamma: float | Literal["auto"] = 0.009
     momentum: float = 0.0
     clip: float | None = None
     common_weights: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "gamma", real("gamma", self.gamma))
-        if not 0 < self.gamma <= 1:
-            raise InputError(f"gamma is {self.gamma}; the consensus step must lie in (0, 1]; the letter uses 0.009")
+        if self.gamma != "auto":
+            object.__setattr__(self, "gamma", real("gamma", self.gamma))
+            if not 0 < self.consensus_step <= 1:
+                raise InputError(
+                    f"gamma is {self.gamma}; the consensus step must lie in (0, 1], or be 'auto'; the letter uses 0.009"
+                )
         object.__setattr__(self, "momentum", real("momentum", self.momentum))
         if not 0 <= self.momentum < 1:
-            raise InputError(f"momentum is {self.momentum}; it must lie in [0, 1); zero is the letter's, else try 0.8")
+            raise InputError(f"momentum is {self.momentum}; it must lie in [0, 1); zero is the letter's, else try 0.5")
         if self.clip is not None:
             object.__setattr__(self, "clip", real("clip", self.clip))
             if not 0 < self.clip <= math.inf:
@@ -68,7 +73,21 @@ class Gossip(Quantized):
         """How far a neighbor's state counts as at most; None where it is not bounded."""
         if self.clip is None:
             return None
-        return self.clip * getattr(self.rule, "eta", self.eta) / math.sqrt(self.gamma / (1 - self.momentum))
+        return self.clip * getattr(self.rule, "eta", self.eta) / math.sqrt(self.consensus_step / (1 - self.momentum))
+
+    @property
+    def consensus_step(self) -> float:
+        """gamma, a number."""
+        if self.gamma == "auto":
+            raise InputError("gamma is 'auto' on no network; it follows from one; call method.on(topology) first")
+        return self.gamma
+
+    def on(self, *topologies: Topology) -> Self:
+        """Return the method with numbers for these networks, which may take turns."""
+        if self.gamma != "auto":
+            return self
+        followed = tracking(self.channel, self.sent)
+        return replace(self, gamma=min(stable_step(topology, followed, self.momentum) for topology in topologies))
 
     def check(self, topology: Topology) -> None:
         """Accept any network."""
@@ -95,7 +114,7 @@ class Gossip(Quantized):
 
     def mix(self, own: Array, velocity: Velocity, hidden: Array, network: Network) -> tuple[Array, Velocity]:
         """Return what every node has after mixing with these hidden states, and the velocity."""
-        gamma, radius = self.gamma, self.radius
+        gamma, radius = self.consensus_step, self.radius
         return algorithm.carry(own, velocity, self.momentum, lambda start: network.mix(start, hidden, gamma, radius))
 
     def spoken(self, theta: Array, log_weights: Array) -> Array:

@@ -53,7 +53,7 @@ class Compiled:
         elif isinstance(channel, Nearest):
             most, scale = channel.most(n), channel.step / math.sqrt(n)
         assert isinstance(method.rule, SGD)
-        self._gossip = np.array([method.gamma, most, scale], dtype=np.float32)
+        self._gossip = np.array([method.consensus_step, most, scale], dtype=np.float32)
         self._learn = np.array([method.rule.eta, method.hedge_rate, method.regularization], dtype=np.float32)
         self._quantizer, self._loss = QUANTIZERS.index(type(channel)), LOSSES.index(type(method.objective))
         self._levels = np.float32 if isinstance(channel, Exact) else np.int16

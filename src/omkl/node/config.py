@@ -87,7 +87,7 @@ class NetworkConfig:
             network=self.name,
             id=id,
             index=self.index(id),
-            method=self.method,
+            method=self.method.on(self.topology),
             inputs=self.inputs,
             seed=self.seed,
             neighbors=self.neighbors(id),

@@ -59,7 +59,7 @@ class Plain:
         """Return models, hidden state and message, and whether they are finite."""
         with quiet():
             heard = algorithm.clipped(hidden, copies, self._method.radius)
-            theta = algorithm.mix(theta, hidden, heard, weights, self._method.gamma)
+            theta = algorithm.mix(theta, hidden, heard, weights, self._method.consensus_step)
             message = algorithm.emit(theta, hidden, self._channel, uniforms)
             hidden = algorithm.absorb(hidden, message)
         return theta, hidden, message, math.isfinite(total(theta) + total(hidden))
@@ -144,7 +144,7 @@ class Learning:
                 own,
                 state.velocity,
                 method.momentum,
-                lambda start: algorithm.mix(start, state.hidden, heard, weights, method.gamma),
+                lambda start: algorithm.mix(start, state.hidden, heard, weights, method.consensus_step),
             )
 
     def learn(self, x: Floats, y: Floats) -> tuple[Floats, float]:

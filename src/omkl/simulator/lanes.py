@@ -136,7 +136,7 @@ def _settings(method: Gossip, n: int) -> "fused.Settings":
         case Nearest() as channel:
             kind, levels, scale = fused.NEAREST, channel.most(n), channel.step / math.sqrt(n)
     eta, f = method.rule.eta, np.float32  # type: ignore[attr-defined]
-    rates = f(method.gamma), f(eta), f(method.hedge_rate), f(method.regularization)
+    rates = f(method.consensus_step), f(eta), f(method.hedge_rate), f(method.regularization)
     return fused.Settings(*rates, loss, kind, f(levels), f(scale), f(method.features**-0.5))
 
 

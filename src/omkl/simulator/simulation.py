@@ -151,6 +151,10 @@ def compare(
     if record_every > rounds:
         raise InputError(f"record_every is {record_every}; the stream has {rounds} rounds; record at least one of them")
     graphs = [topologies.turns(topology, count, weights) for _, topology in cases.values()]
+    methods = [
+        method.on(*turns) if isinstance(method, Gossip) else method
+        for method, turns in zip(methods, graphs, strict=True)
+    ]
     targets = _targets(methods[0].objective, data, stream)
     for method, turns in zip(methods, graphs, strict=True):
         _check(method, turns, faults, rounds)

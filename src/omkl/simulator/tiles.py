@@ -167,7 +167,7 @@ def _kernel(method: Any, shape: Shape, neighbors: int, inputs: int) -> Callable[
         for k in range(neighbors):
             other, weight = (triton.load(ref.at[node, k]) for ref in (ids, weights))
             pull += weight[:, None] * (wide(hidden_in, other * shape.seeds + seed) - hidden)
-        theta = wide(theta_in, rows) + method.gamma * pull
+        theta = wide(theta_in, rows) + method.consensus_step * pull
 
         now = noise.fold(noise.Key(*(triton.load(ref.at[rows])[:, None] for ref in (low, high))), time[0])
         levels, steps = _emit(method, theta - hidden, now, lanes, shape.width, per)

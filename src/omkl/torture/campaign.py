@@ -165,7 +165,7 @@ def _pace(world: World) -> None:
 def _left(world: World) -> float:
     """Return what a round of mixing leaves of what parts the nodes, in the slowest direction of the graph."""
     config = world.shape.config
-    return max(SWIFT, *(abs(1 - config.method.gamma * end) for end in config.topology.ends))
+    return max(SWIFT, *(abs(1 - config.method.consensus_step * end) for end in config.topology.ends))
 
 
 def _rest(world: World) -> None:

@@ -90,7 +90,7 @@ class Books:
             before, method = learning.state, learning.method
             heard = algorithm.clipped(before.hidden, copies, method.radius)
             start = before.theta + method.momentum * before.velocity if method.momentum else before.theta
-            due = algorithm.mix(start, before.hidden, heard, weights, method.gamma)
+            due = algorithm.mix(start, before.hidden, heard, weights, method.consensus_step)
             message = gossip(copies, weights)
             self._enter(node, start, due)
             self.record(node)

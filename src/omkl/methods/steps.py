@@ -1,0 +1,73 @@
+"""The consensus step that ``gamma="auto"`` stands for: found by experiment, without proof.
+
+Rounds of mixing without samples, x += v, v = m v + gamma (W - I) h, h += Q(x - h), were run for many graphs, weights,
+quantizers, lengths and momenta, and the largest gamma was sought at which disagreement still fades
+(``benchmarks/stability.py``). Two things bound it:
+
+    noise    what a message misses comes back through mixing. With delta the share of energy that arrives, the largest
+             eigenvalue of I - W, and ``pull`` = 1 - min w_ii, the most that one node is drawn to others,
+             gamma <= 1 / (largest + pull (1 - delta) (4 + delta) (1 + m^2) / delta^2)
+    lag      hidden states trail behind models that move steadily, by so many rounds, and what is carried on overshoots:
+             gamma <= (1 - m)^2 / (largest * lag)
+
+Both are measured, not bounds: the bound on delta is 1/n for ``Nearest``, and gamma would be next to nothing.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from omkl import noise
+from omkl.quantizers import Quantizer, restore
+from omkl.topology import Topology
+
+ROUNDS, VECTORS = 120, 8
+LARGE = 3000  # nodes beyond which the largest eigenvalue is bounded, not computed
+
+
+class Tracking(NamedTuple):
+    """How well hidden states follow models through a quantizer."""
+
+    delta: float
+    """Share of a difference's energy that a message carries, where models move at random."""
+    lag: float
+    """Rounds by which the hidden state trails behind, where they move steadily."""
+
+
+def tracking(quantizer: Quantizer, n: int) -> Tracking:
+    """Return what is measured on vectors of length n that walk at random, and on such that move steadily."""
+    key = noise.key(0, "tracking")
+    u = noise.uniforms(noise.fold(key, np.arange(ROUNDS)[:, None]), 2 * VECTORS * n).reshape(ROUNDS, 2, VECTORS, n)
+    moves = (np.sqrt(-2 * np.log(u[:, 0])) * np.cos(2 * np.pi * u[:, 1])).astype(np.float32)
+    dither = noise.dither(noise.fold(noise.fold(key, 1), np.arange(ROUNDS)[:, None]), (VECTORS, n))
+    walk, drift = np.zeros((2, VECTORS, n), np.float32)
+    kept = sent = behind = 0.0
+    for t in range(ROUNDS):
+        walk, drift = walk + moves[t], drift + moves[0]
+        energy = float((walk**2).sum())
+        walk, drift = (left - restore(quantizer.quantize(left, dither[t])) for left in (walk, drift))
+        if t >= ROUNDS // 2:  # until then it only begins to trail
+            sent, kept = sent + energy, kept + float((walk**2).sum())
+            behind += float((drift * moves[0]).sum())
+    lag = behind / float((moves[0] ** 2).sum()) / (ROUNDS - ROUNDS // 2)
+    return Tracking(1 - kept / sent, max(lag, 0.0))
+
+
+def stable_step(topology: Topology, followed: Tracking, momentum: float = 0.0) -> float:
+    """Return a consensus step of at most one, half of the largest that was seen to be stable, or less.
+
+    It is rounded down to two digits: nodes whose arithmetic differs in the last bit agree on it.
+    """
+    pull = 1 - float(topology.self_weights.min())
+    if pull <= 0:
+        return 1.0
+    largest = topology.ends[1] if topology.nodes <= LARGE else 2 * pull
+    delta, lag = max(followed.delta, 1e-3), followed.lag
+    spread = pull * (1 - delta) * (4 + delta) * (1 + momentum**2) / delta**2
+    trailing = (1 - momentum) ** 2 / max(largest * lag, 1e-9)
+    step = min(1.0, 1 / (largest + spread), trailing)
+    if step <= 0:
+        return 0.0
+    places = 1 - math.floor(math.log10(step))
+    return float(f"{math.floor(step * 10**places + 1e-9) / 10**places:.2g}")
