@@ -1,7 +1,7 @@
 """What a setting makes of 80 bytes a round: the letter's and the recommended one, on nodes that are alike and not.
 
-python -m benchmarks.per_bit alike [SEEDS]      mean loss over the stream, 20 nodes on a path, beside the best there is
-python -m benchmarks.per_bit sorted [SEEDS]     every node's last model on a held-out sample, where nodes see different data
+python -m benchmarks.per_bit alike [SEEDS]     mean loss over the stream, 20 nodes on a path
+python -m benchmarks.per_bit sorted [SEEDS]    every node's last model on a held-out sample, where nodes differ
 """
 
 import sys
@@ -58,9 +58,7 @@ def sorted_(seeds: int) -> None:
                 )  # fmt: skip
 
 
-def pooled(
-    X: npt.NDArray[np.float32], y: npt.NDArray[np.int64], order: Order, method: omkl.methods.Method, seed: int
-) -> Floats:
+def pooled(X: Inputs, y: Integers, order: Order, method: omkl.methods.Method, seed: int) -> Floats:
     """Return the loss of every node's last model on a sample that none has seen, ``(1, J)``."""
     rng = np.random.default_rng(seed)
     rows = rng.permutation(len(X))
@@ -77,27 +75,23 @@ def pooled(
     return np.asarray(loss.value(outputs, loss.encode(y[held])).mean(axis=1, dtype=np.float64))[None]
 
 
-def shuffled(X: npt.NDArray[np.float32], y: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
+def shuffled(X: Inputs, y: Integers, rng: np.random.Generator) -> Integers:
     """Nodes that are alike."""
     return np.arange(len(X))
 
 
-def by_label(X: npt.NDArray[np.float32], y: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
+def by_label(X: Inputs, y: Integers, rng: np.random.Generator) -> Integers:
     """Each node sees one class, wherever on the path it is."""
     shards = np.argsort(y, kind="stable").reshape(NODES, -1)
     return rng.permutation(shards).ravel()
 
 
-def by_label_apart(
-    X: npt.NDArray[np.float32], y: npt.NDArray[np.int64], rng: np.random.Generator
-) -> npt.NDArray[np.int64]:
+def by_label_apart(X: Inputs, y: Integers, rng: np.random.Generator) -> Integers:
     """One class at one end of the path, the other at the other."""
     return np.argsort(y, kind="stable")
 
 
-def by_position(
-    X: npt.NDArray[np.float32], y: npt.NDArray[np.int64], rng: np.random.Generator
-) -> npt.NDArray[np.int64]:
+def by_position(X: Inputs, y: Integers, rng: np.random.Generator) -> Integers:
     """Slices along the first principal direction, in order along the path."""
     some = X[:3000] - X[:3000].mean(axis=0)
     return np.argsort(X @ np.linalg.svd(some, full_matrices=False)[2][0], kind="stable")
