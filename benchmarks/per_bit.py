@@ -22,9 +22,9 @@ DATA = ("banana", "credit_card", "mnist")
 HELD_OUT = 2000
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-Order: TypeAlias = Callable[
-    [npt.NDArray[np.float32], npt.NDArray[np.int64], np.random.Generator], npt.NDArray[np.int64]
-]
+Inputs: TypeAlias = npt.NDArray[np.float32]
+Integers: TypeAlias = npt.NDArray[np.int64]
+Order: TypeAlias = Callable[[Inputs, Integers, np.random.Generator], Integers]
 """Returns the rows of a table, node by node."""
 
 
