@@ -69,8 +69,8 @@ def pooled(X: Inputs, y: Integers, order: Order, method: omkl.methods.Method, se
     dealt = rng.permuted(dealt, axis=1).T
     result = omkl.simulate((X[dealt], y[dealt]), "path", method=method, seed=seed)
     z = transform(X[held], Features(result.frequencies[0], None if result.basis is None else result.basis[0]))
-    outputs = np.stack([algorithm.predict(theta, weights, z).output
-                        for theta, weights in zip(result.theta[:, 0], result.log_weights[:, 0], strict=True)])  # fmt: skip
+    models = zip(result.theta[:, 0], result.log_weights[:, 0], strict=True)
+    outputs = np.stack([algorithm.predict(*model, z).output for model in models])
     loss = method.objective
     return np.asarray(loss.value(outputs, loss.encode(y[held])).mean(axis=1, dtype=np.float64))[None]
 

@@ -44,7 +44,7 @@ def recommended() -> Gossip:
         regularization=0.0,
         weight_rate=1.0,
         common_weights=True,
-        gamma=0.3,
+        gamma=0.25,
         momentum=0.7,
         quantizer=Nearest(2.5),
     )
