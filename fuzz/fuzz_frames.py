@@ -1,6 +1,7 @@
 """Coverage-guided fuzzing of every reader of the wire format: bytes give WireError or a frame that writes back alike.
 
-It needs atheris, which is no dependency of the project: run it in an environment of its own with atheris and numpy.
+It needs atheris, which is no dependency of the project: run it in an environment of its own with atheris, numpy and, to
+try the compiled coder beside the one in Python, numba.
 
     PYTHONPATH=src python fuzz/fuzz_frames.py CORPUS -max_total_time=600 -max_len=400
 
@@ -17,6 +18,8 @@ import numpy as np
 
 with atheris.instrument_imports(include=["omkl.wire"]):
     from omkl import wire
+    from omkl.wire.codec import Levels
+from omkl.algorithm import absorb
 from omkl.compressors import Sign
 from omkl.quantizers import QSGD, Exact, Message, Nearest, Quantizer
 
@@ -32,6 +35,9 @@ SHAPES: list[tuple[tuple[int, int, int], Quantizer]] = [
     ((2, 1, 3), Exact()),
 ]
 CODECS = [wire.Codec(shape, quantizer) for shape, quantizer in SHAPES]
+PLAIN = {
+    pick: Levels(*SHAPES[pick]) for pick, (_, quantizer) in enumerate(SHAPES) if isinstance(quantizer, QSGD | Nearest)
+}
 SNAPSHOT = (2, 1, 3)
 
 
@@ -58,9 +64,34 @@ def corpus(folder: Path) -> None:
             (folder / f"seed-{number}-{mend}").write_bytes(bytes([pick, mend]) + frame)
 
 
-def gossip(codec: wire.Codec, data: bytes) -> None:
-    """Read a gossip frame and write it again: the same bytes, or shorter ones that say the same."""
-    message = wire.read_gossip(codec, data, SEED)
+def plain(pick: int, data: bytes) -> Message | None:
+    """Return what the coder in Python makes of a body, whose branches the fuzzer sees; None where it refuses it."""
+    try:
+        return PLAIN[pick].unpack(wire.peek(data).kind == wire.Kind.CODED, data[7:-2])
+    except wire.WireError:
+        return None
+
+
+def gossip(pick: int, data: bytes) -> None:
+    """Read a gossip frame and write it again: the same bytes, or shorter ones that say the same.
+
+    Where numba is installed the codec is compiled: it must read and refuse what the one in Python does.
+    """
+    codec = CODECS[pick]
+    whole = len(data) >= wire.HEADER_BYTES and wire.peek(data).kind in (wire.Kind.CODED, wire.Kind.FIXED)
+    other = plain(pick, data) if whole and pick in PLAIN else None
+    try:
+        message = wire.read_gossip(codec, data, SEED)
+    except wire.WireError as error:
+        if other is not None and not isinstance(error, wire.CheckError):
+            raise AssertionError(f"the coder in Python reads what the compiled one refuses: {error}") from error
+        raise
+    if pick in PLAIN:
+        assert other is not None
+        same(message, other)
+        hidden = np.zeros(codec.shape, dtype=np.float32)
+        if codec.add(wire.peek(data).kind == wire.Kind.CODED, data[7:-2], hidden):
+            assert hidden.tobytes() == np.asarray(absorb(np.zeros_like(hidden), message)).tobytes()
     kind, boot, round_ = wire.peek(data)
     again = wire.write_gossip(codec, boot, round_, message, SEED)
     if wire.peek(again).kind == kind:
@@ -80,7 +111,7 @@ def same(one: Message, other: Message) -> None:
 def read(pick: int, data: bytes) -> None:
     """Read with the reader of that number, and write what it returned."""
     if pick < len(CODECS):
-        return gossip(CODECS[pick], data)
+        return gossip(pick, data)
     if pick == len(CODECS):
         again = wire.write_hello(*wire.peek(data)[1:], *wire.read_hello(data))
     elif pick == len(CODECS) + 1:
