@@ -19,14 +19,15 @@ LOCKSTEP = Timing(deadline=4.0, patience=0.5)
 TIMER = Timing(mode="timer", deadline=4.0, period=1.0)
 
 
-def config(nodes: int, graph: Any = "path", timing: Timing = LOCKSTEP, **method: Any) -> NetworkConfig:
+def config(
+    nodes: int, graph: Any = "path", timing: Timing = LOCKSTEP, calibration: Any = None, **method: Any
+) -> NetworkConfig:
     """Return a network of nodes a, b, c, ... that is quick to run."""
     settings: dict[str, Any] = {"features": 4, "eta": 0.2, "gamma": 0.5, "quantizer": "nearest"} | method
     members = tuple(Member(id=chr(ord("a") + k), listen=f"tcp/h:{k + 1}") for k in range(nodes))
     built = topology.build(graph, nodes)
-    return NetworkConfig(
-        name="n", inputs=2, method=Gossip(**settings), seed=3, topology=built, members=members, timing=timing
-    )
+    shared: dict[str, Any] = {"topology": built, "members": members, "timing": timing, "calibration": calibration}
+    return NetworkConfig(name="n", inputs=2, method=Gossip(**settings), seed=3, **shared)
 
 
 def stream(nodes: int, rounds: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

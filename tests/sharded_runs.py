@@ -9,7 +9,7 @@ import numpy as np
 from typer.testing import CliRunner
 
 import omkl
-from omkl import QSGD, Choco, Complete, Gossip, Local, topology
+from omkl import QSGD, Basis, Choco, Complete, Gossip, Local, Shared, gaussian, topology
 from omkl.cli.app import app
 from omkl.methods import Neighbors
 from omkl.simulator import halo
@@ -70,6 +70,19 @@ PASSES = {
     "few nodes": Pass(3, {"ring": (EXACT, "ring")}),
     "few seeds": Pass(3, {"ring": (EXACT, "ring")}, "seeds", seeds=3),
     "one node": Pass(1, {"gossip": (EXACT, "path"), "complete": METHODS["complete"]}),
+}
+
+SETTINGS: dict[str, Any] = {
+    "kernels": gaussian(0.3, 0.6),
+    "features": 30,
+    "basis": Basis(rank=10, rows=60),
+    "sigma": "median",
+    "learner": Shared(),
+}
+CALIBRATED = {"gossip": (Gossip(**SETTINGS, gamma=0.3, quantizer=None), "ring"), "local": (Local(**SETTINGS), "ring")}
+PASSES |= {
+    "in a basis": Pass(10, CALIBRATED),
+    "in a basis by seeds": Pass(5, CALIBRATED, "seeds", seeds=6),
 }
 
 DISCONNECTED = {

@@ -49,7 +49,7 @@ def config(nodes: int, graph: Any, weights: str = "metropolis") -> NetworkConfig
 NOBODY: dict[str, Any] = {"predict": [], "observe": [], "model": []}
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    (network(nams="x"), "nams: unknown key; did you mean 'name'? known: access, checkpoint, inputs, learning, links, "),
+    (network(nams="x"), "nams: unknown key; did you mean 'name'? known: access, calibration, checkpoint, inputs"),
     (network(name=None), "name: missing; it has no default; set it"),
     (network(name="my net"), "name is 'my net'; it takes letters, digits, - and _ only; try name = "),
     (network(inputs=None), "inputs: missing; it has no default; set it"),

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from omkl import wire
+from omkl.calibration import Basis
 from omkl.compressors import QUANTIZERS, Sign
 from omkl.features import Kernel
 from omkl.losses import LOSSES
@@ -100,12 +101,16 @@ def test_golden_contracts(entry: dict[str, Any]) -> None:
         kernels=tuple(Kernel(name, sigma) for name, sigma in entry["kernels"]),
         features=entry["features"],
         orthogonal=entry.get("orthogonal", False),
+        sigma=entry.get("sigma", "given"),
+        basis=Basis(**entry["basis"]) if "basis" in entry else None,
         quantizer=quantizer_of(entry),
         loss=LOSSES[loss.pop("name")](**loss),
     )
     names = {"network": entry["network"], "id": "a", "index": 0, "neighbors": {}}
     timing = Timing(mode=entry["mode"])
-    role = Role(**names, method=method, inputs=entry["inputs"], seed=entry["seed"], timing=timing)
+    rows = np.array(entry["sample"], dtype=np.float32) if "sample" in entry else None
+    given: dict[str, Any] = {"inputs": entry["inputs"], "seed": entry["seed"], "calibration": rows}
+    role = Role(**names, method=method, timing=timing, **given)
     assert role.contract() == entry["text"]
 
 

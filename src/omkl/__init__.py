@@ -14,7 +14,7 @@ from omkl.errors import DivergedError, InputError, MissingExtraError
 from omkl.features import Kernel, cauchy, gaussian, laplacian, matern
 from omkl.learners import SGD, AdaGrad, Newton, Shared
 from omkl.losses import Logistic, Softmax, Squared
-from omkl.methods import Choco, Complete, Gossip, Local
+from omkl.methods import Choco, Complete, Gossip, Local, letter, recommended
 from omkl.model import Model, load_model
 from omkl.quantizers import QSGD, Exact, Nearest
 from omkl.theory import explain
@@ -60,9 +60,11 @@ __all__ = [
     "explain",
     "gaussian",
     "laplacian",
+    "letter",
     "load",
     "load_model",
     "matern",
+    "recommended",
     "simulate",
     "topology",
 ]

@@ -32,6 +32,9 @@ Velocity: TypeAlias = Any
 """What mixing carries on from round to round, in the shape of the models; empty without momentum."""
 
 
+WEIGHT_SCALE = 0.25  # a power of two, so that scaling is exact
+
+
 class State(NamedTuple):
     """What a node carries from round to round."""
 
@@ -127,17 +130,18 @@ def join(theta: Array, log_weights: Array) -> Array:
     """Return what nodes gossip where kernel weights are common: each kernel's model, and its log weight after it.
 
     Shape ``(..., P, C, n + 1)``; the weight is in the row of the first output, and those of the others end with zero.
-    Log weights are centered: only their differences matter, and what is centered stays so in mixing.
+    Log weights are centered: only their differences matter, and what is centered stays so in mixing. They are scaled
+    down, for they move farther than coefficients do, and one step serves the whole row.
     """
     xp = namespace(theta)
     centered = log_weights - xp.mean(log_weights, axis=-1, keepdims=True)
     first = xp.concat([xp.ones_like(theta[..., :1, :1]), xp.zeros_like(theta[..., 1:, :1])], axis=-2)
-    return xp.concat([theta, centered[..., None, None] * first], axis=-1)
+    return xp.concat([theta, WEIGHT_SCALE * centered[..., None, None] * first], axis=-1)
 
 
 def part(joined: Array) -> tuple[Array, Array]:
     """Return models and log weights of what ``join`` has joined."""
-    return joined[..., :-1], joined[..., 0, -1]
+    return joined[..., :-1], joined[..., 0, -1] / WEIGHT_SCALE
 
 
 def emit(theta: Array, hidden: Array, quantizer: Quantizer, uniforms: Array | None) -> Message:

@@ -91,7 +91,7 @@ def calibrate(
     >>> made.frequencies.shape, made.basis.shape, made.spectrum.shape
     ((2, 64, 3), (2, 128, 20), (2, 20))
     """
-    inputs = _checked(sample, dimension, basis) if rows(basis, sigma) else None
+    inputs = checked(sample, dimension, basis) if rows(basis, sigma) else None
     if sigma == "median":
         unit = normal_median(dimension) if inputs is None else median_distance(inputs)
         kernels = [replace(kernel, sigma=kernel.sigma * unit) for kernel in kernels]
@@ -154,8 +154,8 @@ def _some(count: int, wanted: int, seed: int) -> npt.NDArray[np.int64]:
         tries *= 2
 
 
-def _checked(sample: npt.ArrayLike | None, dimension: int, basis: Basis | None) -> Floats:
-    """Return a sample as float64, refused where nothing can be calibrated on it."""
+def checked(sample: npt.ArrayLike | None, dimension: int, basis: Basis | None = None, sigma: str = "given") -> Floats:
+    """Return a sample as float64, refused where these settings cannot be calibrated on it."""
     if sample is None:
         raise InputError(
             "no calibration sample; these settings are calibrated on unlabelled inputs; give some rows, or "
@@ -177,6 +177,8 @@ def _checked(sample: npt.ArrayLike | None, dimension: int, basis: Basis | None) 
             f"basis.rank is {basis.rank}; a calibration sample of {len(inputs)} rows spans no more directions; lower "
             "the rank or give more rows"
         )
+    if sigma == "median":
+        median_distance(inputs)
     return inputs
 
 

@@ -106,6 +106,7 @@ def _network(settings: "Settings", stream: Stream, deadline: float) -> "NetworkC
         topology=topology.build(settings.topology, nodes, settings.weights),
         members=tuple(Member(id=f"n{j}", listen=f"tcp/127.0.0.1:{j + 1}") for j in range(nodes)),
         timing=Timing(deadline=deadline, patience=deadline / 2),
+        calibration=stream.X.reshape(-1, inputs),  # of which the simulator takes the same rows
     )
 
 

@@ -4,8 +4,22 @@ from omkl.methods.choco import Choco
 from omkl.methods.complete import Complete
 from omkl.methods.gossip import Gossip
 from omkl.methods.local import Local
+from omkl.methods.presets import letter, recommended
 from omkl.methods.protocol import Info, Method, Neighbors, Network, Round
 
 METHODS: dict[str, type[Method]] = {"gossip": Gossip, "complete": Complete, "choco": Choco, "local": Local}
 
-__all__ = ["METHODS", "Choco", "Complete", "Gossip", "Info", "Local", "Method", "Neighbors", "Network", "Round"]
+__all__ = [
+    "METHODS",
+    "Choco",
+    "Complete",
+    "Gossip",
+    "Info",
+    "Local",
+    "Method",
+    "Neighbors",
+    "Network",
+    "Round",
+    "letter",
+    "recommended",
+]

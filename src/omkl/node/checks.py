@@ -2,11 +2,16 @@
 
 from collections.abc import Sequence
 
+import numpy.typing as npt
+
+from omkl import calibration, specs
 from omkl.compressors import Sign
 from omkl.data import DATA_SETS
+from omkl.data.streams import numbers
 from omkl.errors import InputError
 from omkl.losses import Softmax
 from omkl.methods import Choco, Gossip, Method
+from omkl.node.learning import Floats
 from omkl.node.settings import Access, Member, Tls
 from omkl.quantizers import QSGD, Exact, Nearest
 from omkl.specs import Spec, Table
@@ -82,6 +87,24 @@ def runnable(method: Method) -> Gossip:
             '{name = "softmax", classes = 3}'
         )
     return method
+
+
+def calibrated(method: Gossip, given: npt.ArrayLike | None, inputs: int, seed: int) -> Floats | None:
+    """Return the rows that a method is calibrated on, of those given; refuse what it cannot be. None if it is not."""
+    count = calibration.rows(method.basis, method.sigma)
+    if not count:
+        return None
+    with specs.at("calibration"):
+        if given is None:
+            raise InputError(
+                "missing; this basis or sigma is calibrated on inputs that all nodes hold; write [calibration], file = "
+                '"calibration.npz" with an array X of some hundred rows'
+            )
+        table = numbers(given, "X")
+        calibration.checked(table, inputs)
+        rows = calibration.sample(table, count, seed)
+        calibration.checked(rows, inputs, method.basis, method.sigma)
+        return rows
 
 
 def connected(graph: Graph, ids: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ One file, ``network.toml``, is the same on every device. Its ``learning`` has th
 what was simulated is what is deployed. Everything is checked when the file is read, on every node alike.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,13 @@ from omkl import topology as topologies
 from omkl.errors import InputError, unknown, whole
 from omkl.methods import Gossip
 from omkl.node import checks
+from omkl.node.learning import Floats
 from omkl.node.role import Role
-from omkl.node.settings import Access, Checkpoint, Member, Timing, Tls, check_word
+from omkl.node.settings import Access, Calibration, Checkpoint, Member, Timing, Tls, check_word
 from omkl.specs import Spec, Table
 from omkl.topology import Graph, Schedule, Topology
 
-__all__ = ["Access", "Checkpoint", "Member", "NetworkConfig", "Timing", "Tls", "load", "parse"]
+__all__ = ["Access", "Calibration", "Checkpoint", "Member", "NetworkConfig", "Timing", "Tls", "load", "parse"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,8 @@ class NetworkConfig:
         What all nodes learn with: ``Gossip``, or ``Choco`` without ``fresh``.
     topology
         The graph over the members, in their order, and its gossip weights.
+    calibration
+        Unlabelled inputs ``(n, d)`` for a method that is calibrated on some; those it takes of them are kept.
     """
 
     name: str
@@ -47,6 +50,7 @@ class NetworkConfig:
     tls: Tls | None = None
     access: Access = Access.open()  # noqa: RUF009 - it is frozen
     checkpoint: Checkpoint | None = None
+    calibration: Floats | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_word("name", self.name)
@@ -56,6 +60,8 @@ class NetworkConfig:
         checks.runnable(self.method)
         checks.connected(self.topology.graph, self.ids)
         checks.nonnegative(self.topology, self.ids)
+        rows = checks.calibrated(self.method, self.calibration, self.inputs, self.seed)
+        object.__setattr__(self, "calibration", rows)
 
     @property
     def ids(self) -> list[str]:
@@ -86,6 +92,7 @@ class NetworkConfig:
             seed=self.seed,
             neighbors=self.neighbors(id),
             timing=self.timing,
+            calibration=self.calibration,
         )
 
     def endpoints(self, id: str) -> list[str]:
@@ -111,6 +118,7 @@ class _File:
     tls: Tls | None = None
     access: Access = Access.open()  # noqa: RUF009 - it is frozen
     checkpoint: Checkpoint | None = None
+    calibration: Calibration | None = None
 
 
 def load(path: Path | str) -> NetworkConfig:
@@ -141,6 +149,7 @@ def parse(table: Table, folder: Path) -> NetworkConfig:
         tls=file.tls and replace(file.tls, **{name: folder / path for name, path in vars(file.tls).items()}),
         access=file.access,
         checkpoint=file.checkpoint and replace(file.checkpoint, folder=folder / file.checkpoint.folder),
+        calibration=None if file.calibration is None else file.calibration.read(folder),
     )
 
 

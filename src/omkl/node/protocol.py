@@ -67,7 +67,7 @@ class Protocol:
 
     def __init__(self, role: Role, boot: int, now: float) -> None:
         self.role = role
-        self.learning = Learning(role.method, role.inputs, role.seed, role.index)
+        self.learning = Learning(role.method, role.inputs, role.seed, role.index, role.calibration)
         self.neighbors = Neighbors(role, self.learning, boot)
         self.waiting: deque[tuple[Floats, Floats | None]] = deque()
         self.ended = False

@@ -2,11 +2,11 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from omkl.methods import Gossip
-from omkl.node.learning import outputs
+from omkl.node.learning import Floats, outputs
 from omkl.node.settings import Timing
 
 
@@ -24,6 +24,8 @@ class Role:
     neighbors: Mapping[str, float]
     """Gossip weight w_ij of every neighbor, by id."""
     timing: Timing = Timing()  # noqa: RUF009 - it is frozen
+    calibration: Floats | None = field(default=None, repr=False, compare=False)
+    """The rows that its features are calibrated on, where they are."""
 
     def contract(self) -> str:
         """Return what neighbors must have in common, a line for each: else their hidden states mean different things.
@@ -34,11 +36,13 @@ class Role:
         bank = " ".join(f"{kernel.name}:{kernel.sigma!r}" for kernel in method.kernels)
         features = f"{bank} D={method.features} d={self.inputs} seed={self.seed}"
         features += " orthogonal" if method.orthogonal else ""
-        digest = hashlib.blake2b(features.encode(), digest_size=8).hexdigest()
+        features += "" if method.sigma == "given" else f" sigma={method.sigma}"
+        features += "" if method.basis is None else f" basis={method.basis.rank}:{method.basis.source}"
+        features += "" if self.calibration is None else f" sample={_digest(self.calibration.astype('<f4').tobytes())}"
         lines = {
             "network": self.network,
             "mode": self.timing.mode,
-            "features": f"{digest} {features}",
+            "features": f"{_digest(features.encode())} {features}",
             "quantizer": describe(method.channel),
             "loss": f"{describe(method.objective)} C={outputs(method.objective)}",
         }
@@ -46,9 +50,13 @@ class Role:
         return "".join(f"{key} {value}\n" for key, value in lines.items())
 
 
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
 def describe(thing: Any) -> str:
     """Return a name and its settings in one line: ``qsgd bits=3 rescale=True block=None``."""
-    return " ".join([thing.name, *(f"{field.name}={getattr(thing, field.name)}" for field in fields(thing))])
+    return " ".join([thing.name, *(f"{one.name}={getattr(thing, one.name)}" for one in fields(thing))])
 
 
 def differences(ours: str, theirs: str) -> str:

@@ -1,13 +1,17 @@
-"""The tables of a network's file: its nodes, their timing, TLS, who may ask for what, and checkpoints."""
+"""The tables of a network's file: nodes, their timing, TLS, who may ask for what, calibration, and checkpoints."""
 
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from omkl.errors import InputError, whole
+from omkl.model import DAMAGED
 
 WORD = re.compile(r"[A-Za-z0-9_-]+")  # stands alone in a zenoh key, a file's name and a label of a metric
 ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
@@ -129,6 +133,31 @@ class Access:
     def services(self, name: str) -> list[str]:
         """Return what the holder of a certificate of that name may ask for."""
         return [service for service, names in vars(self).items() if name in names or tuple(names) == EVERYONE]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """Where the inputs are that a network is calibrated on, the same at every node.
+
+    Attributes
+    ----------
+    file
+        An npz file with an array ``X`` of unlabelled inputs, a row each.
+    """
+
+    file: Path
+
+    def read(self, folder: Path) -> npt.NDArray[Any]:
+        """Return the rows; a relative path is looked for in the folder."""
+        path = folder / self.file
+        try:
+            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
+                return np.asarray(arrays["X"])
+        except (OSError, *DAMAGED) as error:
+            raise InputError(
+                f"calibration.file: {path} cannot be read ({error}); it must hold an array X of unlabelled inputs; "
+                "write it by np.savez(file, X=X)"
+            ) from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,6 +53,8 @@ name = "gossip"
 loss = "logistic"       # labels -1 and 1; "squared": numbers; {name = "softmax", classes = 3}: 0, 1, 2
 kernels = {gaussian = [1, 3, 5]}  # bandwidths, in units of x; each node finds out which of them serve
 features = 20           # per kernel: more fit finer shapes; messages and work grow in proportion
+# basis = {rank = 160}  # with features = 512, say: learn and send the 160 directions that matter
+# sigma = "median"      # bandwidths in units of the median distance between inputs, as [0.25, 0.5, 1]
 eta = 1.0               # how far a node follows an observation; take 0.2 for "squared", or if it jumps
 gamma = 0.5             # how far it follows its neighbors in a round, up to 1
 # clip = 0.35           # bounds what a neighbor that lies can do; for nodes that see like data
@@ -70,6 +72,11 @@ period = 1.0            # timer: from round to round; observations are learned a
 [checkpoint]
 folder = "checkpoints"  # a file for each node, by its id
 every = 100             # rounds; "observation": before each is acknowledged, so that none is ever lost
+
+# What basis and sigma = "median" are found from: an array X of some hundred inputs without labels, a
+# row each, the same file on every device. Write it by np.savez("calibration.npz", X=X).
+# [calibration]
+# file = "calibration.npz"
 
 # Who may ask a node for what, beside its neighbors' gossip. ["*"]: everyone who reaches its port; []:
 # nobody; with TLS, the names of certificates, as ["screen"].

@@ -217,10 +217,10 @@ def _project(program: Program, features: Features, X: Array) -> Array:
     V, basis, _ = features
     if basis is None and X.shape[-1] <= SHORT_INPUT:
         return X
-    angles = jnp.tensordot(X, V, axes=((-1,), (-1,)), precision="highest")
     if basis is None:
-        return angles
-    return jnp.einsum("tjspk,spkr->tjspr", _waves(program, angles), basis, precision="highest")
+        return jnp.tensordot(X, V, axes=((-1,), (-1,)), precision="highest")
+    angles = jnp.einsum("tjd,spfd->sptjf", X, V, precision="highest")  # in the order that the next product takes
+    return jnp.einsum("sptjk,spkr->tjspr", _waves(program, angles), basis, precision="highest")
 
 
 def _features(program: Program, features: Features, projected: Array) -> Array:

@@ -1,0 +1,110 @@
+"""What a setting makes of 80 bytes a round: the letter's and the recommended one, on nodes that are alike and not.
+
+python -m benchmarks.per_bit alike [SEEDS]     mean loss over the stream, 20 nodes on a path
+python -m benchmarks.per_bit sorted [SEEDS]    every node's last model on a held-out sample, where nodes differ
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+import omkl
+from omkl import algorithm
+from omkl.data import load
+from omkl.features import Features, transform
+
+NODES = 20
+DATA = ("banana", "credit_card", "mnist")
+HELD_OUT = 2000
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Inputs: TypeAlias = npt.NDArray[np.float32]
+Integers: TypeAlias = npt.NDArray[np.int64]
+Order: TypeAlias = Callable[[Inputs, Integers, np.random.Generator], Integers]
+"""Returns the rows of a table, node by node."""
+
+
+def alike(seeds: int) -> None:
+    best = omkl.recommended()
+    cases = {
+        "recommended": (best, "path"),
+        "complete graph, no quantizer": (replace(best, quantizer=None), "complete"),
+        "no communication": (omkl.Local(**_local(best)), "path"),
+    }
+    for name in DATA:
+        results = {"letter": omkl.simulate(name, "path", nodes=NODES, method=omkl.letter(), seeds=seeds)}
+        results |= omkl.compare(name, cases, nodes=NODES, seeds=seeds)
+        for case, result in results.items():
+            mean, bits = result.loss.mean(axis=1, dtype=np.float64), result.bits.mean() / NODES
+            print(f"{name}: {case}: {mean.mean():.4f} +- {1.96 * _error(mean):.4f}, {bits / 8:.1f} bytes", flush=True)
+
+
+def sorted_(seeds: int) -> None:
+    for name in DATA:
+        table = load(name)
+        X, y = np.asarray(table.X, dtype=np.float32), np.asarray(table.y)
+        level = np.nan
+        for order in (shuffled, by_label, by_label_apart, by_position):
+            for case, method in {"": omkl.recommended(), ", alone": omkl.Local(**_local(omkl.recommended()))}.items():
+                losses = np.concatenate([pooled(X, y, order, method, seed) for seed in range(seeds)])
+                level = losses.mean() if order is shuffled and not case else level
+                print(
+                    f"{name}: {order.__name__}{case}: {losses.mean():.4f}, {losses.mean() / level:.3f} of alike, "
+                    f"worst node {losses.max(axis=1).mean() / level:.3f}", flush=True,
+                )  # fmt: skip
+
+
+def pooled(X: Inputs, y: Integers, order: Order, method: omkl.methods.Method, seed: int) -> Floats:
+    """Return the loss of every node's last model on a sample that none has seen, ``(1, J)``."""
+    rng = np.random.default_rng(seed)
+    rows = rng.permutation(len(X))
+    held, rows = np.split(rows, [min(HELD_OUT, len(X) // 10)])
+    rounds = len(rows) // NODES
+    rows = rows[: rounds * NODES]
+    dealt = rows[order(X[rows], y[rows], rng)].reshape(NODES, rounds)
+    dealt = rng.permuted(dealt, axis=1).T
+    result = omkl.simulate((X[dealt], y[dealt]), "path", method=method, seed=seed)
+    z = transform(X[held], Features(result.frequencies[0], None if result.basis is None else result.basis[0]))
+    outputs = np.stack([algorithm.predict(theta, weights, z).output
+                        for theta, weights in zip(result.theta[:, 0], result.log_weights[:, 0], strict=True)])  # fmt: skip
+    loss = method.objective
+    return np.asarray(loss.value(outputs, loss.encode(y[held])).mean(axis=1, dtype=np.float64))[None]
+
+
+def shuffled(X: Inputs, y: Integers, rng: np.random.Generator) -> Integers:
+    """Nodes that are alike."""
+    return np.arange(len(X))
+
+
+def by_label(X: Inputs, y: Integers, rng: np.random.Generator) -> Integers:
+    """Each node sees one class, wherever on the path it is."""
+    shards = np.argsort(y, kind="stable").reshape(NODES, -1)
+    return rng.permutation(shards).ravel()
+
+
+def by_label_apart(X: Inputs, y: Integers, rng: np.random.Generator) -> Integers:
+    """One class at one end of the path, the other at the other."""
+    return np.argsort(y, kind="stable")
+
+
+def by_position(X: Inputs, y: Integers, rng: np.random.Generator) -> Integers:
+    """Slices along the first principal direction, in order along the path."""
+    some = X[:3000] - X[:3000].mean(axis=0)
+    return np.argsort(X @ np.linalg.svd(some, full_matrices=False)[2][0], kind="stable")
+
+
+def _local(method: omkl.Gossip) -> dict[str, object]:
+    names = ("kernels", "sigma", "features", "basis", "learner", "regularization", "weight_rate")
+    return {name: getattr(method, name) for name in names}
+
+
+def _error(values: Sequence[float] | Floats) -> float:
+    return float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else float("nan")
+
+
+if __name__ == "__main__":
+    {"alike": alike, "sorted": sorted_}[sys.argv[1]](int(sys.argv[2]) if len(sys.argv) > 2 else 20)
