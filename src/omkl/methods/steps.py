@@ -8,7 +8,7 @@ quantizers, lengths and momenta, and the largest gamma was sought at which disag
              eigenvalue of I - W, and ``pull`` = 1 - min w_ii, the most that one node is drawn to others,
              gamma <= 1 / (largest + pull (1 - delta) (4 + delta) (1 + m^2) / delta^2)
     lag      hidden states trail behind models that move steadily, by so many rounds, and what is carried on overshoots:
-             gamma <= (1 - m)^2 / (largest * lag)
+             gamma <= min(1, 2 delta^2) (1 - m)^2 / (largest * lag)
 
 Both are measured, not bounds: the bound on delta is 1/n for ``Nearest``, and gamma would be next to nothing.
 """
@@ -65,7 +65,7 @@ def stable_step(topology: Topology, followed: Tracking, momentum: float = 0.0) -
     largest = topology.ends[1] if topology.nodes <= LARGE else 2 * pull
     delta, lag = max(followed.delta, 1e-3), followed.lag
     spread = pull * (1 - delta) * (4 + delta) * (1 + momentum**2) / delta**2
-    trailing = (1 - momentum) ** 2 / max(largest * lag, 1e-9)
+    trailing = min(1.0, 2 * delta**2) * (1 - momentum) ** 2 / max(largest * lag, 1e-9)
     step = min(1.0, 1 / (largest + spread), trailing)
     if step <= 0:
         return 0.0
