@@ -32,7 +32,7 @@ _SMALLEST, _LARGEST = np.float32(SMALLEST_STEP), np.float32(LARGEST_STEP)
 
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-_jit: Any = partial(njit, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+_jit: Any = partial(njit, error_model="numpy", no_cfunc_wrapper=True)
 compiled: Decorator = _jit(cache=True)
 inner: Decorator = _jit(no_cpython_wrapper=True)  # for other loops alone to call, and compiled sooner
 
