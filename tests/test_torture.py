@@ -21,13 +21,15 @@ from omkl.torture.faults import FAULTS
 
 EVENTS = 100
 ONCE = (
-    1000009161,
     1109,
     695255469002,
     695260522745,
     695261331041,
+    795261332833,
     910000010,
     910000424,
+    930000429,
+    1000009161,
 )  # have found a fault
 FILE = Path("a.npz")
 
