@@ -7,9 +7,10 @@ what ``outgoing`` returns, and calls ``wake`` at ``wake_at``:
     came(peer, now), gone(...)  the transport reaches a neighbor, or no longer
     receive(peer, data, now)    bytes of a neighbor
     wake(now)                   time has passed
+    hear(peer, data, now)       as receive, but to go on with whatever comes next
     outgoing()                  bytes to send, oldest first
 
-Each but the last returns the events it caused. A round is that of ``algorithm.py``: mix, emit, absorb, then predict,
+Each but the last two returns the events it caused. A round is that of ``algorithm.py``: mix, emit, absorb, then predict,
 weigh and learn. What the modes differ in is when:
 
 Lock step, the letter's. A round for every observation. Round t + 1 begins when the copies of all neighbors that are
