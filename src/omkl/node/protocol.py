@@ -10,8 +10,8 @@ what ``outgoing`` returns, and calls ``wake`` at ``wake_at``:
     hear(peer, data, now)       as receive, but to go on with whatever comes next
     outgoing()                  bytes to send, oldest first
 
-Each but the last two returns the events it caused. A round is that of ``algorithm.py``: mix, emit, absorb, then predict,
-weigh and learn. What the modes differ in is when:
+Each but the last two returns the events it caused. A round is that of ``algorithm.py``: mix, emit, absorb, then
+predict, weigh and learn. What the modes differ in is when:
 
 Lock step, the letter's. A round for every observation. Round t + 1 begins when the copies of all neighbors that are
 waited for stand at round t; a message that comes early is kept until then. So what a node computes depends on the
