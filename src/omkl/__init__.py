@@ -22,10 +22,10 @@ from omkl.topology import Faults
 
 if TYPE_CHECKING:
     from omkl.node.node import Node
-    from omkl.simulator import Result, compare, load, simulate
+    from omkl.simulator import Result, Tuned, compare, load, simulate, tune
 
 # What brings more than NumPy along is imported when it is asked for: its module, and the extra it needs.
-_LAZY = dict.fromkeys(("Result", "compare", "load", "simulate"), ("omkl.simulator", "sim"))
+_LAZY = dict.fromkeys(("Result", "Tuned", "compare", "load", "simulate", "tune"), ("omkl.simulator", "sim"))
 _LAZY["Node"] = ("omkl.node.node", "node")
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "Softmax",
     "Squared",
     "TopK",
+    "Tuned",
     "cauchy",
     "compare",
     "explain",
@@ -67,6 +68,7 @@ __all__ = [
     "recommended",
     "simulate",
     "topology",
+    "tune",
 ]
 
 
