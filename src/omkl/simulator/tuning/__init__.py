@@ -1,5 +1,6 @@
 """Tuning: the settings that learn most on some data and network, within so many bytes a round."""
 
+import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,7 +9,7 @@ from typing import Any
 
 from omkl.errors import InputError, real, whole
 from omkl.methods import Method, recommended
-from omkl.simulator.tuning.halving import BASE, Evaluate, Score, halve, judged, rungs
+from omkl.simulator.tuning.halving import BASE, Evaluate, Score, Trial, halve, judged, reasons, rungs
 from omkl.simulator.tuning.outcome import Candidate, Comparison, Tuned, compared
 from omkl.simulator.tuning.runs import Progress, Runs
 from omkl.simulator.tuning.space import Drawn, Space, default, draw
@@ -77,8 +78,8 @@ def tune(
     Examples
     --------
     >>> import omkl
-    >>> space = {"eta": (0.1, 10), "quantizer.bits": [2, 3]}
-    >>> tuned = omkl.tune("banana", "ring", 20, omkl.Gossip(gamma=0.2), space=space, candidates=3, held_out=4, jobs=1)
+    >>> base, space = omkl.Gossip(gamma=0.2), {"eta": (0.1, 10), "quantizer.bits": [3, 4]}
+    >>> tuned = omkl.tune("banana", "ring", 20, base, space=space, candidates=2, held_out=2, jobs=1)
     >>> bool(tuned.comparison.difference < 0)
     True
     """
@@ -95,6 +96,7 @@ def tune(
         methods = [one.method for one in drawn]
         evaluate = Runs(methods, shared | {"pooled": pooled}, shuffle, place, jobs, progress)
         trials, ranked = halve(plan, evaluate, budget)
+        _require_some(ranked, trials, budget)
         best, score, other = _confirmed(ranked, evaluate, others, budget)
     tried = tuple(Candidate(one.settings, *trial) for one, trial in zip(drawn, trials, strict=True))
     return Tuned(drawn[best].method, drawn[best].settings, compared(score, other), tried, tuple(plan), budget)
@@ -119,6 +121,16 @@ def _confirmed(
         if judged(scores[-1], budget, 0).dropped is None:
             return place, scores[-1], scores[0]
     raise InputError(
-        "every setting diverged, failed, or sent more than the budget; there is none to choose; allow more bytes, or "
-        "give a space of smaller steps, ranks and levels"
+        f"the best {len(ranked)} settings diverge or send more than the budget on other seeds; one must hold there; try "
+        "more seeds, or allow more bytes"
     )
+
+
+def _require_some(ranked: Sequence[int], trials: Sequence[Trial], budget: float | None) -> None:
+    if not ranked:
+        least = min((trial.bytes for trial in trials if trial.dropped == "over budget"), default=math.nan)
+        sent = "" if math.isnan(least) else f", the least that was sent being {least:.1f} bytes"
+        raise InputError(
+            f"no setting is left ({reasons([trial.dropped for trial in trials], budget)}{sent}); one must stay finite "
+            "and within the budget; allow more bytes, or give a space of smaller ranks, coarser levels, smaller rates"
+        )
