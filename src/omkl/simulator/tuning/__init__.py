@@ -121,8 +121,8 @@ def _confirmed(
         if judged(scores[-1], budget, 0).dropped is None:
             return place, scores[-1], scores[0]
     raise InputError(
-        f"the best {len(ranked)} settings diverge or send more than the budget on other seeds; one must hold there; try "
-        "more seeds, or allow more bytes"
+        f"the best {len(ranked)} settings diverge or send more than the budget on other seeds; one must hold there; "
+        "try more seeds, or allow more bytes"
     )
 
 
