@@ -163,6 +163,11 @@ def test_default_space_suits_every_method(method: Any) -> None:
     assert len(draw(method, space, 9, seed=0)) == 9
 
 
+def test_default_space_has_the_threshold_of_a_sending_rule() -> None:
+    assert default(omkl.Gossip(sending="triggered"))["sending.threshold"] == (0.75, 3.0)
+    assert place(omkl.Gossip(sending="triggered"), {"sending.threshold": 2}).sending == omkl.Triggered(2)
+
+
 def test_default_space_leaves_an_automatic_step_alone() -> None:
     assert "gamma" not in default(omkl.Gossip(gamma="auto"))
     assert default(omkl.Gossip(gamma=0.3))["gamma"] == pytest.approx((0.1, 0.9))
@@ -204,6 +209,7 @@ METHODS = [
     omkl.letter(),
     omkl.Local(eta=0.5),
     omkl.Complete(quantizer="sign"),
+    omkl.Gossip(pace=omkl.Pace(4, until=16), sending=omkl.Triggered(2)),
     omkl.Gossip(gamma="auto", quantizer=None, clip=math.inf, learner=omkl.Newton(prior=1e-5, block=4)),
     omkl.Gossip(kernels=(*omkl.laplacian(2), *omkl.matern(1, 3)), loss=omkl.Softmax(classes=3), weight_rate=0.1 + 0.2),
 ]
