@@ -147,7 +147,8 @@ def played(
     whole, half = eager.fixed(network), len(X) // 2
     before, moments = (whole, set()) if away is None else (eager.fixed(away), {half - 1 + k for k in MOMENTS})
     links = lambda t: (before if t < half else whole)(t)  # noqa: E731
-    for t, moment in enumerate(eager.play(method, X, y, links, made, seed, seen)):
+    z = eager.mapped(X, made)
+    for t, moment in enumerate(eager.play(method, z, y, links, seed, made.spectrum, seen)):
         if t in moments or t == len(X) - 1:
             each = scored(method, *method.models(moment.state), made, held, held_y)
             own = [row.mean() if station is None else row[station == j].mean() for j, row in enumerate(each)]
@@ -173,24 +174,26 @@ SETTINGS: dict[str, Callable[[int], tuple[Stream, Graph]]] = {
     "beijing": beijing,
 }
 EVERY_WAY = ("alike", "recommended", "complete graph, no quantizer", "no communication")
-UNEQUAL = ("unequal", "unequal, by position")
 CASES = {
     "digits": [("digits", way) for way in EVERY_WAY],
-    "unequal": [("equal", "recommended"), *((name, way) for name in UNEQUAL for way in EVERY_WAY[1:])],
+    "unequal": [
+        ("equal", "alike"),
+        *((name, way) for name in ("unequal", "unequal, by position") for way in EVERY_WAY),
+    ],
     "beijing": [("beijing", way) for way in EVERY_WAY],
 }
 
 
-def compared(which: str, seeds: int) -> list[report.Row]:
+def compared(which: str, seeds: int) -> Iterator[report.Row]:
     cases = CASES[which]
     runs = [(*case, seed) for case in cases for seed in range(seeds)]
     scores = np.array(list(eager.in_processes(last, runs))).reshape(len(cases), seeds, 2, -1)
-    level = scores[0, :, 0].mean()
-    return [
-        {"nodes": name, "way": way, "loss": all_.mean(), "of the first": all_.mean() / level,
-         "worst node": all_.max(axis=1).mean() / level, "on its own": own.mean(), "worst": own.max(axis=1).mean()}
-        for (name, way), (all_, own) in zip(cases, scores.swapaxes(1, 2), strict=True)
-    ]  # fmt: skip
+    for (name, way), run in zip(cases, scores, strict=True):
+        level, loss, own = scores[cases.index((name, "alike")), :, 0].mean(), run[:, 0], run[:, 1]
+        yield {
+            "nodes": name, "": way, "loss": loss.mean(), "of alike": loss.mean() / level,
+            "worst node": loss.max(axis=1).mean() / level, "on its own": own.mean(), "worst": own.max(axis=1).mean(),
+        }  # fmt: skip
 
 
 def joining(seeds: int) -> list[report.Row]:
@@ -201,7 +204,7 @@ def joining(seeds: int) -> list[report.Row]:
 
 
 def main(which: str, seeds: int) -> None:
-    rows = joining(seeds) if which == "joining" else compared(which, seeds)
+    rows = joining(seeds) if which == "joining" else list(compared(which, seeds))
     report.finish("differ", rows, f"{which}, {seeds} seeds: loss on held-out samples of all nodes")
 
 

@@ -17,7 +17,7 @@ from omkl.features import Features
 from omkl.methods import Info, Method, Neighbors, Round
 from omkl.topology import Topology
 
-AHEAD = 64  # rounds whose features are computed at once
+AHEAD = 64  # rounds
 
 Floats: TypeAlias = npt.NDArray[Any]
 Work = TypeVar("Work")
@@ -34,30 +34,33 @@ class Moment(NamedTuple):
 
 def play(
     method: Method,
-    X: Floats,
+    z: Floats,
     y: Floats,
     network: Callable[[int], Neighbors],
-    made: Features,
     seed: int = 0,
+    spectrum: Floats | None = None,
     seen: npt.NDArray[np.bool_] | None = None,
 ) -> Iterator[Moment]:
-    """Yield every round of a stream ``X (T, J, d), y (T, J)``.
+    """Yield every round of a stream of features ``z (T, J, P, n)`` and labels ``y (T, J)``.
 
-    Where ``seen (T, J)`` is False a node has no sample: it mixes and sends, and learns nothing.
+    ``spectrum`` is that of the basis they are in. Where ``seen (T, J)`` is False a node has no sample: it mixes and
+    sends, and learns nothing.
     """
-    rounds, nodes, _ = X.shape
     targets = method.objective.encode(y)
+    nodes, outputs = targets.shape[1:]
     key = noise.fold(noise.key(seed, "quantizer"), np.arange(nodes)[:, None])
-    shape = (len(method.kernels), targets.shape[-1], method.sent)
-    state = method.init(np, (nodes,), targets.shape[-1], made.spectrum)
-    for t in range(rounds):
-        if t % AHEAD == 0:
-            z = features.transform(X[t : t + AHEAD], made)
-        uniforms = noise.dither(noise.fold(key, t), shape) if method.dithered else None
-        inputs = Round(z[t % AHEAD], targets[t], uniforms)
-        after, info = method.step(state, inputs, network(t))
+    shape = (len(method.kernels), outputs, method.sent)
+    state = method.init(np, (nodes,), outputs, spectrum)
+    for t, inputs in enumerate(zip(z, targets, strict=True)):
+        round_ = Round(*inputs, noise.dither(noise.fold(key, t), shape) if method.dithered else None)
+        after, info = method.step(state, round_, network(t))
         state = after if seen is None or seen[t].all() else _rested(state, after, info, seen[t])
-        yield Moment(state, info, inputs)
+        yield Moment(state, info, round_)
+
+
+def mapped(X: Floats, made: Features) -> Floats:
+    """Return the features of a stream, some rounds at a time: those before the basis are many."""
+    return np.concatenate([features.transform(X[t : t + AHEAD], made) for t in range(0, len(X), AHEAD)])
 
 
 def fixed(topology: Topology) -> Callable[[int], Neighbors]:

@@ -41,7 +41,7 @@ def alike(seeds: int) -> None:
         results |= omkl.compare(name, cases, nodes=NODES, seeds=seeds)
         for case, result in results.items():
             mean, bits = result.loss.mean(axis=1, dtype=np.float64), result.bits.mean() / NODES
-            print(f"{name}: {case}: {mean.mean():.4f} +- {1.96 * _error(mean):.4f}, {bits / 8:.1f} bytes", flush=True)
+            print(f"{name}: {case}: {mean.mean():.4f} +- {1.96 * error(mean):.4f}, {bits / 8:.1f} bytes", flush=True)
 
 
 def sorted_(seeds: int) -> None:
@@ -62,17 +62,21 @@ def sorted_(seeds: int) -> None:
 
 def pooled(X: Inputs, y: Inputs, order: Order, method: Method, seed: int) -> Floats:
     """Return the loss of every node's last model on a sample that none has seen, ``(1, J)``."""
-    rng = np.random.default_rng(seed)
-    rows = rng.permutation(len(X))
-    held, rows = np.split(rows, [min(HELD_OUT, len(X) // 10)])
-    rounds = len(rows) // NODES
-    rows = rows[: rounds * NODES]
-    dealt = rows[order(X[rows], y[rows], rng)].reshape(NODES, rounds)
-    dealt = rng.permuted(dealt, axis=1).T
-    result = omkl.simulate((X[dealt], y[dealt]), "path", method=method, seed=seed)
+    rows, held = dealt(X, y, order, seed)
+    result = omkl.simulate((X[rows], y[rows]), "path", method=method, seed=seed)
     made = Features(result.frequencies[0], None if result.basis is None else result.basis[0])
     losses = scored(method, result.theta[:, 0], result.log_weights[:, 0], made, X[held], y[held])
     return np.asarray(losses.mean(axis=1)[None])
+
+
+def dealt(X: Inputs, y: Inputs, order: Order, seed: int) -> tuple[Integers, Integers]:
+    """Return the rows of a stream ``(T, J)``, and others to score models on."""
+    rng = np.random.default_rng(seed)
+    held, rows = np.split(rng.permutation(len(X)), [min(HELD_OUT, len(X) // 10)])
+    rounds = len(rows) // NODES
+    rows = rows[: rounds * NODES]
+    own = rows[order(X[rows], y[rows], rng)].reshape(NODES, rounds)
+    return rng.permuted(own, axis=1).T, held
 
 
 def scored(method: Method, theta: Inputs, log_weights: Inputs, made: Features, X: Inputs, y: Inputs) -> Floats:
@@ -109,7 +113,7 @@ def alone(method: omkl.Gossip) -> omkl.Local:
     return omkl.Local(**{field.name: getattr(method, field.name) for field in fields(omkl.Local)})
 
 
-def _error(values: Sequence[float] | Floats) -> float:
+def error(values: Sequence[float] | Floats) -> float:
     return float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else float("nan")
 
 

@@ -186,12 +186,13 @@ def sending(rng: Rng) -> dict[str, Any]:
     return {}
 
 
-def played(one: Combination, method: Method, network: Topology, features: Any = None) -> Loss:
+def played(one: Combination, method: Method, network: Topology) -> Loss:
     """Return the loss of a method on the stream of a combination."""
     own, pooled = [], []
-    made = method.draw(one.X.shape[-1], one.number, one.X) if features is None else features
+    made = method.draw(one.X.shape[-1], one.number, one.X)
+    z, links = eager.mapped(one.X, made), eager.fixed(network)
     with np.errstate(all="ignore"):
-        for t, moment in enumerate(eager.play(method, one.X, one.y, eager.fixed(network), made, one.number)):
+        for t, moment in enumerate(eager.play(method, z, one.y, links, one.number, made.spectrum)):
             own.append(moment.info.loss.mean(dtype=np.float64))
             if t % EVERY == EVERY - 1:
                 pooled.append(everywhere(method, moment))
@@ -211,23 +212,21 @@ def everywhere(method: Method, moment: eager.Moment) -> float:
 def tried(number: int) -> tuple[Loss, Loss | None, Loss | None]:
     """Return the loss at gamma auto; where some part of it is large, also of nodes alone, and complete and exact."""
     one = drawn(number)
-    made = one.method.draw(one.X.shape[-1], number, one.X)
-    auto = played(one, one.method.on(one.network), one.network, made)
+    auto = played(one, one.method.on(one.network), one.network)
     if not auto.diverged and auto.pooled <= 2:
         return auto, None, None
     full = topology.metropolis(GRAPHS["complete"](one.network.nodes))
     exact = replace(one.method, quantizer=None, momentum=0.0, gamma=1.0)
-    return auto, played(one, alone(one.method), one.network, made), played(one, exact, full, made)
+    return auto, played(one, alone(one.method), one.network), played(one, exact, full)
 
 
 def gammas(number: int) -> tuple[float, dict[float, float]]:
     """Return gamma auto, and the pooled loss at multiples of it up to one."""
     one = drawn(number)
-    made = one.method.draw(one.X.shape[-1], number, one.X)
     auto = one.method.on(one.network).consensus_step
     steps = [auto * multiple for multiple in MULTIPLES]
     steps = [step for step in steps if step < 1] + [1.0] * (steps[-1] >= 1)
-    losses = {step / auto: played(one, replace(one.method, gamma=step), one.network, made).pooled for step in steps}
+    losses = {step / auto: played(one, replace(one.method, gamma=step), one.network).pooled for step in steps}
     return auto, {multiple: loss if math.isfinite(loss) else math.inf for multiple, loss in losses.items()}
 
 
