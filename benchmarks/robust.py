@@ -237,7 +237,8 @@ def sweep(numbers: Sequence[int]) -> str:
     failed = {n: losses for n, losses in found.items() if losses[0].diverged}
     for number, losses in failed.items():
         auto, alone_, exact = (f"{loss.worst:.3g}" if loss else "" for loss in losses)
-        print(f"{number}: {auto} of the constant's loss, alone {alone_}, complete and exact {exact}: {drawn(number)}")
+        print(f"{number}: {auto} of the constant's loss, alone {alone_}, complete and exact {exact}: {drawn(number)}",
+              flush=True)  # fmt: skip
     faulty = sum(any(loss and loss.diverged for loss in losses[1:]) for losses in failed.values())
     common = sum(bool(exact and not exact.pooled <= 2) for _, _, exact in apart.values())
     return (
