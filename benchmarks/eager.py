@@ -14,8 +14,10 @@ import numpy.typing as npt
 
 from omkl import features, noise
 from omkl.features import Features
-from omkl.methods import Info, Method, Neighbors, Round
+from omkl.methods import Gossip, Info, Method, Neighbors, Round
+from omkl.sending import Pace
 from omkl.topology import Topology
+from omkl.wire import message_bytes
 
 AHEAD = 64  # rounds
 
@@ -51,11 +53,19 @@ def play(
     key = noise.fold(noise.key(seed, "quantizer"), np.arange(nodes)[:, None])
     shape = (len(method.kernels), outputs, method.sent)
     state = method.init(np, (nodes,), outputs, spectrum)
+
+    def dither(round_: int) -> Floats | None:
+        return noise.dither(noise.fold(key, round_), shape) if method.dithered else None
+
     for t, inputs in enumerate(zip(z, targets, strict=True)):
-        round_ = Round(*inputs, noise.dither(noise.fold(key, t), shape) if method.dithered else None)
-        after, info = method.step(state, round_, network(t))
+        if isinstance(method, Gossip) and method.pace is not None:
+            sample = Round(*inputs, None)
+            after, info = _paced(method, state, sample, network(t), method.pace, dither, t)
+        else:
+            sample = Round(*inputs, dither(t), t)
+            after, info = method.step(state, sample, network(t))
         state = after if seen is None or seen[t].all() else _rested(state, after, info, seen[t])
-        yield Moment(state, info, round_)
+        yield Moment(state, info, sample)
 
 
 def mapped(X: Floats, made: Features) -> Floats:
@@ -78,15 +88,27 @@ def in_processes(work: Callable[[Work], Done], items: Iterable[Work]) -> Iterato
         yield from pool.map(work, items)
 
 
+def _paced(
+    method: Gossip, state: Any, sample: Round, network: Neighbors, pace: Pace, dither: Callable[[int], Any], t: int
+) -> tuple[Any, Info]:
+    """Return the state after as many rounds of gossip as go with sample t, and the sample; messages are added up."""
+    sent = np.zeros(len(sample.y))
+    for round_ in range(int(pace.rounds(t)), int(pace.rounds(t + 1))):
+        state, message = method.gossip(state, dither(round_), network, round_)
+        sent += message_bytes(message, method.channel)
+    state, info = method.learn(state, sample)
+    return state, info._replace(message_bytes=sent)
+
+
 def _rested(before: Any, after: Any, info: Info, seen: npt.NDArray[np.bool_]) -> Any:
     """Return the state in which nodes without a sample have what they would have predicted with."""
+    own = {name: getattr(before, name) for name in ("memory", "moved") if hasattr(before, name)}
+    rest = after._replace(theta=info.theta, log_weights=info.log_weights, **own)
 
-    def kept(new: Floats, old: Floats) -> Floats:
+    def chosen(new: Any, old: Any) -> Any:
+        if isinstance(new, tuple):
+            parts = map(chosen, new, old)
+            return type(new)(*parts) if hasattr(new, "_make") else tuple(parts)
         return np.where(seen.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
 
-    memory = [kept(*parts) for parts in zip(after.memory, before.memory, strict=True)]
-    return after._replace(
-        theta=kept(after.theta, info.theta),
-        log_weights=kept(after.log_weights, info.log_weights),
-        memory=after.memory._make(memory) if hasattr(after.memory, "_make") else tuple(memory),
-    )
+    return chosen(after, rest)

@@ -28,12 +28,14 @@ from omkl.data import load
 from omkl.learners import SGD, AdaGrad, Learner, Newton, Shared
 from omkl.methods import Method
 from omkl.quantizers import QSGD, Exact, Nearest, Quantizer
+from omkl.sending import Pace, Sampled, Sending, Triggered
 from omkl.topology import GRAPHS, WEIGHTS, Graph, Topology
 
 ROUNDS = 300
 EVERY = 5  # rounds between those in which every model is scored on all samples
 DATA = ("banana", "credit_card")
 NO_EXTRA = [name for name in WEIGHTS if name not in ("fdla", "fmmc")]
+PACES = (None, None, None, Pace(8, until=8), Pace(4, until=30), Pace(2), Pace(1 / 2), Pace(1 / 4), Pace(1, until=20))
 MULTIPLES = tuple(2.0**k for k in range(-2, 11))
 
 Rng: TypeAlias = np.random.Generator
@@ -52,9 +54,10 @@ class Combination:
     def __str__(self) -> str:
         method, graph = self.method, self.network.graph
         basis = "" if method.basis is None else f" basis {method.basis.rank}"
+        weights = "common" if method.common_weights else "own"
         return (
             f"{graph.name} {graph.nodes}, {self.network.rule}, D {method.features}{basis}, {method.channel}, momentum "
-            f"{method.momentum}, {'common' if method.common_weights else 'own'} weights, {method.rule}, {self.data} "
+            f"{method.momentum}, {weights} weights, {method.pace}, {method.sending}, {method.rule}, {self.data} "
             f"{self.order}"
         )
 
@@ -182,8 +185,14 @@ def quantizer(rng: Rng, n: int) -> Quantizer:
 
 
 def sending(rng: Rng) -> dict[str, Any]:
-    """Return what a method sends when."""
-    return {}
+    """Return how much gossip goes with a sample, and which kernels are in a message."""
+    pace = PACES[rng.integers(len(PACES))]
+    rules: list[Callable[[], Sending | None]] = [
+        lambda: None,
+        lambda: Sampled(_between(rng, 0.5, 3), _between(rng, 0.05, 1)),
+        lambda: Triggered(_between(rng, 0.3, 4)),
+    ]
+    return {"pace": pace, "sending": rules[rng.integers(len(rules))]()}
 
 
 def played(one: Combination, method: Method, network: Topology) -> Loss:

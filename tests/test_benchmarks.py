@@ -43,10 +43,13 @@ def small_stream(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return X, np.where(X[..., 0] > 0, 1, -1).astype(np.float32)
 
 
-@pytest.mark.parametrize("quantizer", [omkl.Nearest(2.5), omkl.QSGD(3, rescale=True)])
-def test_rounds_in_numpy_are_the_simulators(quantizer: Quantizer, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize(("quantizer", "pace"), [(omkl.Nearest(2.5), None), (omkl.QSGD(3, rescale=True), omkl.Pace(2))])
+def test_rounds_in_numpy_are_the_simulators(
+    quantizer: Quantizer, pace: omkl.Pace | None, rng: np.random.Generator
+) -> None:
     X, y = small_stream(rng)
-    method = replace(omkl.recommended(), features=20, basis=omkl.Basis(rank=12, rows=100), quantizer=quantizer)
+    method = replace(omkl.recommended(), features=20, basis=omkl.Basis(rank=12, rows=100))
+    method = replace(method, quantizer=quantizer, pace=pace, sending=omkl.Triggered())
     made = method.draw(3, 4, X)
     moments = eager.play(method, eager.mapped(X, made), y, eager.fixed(build("path", 5)), 4, made.spectrum)
     losses = [moment.info.loss.mean() for moment in moments]
