@@ -1,15 +1,17 @@
 """What each ingredient of the recommended setting brings: it is left out, or the letter's stands in its place.
 
-python -m benchmarks.without alike [SEEDS]      mean loss over the stream, 20 nodes on a path, and bytes of a message
-python -m benchmarks.without sorted [SEEDS]     every node's last model on a held-out sample, where nodes differ
+python -m benchmarks.without alike [SEEDS [DATA ...]]     mean loss over the stream, 20 nodes on a path, bytes sent
+python -m benchmarks.without sorted [SEEDS [DATA ...]]    every node's last model on a held-out sample, nodes differ
 
-Where other steps go with what stands in, several are tried, and what is shown is the best on that data set.
+Bytes are a node's in a round, in the mean. Beside the pooled loss is its ratio to that of nodes which are alike with
+nothing left out, and in brackets that of the worst node. Where other steps go with what stands in, several are tried,
+and the best on that data set is shown.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 from benchmarks import eager, report
@@ -17,7 +19,7 @@ from benchmarks.per_bit import DATA, NODES, by_label, by_position, dealt, error,
 
 import omkl
 from omkl import topology
-from omkl.data import as_stream, load
+from omkl.data import Stream, as_stream, load
 from omkl.features import Features
 from omkl.learners import SGD, AdaGrad, Newton
 from omkl.quantizers import QSGD
@@ -42,6 +44,8 @@ SETTINGS: dict[str, list[omkl.Gossip]] = {
     },
     "bandwidths by the median: 1, 3, 5": [replace(BEST, kernels=omkl.gaussian(1, 3, 5), sigma="given")],
     "weights' rate of 1: 0.01": [replace(BEST, weight_rate=0.01)],
+    **({} if BEST.pace is None else {"pace": [replace(BEST, pace=None)]}),
+    **({} if BEST.sending is None else {"sending": [replace(BEST, sending=None)]}),
 }
 SORTED = [name for name in SETTINGS if name.startswith(("nothing", "shared", "momentum", "common", "pace", "sending"))]
 ORDERS = {order.__name__: order for order in (shuffled, by_label, by_position)}
@@ -57,8 +61,7 @@ def losses(run: Run) -> eager.Floats:
     """
     name, data, seed, order = run
     if not order:
-        stream, _ = as_stream(data, NODES)
-        rounds = [moments for moments, _, _ in played(name, *stream, seed)]
+        rounds = [moments for moments, _, _ in played(name, *stream(data), seed)]
         return np.array([np.mean([_scores(moment) for moment in moments], axis=0) for moments in rounds])
     X, y = table(data)
     rows, held = dealt(X, y, ORDERS[order], seed)
@@ -75,39 +78,46 @@ def played(
         yield eager.play(method.on(network), z, y, eager.fixed(network), seed, made.spectrum), method, made
 
 
-@cache
+@lru_cache(1)
+def stream(name: str) -> Stream:
+    return as_stream(name, NODES)[0]
+
+
+@lru_cache(1)
 def table(name: str) -> tuple[eager.Floats, eager.Floats]:
     data = load(name)
     return data.X, data.y
 
 
-def alike(seeds: int) -> list[report.Row]:
-    found = best(list(SETTINGS), seeds, [""])
+def alike(seeds: int, sets: Sequence[str]) -> list[report.Row]:
+    found = best(list(SETTINGS), sets, seeds, [""])
     return [
         {"without": name} | {
             data: f"{loss.mean():.4f} ± {1.96 * error(loss):.4f}, {sent.mean():.1f} bytes"
-            for data in DATA for loss, sent in [found[name, data, ""].T]
+            for data in sets for loss, sent in [found[name, data, ""].T]
         }
         for name in SETTINGS
     ]  # fmt: skip
 
 
-def sorted_(seeds: int) -> list[report.Row]:
-    found = best(SORTED, seeds, list(ORDERS))
+def sorted_(seeds: int, sets: Sequence[str]) -> list[report.Row]:
+    found = best(SORTED, sets, seeds, list(ORDERS))
     return [
         {"without": name, "order": order} | {
             data: f"{loss.mean():.4f}, {loss.mean() / level:.3f} ({worst.mean() / level:.3f})"
-            for data in DATA for loss, worst in [found[name, data, order].T]
+            for data in sets for loss, worst in [found[name, data, order].T]
             for level in [found["nothing", data, "shuffled"][:, 0].mean()]
         }
         for order in ORDERS for name in SORTED
     ]  # fmt: skip
 
 
-def best(names: list[str], seeds: int, orders: list[str]) -> dict[tuple[str, str, str], eager.Floats]:
+def best(
+    names: list[str], sets: Sequence[str], seeds: int, orders: list[str]
+) -> dict[tuple[str, str, str], eager.Floats]:
     """Return the numbers of every seed, ``(seeds, 2)``, for what is left out, data set and order."""
     runs = [(name, data, seed, order)
-            for data in DATA[::-1] for order in orders for name in names for seed in range(seeds)]  # fmt: skip
+            for data in sets[::-1] for order in orders for name in names for seed in range(seeds)]  # fmt: skip
     done = dict(zip(runs, eager.in_processes(losses, runs), strict=True))
     cases = {(name, data, order) for name, data, _, order in runs}
     each = {case: np.array([done[case[0], case[1], seed, case[2]] for seed in range(seeds)]) for case in cases}
@@ -126,10 +136,10 @@ def _final(
     return float(nodes.mean()), float(nodes.max())
 
 
-def main(which: str, seeds: int) -> None:
-    rows = {"alike": alike, "sorted": sorted_}[which](seeds)
-    report.finish("without", rows, f"{seeds} seeds, 95 % intervals over seeds; in brackets the worst node")
+def main(which: str, seeds: str = "8", *sets: str) -> None:
+    rows = {"alike": alike, "sorted": sorted_}[which](int(seeds), sets or DATA)
+    report.finish("without", rows, f"{which}, {seeds} seeds, 95 % intervals over seeds")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 8)
+    main(*sys.argv[1:])
