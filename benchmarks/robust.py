@@ -36,7 +36,7 @@ EVERY = 5  # rounds between those in which every model is scored on all samples
 DATA = ("banana", "credit_card")
 NO_EXTRA = [name for name in WEIGHTS if name not in ("fdla", "fmmc")]
 PACES = (None, None, None, Pace(8, until=8), Pace(4, until=30), Pace(2), Pace(1 / 2), Pace(1 / 4), Pace(1, until=20))
-MULTIPLES = tuple(2.0**k for k in range(-2, 11))
+MULTIPLES = tuple(2.0**k for k in range(-2, 19))  # of gamma auto, up to gamma 1
 
 Rng: TypeAlias = np.random.Generator
 
