@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from benchmarks import eager, report, stations
-from benchmarks.per_bit import NODES, alone, scored
+from benchmarks.per_bit import NODES, alone, averaged, scored
 
 import omkl
 from omkl import topology
@@ -120,7 +120,7 @@ def ways(graph: Graph) -> dict[str, tuple[Method, Topology]]:
     return {
         "alike": (best, own),
         "recommended": (best, own),
-        "complete graph, no quantizer": (replace(best, quantizer=None), complete),
+        "complete graph, no quantizer": (averaged(best), complete),
         "no communication": (alone(best), own),
     }
 

@@ -33,7 +33,9 @@ def alike(seeds: int) -> None:
     best = omkl.recommended()
     cases = {
         "recommended": (best, "path"),
-        "complete graph, no quantizer": (replace(best, quantizer=None), "complete"),
+        "a message a sample": (replace(best, pace=None, sending=None), "path"),
+        "frugal": (omkl.frugal(), "path"),
+        "complete graph, no quantizer": (averaged(best), "complete"),
         "no communication": (alone(best), "path"),
     }
     for name in DATA:
@@ -106,6 +108,11 @@ def by_position(X: Inputs, y: Inputs, rng: np.random.Generator) -> Integers:
     """Slices along the first principal direction, in order along the path."""
     some = X[:3000] - X[:3000].mean(axis=0)
     return np.argsort(X @ np.linalg.svd(some, full_matrices=False)[2][0], kind="stable")
+
+
+def averaged(method: omkl.Gossip) -> omkl.Gossip:
+    """Return the same where all nodes hear all exactly: after every sample they hold the mean of their models."""
+    return replace(method, quantizer=None, pace=None, sending=None, gamma=1.0, momentum=0.0)
 
 
 def alone(method: omkl.Gossip) -> omkl.Local:
