@@ -167,7 +167,8 @@ def _arrays(protocol: Protocol) -> dict[str, Floats]:
     arrays = {"theta": state.theta, "hidden": state.hidden, "log_weights": state.log_weights}
     arrays |= {f"velocity_{k}": leaf for k, leaf in enumerate(_leaves(state.velocity))}
     arrays |= {f"memory_{k}": np.asarray(leaf) for k, leaf in enumerate(_leaves(state.memory))}
-    x = np.array([x for x, _ in protocol.waiting], dtype=np.float32)
+    arrays |= {f"moments_{k}": np.asarray(leaf) for k, leaf in enumerate(protocol.learning.moments)}
+    x = np.array([x for x, _ in protocol.waiting], dtype=np.float64 if protocol.learning.moments else np.float32)
     y = np.array([y for _, y in protocol.waiting if y is not None], dtype=np.float32)
     return arrays | {"copies": neighbors.copies, "x": x, "y": y}
 
@@ -198,14 +199,14 @@ def _fill(protocol: Protocol, saved: Checkpoint, same_boot: bool) -> None:
     header, arrays = saved
     learning, neighbors = protocol.learning, protocol.neighbors
     fresh = learning.state
-    memory, velocity = (
+    memory, velocity, moments = (
         _rebuild(like, (arrays[f"{name}_{k}"] for k, _ in enumerate(_leaves(like))))
-        for name, like in (("memory", fresh.memory), ("velocity", fresh.velocity))
+        for name, like in (("memory", fresh.memory), ("velocity", fresh.velocity), ("moments", learning.moments))
     )
     state = State(arrays["theta"], arrays["hidden"], arrays["log_weights"], memory, velocity)
     if _shapes(state) != _shapes(fresh):
         raise ValueError(f"arrays {_shapes(state)} where {_shapes(fresh)} are due")
-    learning.state, learning.round = state, header["round"]
+    learning.state, learning.round, learning.moments = state, header["round"], moments
     if same_boot:
         neighbors.recent.extend(bytes.fromhex(frame) for frame in header["recent"])
     for k, (peer, entry) in enumerate(header["links"].items()):

@@ -26,6 +26,7 @@ class Lesson(NamedTuple):
     round: int
     before: State
     x: Floats
+    """As features took it."""
     y: Floats
     after: State
     output: Floats

@@ -136,7 +136,7 @@ def _content(node: Protocol) -> bytes:
     """Return all that a checkpoint brings back, but for what depends on whether the node had left in order."""
     theta, hidden, log_weights, memory, velocity = node.learning.state
     links = [(link.boot, link.round, link.adrift, link.doubted, link.inbox) for link in node.links.values()]
-    arrays = [theta, hidden, log_weights, np.asarray(velocity), node.neighbors.copies]
+    arrays = [theta, hidden, log_weights, np.asarray(velocity), node.neighbors.copies, *node.learning.moments]
     arrays += [part for sample in node.waiting for part in sample if part is not None]
     labeled = [y is not None for _, y in node.waiting]
     told = repr((node.round, node.taken, node.lost, labeled, links, memory))
