@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from omkl.node.config import NetworkConfig, load
 from omkl.node.events import Moved
 from omkl.node.links import LinkState
 from omkl.node.protocol import Protocol
+from omkl.torture import campaign, shape
 from tests import node_cluster
 from tests.node_cluster import Cluster, config, run
 
@@ -252,6 +254,12 @@ def test_moments_and_waiting_samples_are_in_the_checkpoint(
     for one, other in zip(node.learning.moments, straight.learning.moments, strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(node.learning.state.theta, straight.learning.state.theta)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nodes_under_faults_standardize_as_the_algorithm_says(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shape, "NetworkConfig", partial(NetworkConfig, standardize=True))
+    assert campaign.run(seed, 40).violation is None
 
 
 def test_neighbors_that_do_not_standardize_are_refused() -> None:

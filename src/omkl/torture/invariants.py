@@ -104,7 +104,7 @@ class Books:
             seen = learning.scaled(x)
             output, loss = learn(x, y)
             self._know(node)
-            self.lessons.note(Lesson(id, node.round, before, seen, y, learning.state, output, loss), learning)
+            self.lessons.note(Lesson(id, node.round, before, x, seen, y, learning.state, output, loss), learning)
             return output, loss
 
         learning.gossip, learning.learn = watched_gossip, watched_learn  # type: ignore[method-assign]
@@ -230,7 +230,7 @@ class Books:
 
 
 def _content(state: State) -> bytes:
-    theta, hidden, log_weights, _, velocity = state
+    theta, hidden, log_weights, _, velocity, _ = state
     return bytes(theta.tobytes() + hidden.tobytes() + log_weights.tobytes() + np.asarray(velocity).tobytes())
 
 
