@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from benchmarks.per_bit import NODES, Floats, Order, by_position, shuffled
+from benchmarks.per_bit import NODES, Floats, Order, by_label, by_position, shuffled
 
 import omkl
 from omkl.data import load
@@ -37,7 +37,7 @@ def main(seeds: int) -> None:
         f"by {ROWS} rows that all hold": (known, {}),
     }
     for name, (inputs, settings) in cases.items():
-        for order in (shuffled, by_position):
+        for order in (shuffled, by_position, by_label):
             runs = [score(inputs, X, y, order, seed, **settings) for seed in range(seeds)]
             stream, held = np.mean(runs, axis=0)
             error = 1.96 * np.std(runs, axis=0, ddof=1) / seeds**0.5 if seeds > 1 else [np.nan, np.nan]
