@@ -13,7 +13,6 @@ order; a station has no sample where a reading is missing, and is scored on hour
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
