@@ -28,7 +28,7 @@ from omkl.quantizers import LARGEST_STEP, Message
 from omkl.wire import Kind
 
 NODES, LIAR = 20, 10
-CLIP = 0.35
+CLIP = 0.3
 SEEDS = 5
 FEW_SEEDS = 3  # protocol objects take a second or more for each run of Banana
 T95 = 2.776  # Student's, of five runs

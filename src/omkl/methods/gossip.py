@@ -32,7 +32,7 @@ class Gossip(Quantized):
         and takes what nodes learn along a path or a ring sooner, and a coarse quantizer bears less of it: see gamma.
     clip
         Bounds what one neighbor can do, whatever it sends: its state counts as at most ``radius`` away from the node's
-        own, kernel by kernel. None, the letter's, trusts every neighbor; 0.35 is recommended where not all are to be
+        own, kernel by kernel. None, the letter's, trusts every neighbor; 0.3 is recommended where not all are to be
         trusted, and more where nodes see different data and have reason to differ.
     pace
         How many rounds of gossip go with a sample; None is the letter's one.
@@ -79,7 +79,7 @@ class Gossip(Quantized):
         if self.clip is not None:
             object.__setattr__(self, "clip", real("clip", self.clip))
             if not 0 < self.clip <= math.inf:
-                raise InputError(f"clip is {self.clip}; it must be positive; None trusts every neighbor, else try 0.35")
+                raise InputError(f"clip is {self.clip}; it must be positive; None trusts every neighbor, else try 0.3")
 
     @property
     def radius(self) -> float | None:

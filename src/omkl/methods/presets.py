@@ -60,8 +60,7 @@ def frugal() -> Gossip:
     """Return the recommended setting for a third of the bytes: a coarser quantizer, and less gossip throughout."""
     return replace(
         recommended(),
-        gamma=0.3,
-        momentum=0.3,
-        quantizer=Nearest(3),
-        pace=Pace(2, until=8, least=0.5),
+        momentum=0.4,
+        quantizer=Nearest(2.9),
+        pace=Pace(4, until=2, least=0.5),
     )

@@ -58,7 +58,7 @@ features = 20           # per kernel: more fit finer shapes; messages and work g
 # sigma = "median"      # bandwidths in units of the median distance between inputs, as [0.25, 0.5, 1]
 eta = 1.0               # how far a node follows an observation; take 0.2 for "squared", or if it jumps
 gamma = 0.5             # how far it follows its neighbors in a round, up to 1
-# clip = 0.35           # bounds what a neighbor that lies can do; for nodes that see like data
+# clip = 0.3           # bounds what a neighbor that lies can do; for nodes that see like data
 regularization = 0.001  # pulls the model back to zero
 quantizer = {name = "nearest", step = 2.5}  # about a bit per coefficient; "exact" sends all 32
 
