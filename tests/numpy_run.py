@@ -8,6 +8,7 @@ import numpy as np
 from omkl import features, noise
 from omkl.methods import Gossip, Info, Method, Neighbors, Network, Round
 from omkl.topology import Topology
+from omkl.wire import message_bytes
 
 
 class NumpyRun(NamedTuple):
@@ -46,10 +47,26 @@ def play(
     drawn = method.draw(dimension, seed, X)
     targets = method.objective.encode(y)
     key = noise.fold(noise.key(seed, "quantizer"), np.arange(nodes)[:, None])
-    shape = (len(method.kernels), targets.shape[-1], method.width)
+    shape = (len(method.kernels), targets.shape[-1], method.sent)
     state = method.init(np, (nodes,), targets.shape[-1], drawn.spectrum)
     for t in range(rounds):
+        here = fixed if isinstance(topology, Topology) else topology(t)
         uniforms = noise.dither(noise.fold(key, t), shape) if method.dithered else None
-        round_ = Round(features.transform(X[t], drawn), targets[t], uniforms)
-        state, info = method.step(state, round_, fixed if isinstance(topology, Topology) else topology(t))
+        round_ = Round(features.transform(X[t], drawn), targets[t], uniforms, t)
+        if isinstance(method, Gossip) and method.pace is not None:
+            state, info = paced(method, state, round_, here, key, t)
+        else:
+            state, info = method.step(state, round_, here)
         yield state, info, round_
+
+
+def paced(method: Gossip, state: Any, round_: Round, network: Network, key: noise.Key, t: int) -> tuple[Any, Info]:
+    assert method.pace is not None
+    assert round_.uniforms is None or method.dithered
+    sent = 0.0
+    for at in range(int(method.pace.rounds(t)), int(method.pace.rounds(t + 1))):
+        uniforms = noise.dither(noise.fold(key, at), state.hidden.shape[1:]) if method.dithered else None
+        state, message = method.gossip(state, uniforms, network, at)
+        sent = sent + message_bytes(message, method.channel)
+    state, info = method.learn(state, round_)
+    return state, info._replace(message_bytes=sent)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import omkl
 from omkl import Choco, Gossip, InputError, algorithm, features, topology
+from omkl.algorithm import State
 from omkl.learners import Newton
 from omkl.methods import Neighbors, Round
 from omkl.methods.plain import is_plain
@@ -53,10 +54,12 @@ def test_two_nodes_by_hand() -> None:
     """Weights 1/2, gamma 1/2, momentum 1/2, hidden states 1 and -1: pulls of -1/2 and 1/2, then -1/4 carried on."""
     links, hidden = network("path", 2), np.array([1, -1], np.float32).reshape(2, 1, 1, 1)
     method = Gossip(gamma=0.5, momentum=0.5, quantizer=None, features=1)
-    theta, velocity = method.mix(hidden, np.zeros_like(hidden), hidden, links)
+    state = State(hidden, hidden, np.zeros((2, 1), np.float32), (), np.zeros_like(hidden))
+    theta, velocity = method.mix(state, hidden, links)
     np.testing.assert_array_equal(theta[:, 0, 0, 0], [0.5, -0.5])
     np.testing.assert_array_equal(velocity[:, 0, 0, 0], [-0.5, 0.5])
-    theta, velocity = method.mix(theta, velocity, theta, links)  # pulls of 1/2 * 1/2 * (-1) = -1/4
+    state = state._replace(theta=theta, velocity=velocity)
+    theta, velocity = method.mix(state, theta, links)  # pulls of 1/2 * 1/2 * (-1) = -1/4
     np.testing.assert_array_equal(velocity[:, 0, 0, 0], [-0.5, 0.5])
     np.testing.assert_array_equal(theta[:, 0, 0, 0], [0, 0])
 
@@ -195,9 +198,9 @@ def test_a_model_that_is_given_back_rests() -> None:
     ones = np.ones_like(node.learning.state.theta)
     node.learning.state = node.learning.state._replace(velocity=ones)
     node._recover("b", Kept(1, 5, 2 * ones), node.learning.state.theta, 0.0)
-    theta, hidden, *_, velocity = node.learning.state
-    for part, value in ((theta, 2), (hidden, 2), (velocity, 0)):
-        np.testing.assert_array_equal(part, np.full_like(theta, value))
+    state = node.learning.state
+    for part, value in ((state.theta, 2), (state.hidden, 2), (state.velocity, 0)):
+        np.testing.assert_array_equal(part, np.full_like(ones, value))
 
 
 def test_torture_with_momentum(monkeypatch: pytest.MonkeyPatch) -> None:

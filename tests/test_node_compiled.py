@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from omkl import QSGD, Gossip, Nearest, Softmax, Squared
+from omkl import QSGD, Gossip, Nearest, Pace, Softmax, Squared
 from omkl.algorithm import State
 from omkl.learners import SGD
 from omkl.node.compiled import Compiled, knows
@@ -36,10 +36,11 @@ def test_gossip_is_that_of_the_algorithm(channel: QSGD | Nearest | None, neighbo
         theta, hidden, copies = drawn(shape, seed), drawn(shape, seed + 1), drawn((neighbors, *shape), seed + 2)
         theta[0], hidden[0], copies[:, 0] = 0, 0, 0
         uniforms = np.random.default_rng(seed).random(shape).astype(np.float32) if method.dithered else None
-        expected, found = (one.gossip(theta, hidden, copies, weights, uniforms) for one in (plain, compiled))
+        state = State(theta, hidden, drawn((3,), seed + 3), ())
+        expected, found = (one.gossip(state, copies, weights, uniforms, 0) for one in (plain, compiled))
         assert found[-1]
         assert expected[-1]
-        for one, other in zip((*expected[:2], *expected[2]), (*found[:2], *found[2]), strict=True):
+        for one, other in zip((*expected[0][:3], *expected[1]), (*found[0][:3], *found[1]), strict=True):
             assert one.dtype == other.dtype
             np.testing.assert_array_equal(one, other)
 
@@ -73,9 +74,10 @@ def test_what_is_not_finite_is_seen(value: float) -> None:
     plain, compiled = Plain(method), Compiled(method, learning.shape)
     wrong, right, weights = drawn(learning.shape, 0), drawn(learning.shape, 1), np.zeros(3, dtype=np.float32)
     wrong[1, 0, 3:5] = value
-    mixed = [half.gossip(wrong, right, right[None], weights[:1], None)[-1] for half in (plain, compiled)]
+    heard = right[None], weights[:1], None, 0
+    mixed = [half.gossip(State(wrong, right, weights, ()), *heard)[-1] for half in (plain, compiled)]
     assert mixed == [value < 1e38] * 2
-    absorbed = [half.gossip(right, wrong, right[None], weights[:1], None)[-1] for half in (plain, compiled)]
+    absorbed = [half.gossip(State(right, wrong, weights, ()), *heard)[-1] for half in (plain, compiled)]
     assert absorbed == [np.isfinite(value)] * 2
     sample = learning.features, drawn((2,), 2), learning.targets(1)
     learned = [half.learn(State(wrong, right, weights, ()), *sample)[-1] for half in (plain, compiled)]
@@ -92,6 +94,8 @@ def test_other_methods_take_the_plain_halves() -> None:
         replace(METHOD, weigh_first=True),
         replace(METHOD, quantizer=QSGD(3, block=10)),
         replace(METHOD, quantizer="sign"),
+        replace(METHOD, pace=Pace(2)),
+        replace(METHOD, sending="sampled"),
     ):
         assert not knows(other)
         assert isinstance(halves(other, shape), Plain)

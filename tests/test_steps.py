@@ -26,7 +26,7 @@ def shrinks(method: Gossip, name: str, rounds: int, nodes: int = 12) -> float:
     theta -= theta.mean(axis=0)
     state = algorithm.init(theta, method.rule, None, method.momentum)
     for _ in range(rounds):
-        theta, velocity = method.mix(state.theta, state.velocity, state.hidden, links)
+        theta, velocity = method.mix(state, state.hidden, links)
         uniforms = rng.uniform(size=theta.shape).astype(np.float32)
         hidden = algorithm.absorb(state.hidden, algorithm.emit(theta, state.hidden, method.channel, uniforms))
         state = state._replace(theta=theta, hidden=hidden, velocity=velocity)

@@ -17,6 +17,7 @@ from omkl.losses import Logistic, Softmax, Squared
 from omkl.methods import Choco, Complete, Gossip, Local, letter, recommended
 from omkl.model import Model, load_model
 from omkl.quantizers import QSGD, Exact, Nearest
+from omkl.sending import Pace, Sampled, Triggered
 from omkl.theory import explain
 from omkl.topology import Faults
 
@@ -48,13 +49,16 @@ __all__ = [
     "Nearest",
     "Newton",
     "Node",
+    "Pace",
     "RandK",
     "Result",
+    "Sampled",
     "Shared",
     "Sign",
     "Softmax",
     "Squared",
     "TopK",
+    "Triggered",
     "cauchy",
     "compare",
     "explain",

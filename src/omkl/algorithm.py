@@ -48,6 +48,8 @@ class State(NamedTuple):
     """The learner's own."""
     velocity: Velocity = ()
     """v; over all nodes it adds up to zero, as the pulls of mixing do."""
+    moved: Any = ()
+    """Mean square of recent moves in learning, ``(..., P)``, where not all kernels are sent; else empty."""
 
 
 class Prediction(NamedTuple):
@@ -144,9 +146,18 @@ def part(joined: Array) -> tuple[Array, Array]:
     return joined[..., :-1], joined[..., 0, -1] / WEIGHT_SCALE
 
 
-def emit(theta: Array, hidden: Array, quantizer: Quantizer, uniforms: Array | None) -> Message:
-    """Return q = Q(theta - h_j), line 9; each of the P x C rows is quantized as a vector of 2D elements."""
-    return quantizer.quantize(theta - hidden, uniforms)
+def emit(
+    theta: Array, hidden: Array, quantizer: Quantizer, uniforms: Array | None, sent: Array | None = None
+) -> Message:
+    """Return q = Q(theta - h_j), line 9; each of the P x C rows is quantized as a vector of 2D elements.
+
+    ``sent`` says which kernels are, ``(..., P)``: of the others q is zero. None sends them all.
+    """
+    difference = theta - hidden
+    if sent is not None:
+        xp = namespace(difference)
+        difference = xp.where(sent[..., None, None], difference, xp.zeros_like(difference))
+    return quantizer.quantize(difference, uniforms)
 
 
 def absorb(hidden: Array, message: Message) -> Array:

@@ -1,6 +1,7 @@
 """Errors that state the value, the rule and the remedy."""
 
 import difflib
+import math
 import numbers
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
@@ -28,6 +29,14 @@ def real(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise InputError(f"{name} is {value!r}; it must be a number; pass {name}=0.5, say")
     return float(value)
+
+
+def positive(name: str, value: Any, usual: str, what: str = "it") -> float:
+    """Return a setting as a Python float that is positive and finite."""
+    number = real(name, value)
+    if not 0 < number < math.inf:
+        raise InputError(f"{name} is {number}; {what} must be positive and finite; {usual}")
+    return number
 
 
 def whole(name: str, value: Any, least: int = 1) -> int:

@@ -4,12 +4,11 @@ Rules of first order, ``SGD`` and ``AdaGrad``, follow the gradient of the regula
 ``Newton`` and ``Shared``, have a prior in the place of lambda, and follow that of the sample alone.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 from omkl.arrays import Array, namespace
-from omkl.errors import InputError, real, whole
+from omkl.errors import InputError, positive, real, whole
 from omkl.losses import Loss
 
 Memory: TypeAlias = Any
@@ -76,7 +75,7 @@ class SGD:
     has_prior: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "eta", _positive("eta", self.eta, "the letter uses 0.01", "a learning rate"))
+        object.__setattr__(self, "eta", positive("eta", self.eta, "the letter uses 0.01", "a learning rate"))
         if self.decay not in ("none", "sqrt"):
             raise InputError(f"decay is {self.decay!r}; it must be 'none' or 'sqrt'; the letter's is 'none'")
 
@@ -109,7 +108,7 @@ class AdaGrad:
     has_prior: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "eta", _positive("eta", self.eta, "try 1", "a learning rate"))
+        object.__setattr__(self, "eta", positive("eta", self.eta, "try 1", "a learning rate"))
 
     def init(self, theta: Array, spectrum: Array | None = None) -> Memory:
         """Return the sum of squares, zero."""
@@ -167,7 +166,7 @@ class Newton:
     has_prior: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "prior", _positive("prior", self.prior, "try 10"))
+        object.__setattr__(self, "prior", positive("prior", self.prior, "try 10"))
         object.__setattr__(self, "forget", real("forget", self.forget))
         if not 0.5 <= self.forget <= 1:
             raise InputError(f"forget is {self.forget}; it must lie in [0.5, 1]; 1 forgets nothing, else try 0.999")
@@ -256,7 +255,7 @@ class Shared:
 
     def __post_init__(self) -> None:
         for name, usual in (("prior", "try 100"), ("c", "try 0.05")):
-            object.__setattr__(self, name, _positive(name, getattr(self, name), usual))
+            object.__setattr__(self, name, positive(name, getattr(self, name), usual))
 
     def init(self, theta: Array, spectrum: Array | None = None) -> SharedMemory:
         """Return no samples, and the spectrum."""
@@ -317,10 +316,3 @@ def _count(theta: Array) -> Array:
 def _diagonal(xp: Any, curvature: Array) -> Array:
     """Return a diagonal that the curvature ``(..., P, C, C)`` does not exceed, above the floor, ``(..., P, C, 1)``."""
     return xp.clip(xp.sum(xp.abs(curvature), axis=-1, keepdims=True), FLOOR, None)
-
-
-def _positive(name: str, value: Any, usual: str, what: str = "it") -> float:
-    number = real(name, value)
-    if not 0 < number < math.inf:
-        raise InputError(f"{name} is {number}; {what} must be positive and finite; {usual}")
-    return number

@@ -22,6 +22,7 @@ from omkl.learners import LEARNERS, Learner
 from omkl.losses import LOSSES, Loss
 from omkl.methods import METHODS, Gossip, Method
 from omkl.quantizers import Quantizer
+from omkl.sending import SENDING, Sending
 from omkl.topology import GRAPHS, WEIGHTS, Faults, Schedule
 
 T = TypeVar("T")
@@ -34,6 +35,7 @@ CHOICES: dict[Any, tuple[str, Registry]] = {
     Loss: ("loss", LOSSES),
     Method: ("method", METHODS),
     Quantizer: ("quantizer", QUANTIZERS),
+    Sending: ("sending", SENDING),
 }
 
 

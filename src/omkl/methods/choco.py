@@ -5,10 +5,12 @@ from typing import ClassVar
 
 from omkl import algorithm
 from omkl.algorithm import State
+from omkl.arrays import Array
 from omkl.errors import InputError
 from omkl.features import Kernel, gaussian
 from omkl.methods.gossip import Gossip
-from omkl.methods.protocol import Info, Network, Round
+from omkl.methods.protocol import Network
+from omkl.quantizers import Message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,12 +41,13 @@ class Choco(Gossip):
         if self.common_weights:
             raise InputError("common_weights is True; one kernel has no weight to share; leave it out")
 
-    def step(self, state: State, inputs: Round, network: Network) -> tuple[State, Info]:
-        """Return the network after one round, in the order that ``fresh`` asks for."""
+    def gossip(
+        self, state: State, uniforms: Array | None, network: Network, round_: Array | int
+    ) -> tuple[State, Message]:
+        """Return the network after mixing, emitting and absorbing, in the order that ``fresh`` asks for."""
         if not self.fresh:
-            return super().step(state, inputs, network)
-        message = algorithm.emit(state.theta, state.hidden, self.channel, inputs.uniforms)
+            return super().gossip(state, uniforms, network, round_)
+        message = self.emit(state.theta, state, uniforms, round_)
         hidden = algorithm.absorb(state.hidden, message)
-        theta, velocity = self.mix(state.theta, state.velocity, hidden, network)
-        theta, log_weights, memory, info = self.observe(theta, state.log_weights, state.memory, inputs)
-        return State(theta, hidden, log_weights, memory, velocity), self.charge(info, message)
+        theta, velocity = self.mix(state, hidden, network)
+        return state._replace(theta=theta, hidden=hidden, velocity=velocity), message

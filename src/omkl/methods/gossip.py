@@ -4,13 +4,15 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
-from omkl import algorithm
+from omkl import algorithm, sending
 from omkl.algorithm import State, Velocity
 from omkl.arrays import Array
 from omkl.errors import InputError, real
 from omkl.methods.ensemble import Quantized
 from omkl.methods.protocol import Info, Network, Round
 from omkl.methods.steps import stable_step, tracking
+from omkl.quantizers import Message
+from omkl.sending import Pace, Sending, follow
 from omkl.topology import Topology
 
 
@@ -30,6 +32,10 @@ class Gossip(Quantized):
         Bounds what one neighbor can do, whatever it sends: its state counts as at most ``radius`` away from the node's
         own, kernel by kernel. None, the letter's, trusts every neighbor; 0.35 is recommended where not all are to be
         trusted, and more where nodes see different data and have reason to differ.
+    pace
+        How many rounds of gossip go with a sample; None is the letter's one.
+    sending
+        Which kernels are in a message: ``Sampled()`` or ``Triggered()``; None, the letter's, sends all.
     common_weights
         Gossip the log weights of the kernels too, one more number in each kernel's message: else, as in the letter,
         each node prefers the kernel that suits its own samples, which misleads where nodes see different data.
@@ -51,6 +57,8 @@ class Gossip(Quantized):
     momentum: float = 0.0
     clip: float | None = None
     common_weights: bool = False
+    pace: Pace | None = None
+    sending: Sending | str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,6 +68,9 @@ class Gossip(Quantized):
                 raise InputError(
                     f"gamma is {self.gamma}; the consensus step must lie in (0, 1], or be 'auto'; the letter uses 0.009"
                 )
+        sending.named(self.sending)
+        if not isinstance(self.pace, Pace | None):
+            raise InputError(f"pace is {self.pace!r}; it says how much gossip goes with a sample; pass omkl.Pace(8)")
         object.__setattr__(self, "momentum", real("momentum", self.momentum))
         if not 0 <= self.momentum < 1:
             raise InputError(f"momentum is {self.momentum}; it must lie in [0, 1); zero is the letter's, else try 0.5")
@@ -96,26 +107,62 @@ class Gossip(Quantized):
         """Return zero models, zero hidden states and equal weights."""
         state = algorithm.init(self.zeros(xp, leading, outputs), self.rule, spectrum, self.momentum)
         hidden = xp.zeros_like(self.spoken(state.theta, state.log_weights))
-        return state._replace(hidden=hidden, velocity=algorithm.at_rest(hidden, self.momentum))
+        moved = () if self.choice is None else xp.zeros_like(state.log_weights)
+        return state._replace(hidden=hidden, velocity=algorithm.at_rest(hidden, self.momentum), moved=moved)
 
     @property
     def sent(self) -> int:
         """The numbers that are sent of a model, its weight among them where weights are common."""
         return self.width + self.common_weights
 
+    @property
+    def choice(self) -> Sending | None:
+        """Which kernels are sent; None sends all."""
+        return sending.named(self.sending)
+
     def step(self, state: State, inputs: Round, network: Network) -> tuple[State, Info]:
         """Return the network after one round of Algorithm 1."""
-        own, velocity = self.mix(self.spoken(state.theta, state.log_weights), state.velocity, state.hidden, network)
-        message = algorithm.emit(own, state.hidden, self.channel, inputs.uniforms)
+        state, message = self.gossip(state, inputs.uniforms, network, inputs.round)
+        state, info = self.learn(state, inputs)
+        return state, self.charge(info, message)
+
+    def gossip(
+        self, state: State, uniforms: Array | None, network: Network, round_: Array | int
+    ) -> tuple[State, Message]:
+        """Return the network after mixing, emitting and absorbing (lines 8, 9 and 12), and the messages."""
+        own, velocity = self.mix(state, state.hidden, network)
+        message = self.emit(own, state, uniforms, round_)
         hidden = algorithm.absorb(state.hidden, message)
         theta, log_weights = self.heard(own, state.log_weights)
-        theta, log_weights, memory, info = self.observe(theta, log_weights, state.memory, inputs)
-        return State(theta, hidden, log_weights, memory, velocity), self.charge(info, message)
+        return state._replace(theta=theta, hidden=hidden, log_weights=log_weights, velocity=velocity), message
 
-    def mix(self, own: Array, velocity: Velocity, hidden: Array, network: Network) -> tuple[Array, Velocity]:
+    def learn(self, state: State, inputs: Round) -> tuple[State, Info]:
+        """Return the network after predicting, weighing and learning a sample (lines 3 to 6 and 14)."""
+        theta, log_weights, memory, info = self.observe(state.theta, state.log_weights, state.memory, inputs)
+        moved = () if self.choice is None else follow(state.moved, theta - state.theta)
+        return state._replace(theta=theta, log_weights=log_weights, memory=memory, moved=moved), info
+
+    def mix(self, state: State, hidden: Array, network: Network) -> tuple[Array, Velocity]:
         """Return what every node has after mixing with these hidden states, and the velocity."""
-        gamma, radius = self.consensus_step, self.radius
-        return algorithm.carry(own, velocity, self.momentum, lambda start: network.mix(start, hidden, gamma, radius))
+        gamma, radius, choice = self.consensus_step, self.radius, self.choice
+
+        def pulled(start: Array) -> Array:
+            mixed = network.mix(start, hidden, gamma, radius)
+            if choice is None:
+                return mixed
+            share = choice.share(algorithm.normalize(state.log_weights))
+            return start + share[..., None, None] * (mixed - start)
+
+        own = self.spoken(state.theta, state.log_weights)
+        return algorithm.carry(own, state.velocity, self.momentum, pulled)
+
+    def emit(self, own: Array, state: State, uniforms: Array | None, round_: Array | int) -> Message:
+        """Return the messages, of the kernels that are sent in this round."""
+        sent, choice = None, self.choice
+        if choice is not None:
+            weights = algorithm.normalize(state.log_weights)
+            sent = choice.sends(own - state.hidden, weights, state.moved, round_)
+        return algorithm.emit(own, state.hidden, self.channel, uniforms, sent)
 
     def spoken(self, theta: Array, log_weights: Array) -> Array:
         """Return what a node gossips: its models, joined by their weights where those are common."""

@@ -12,6 +12,8 @@ def is_plain(method: Method, losses: tuple[type, ...], quantizers: tuple[type, .
         and method.clip is None
         and method.momentum == 0
         and not method.common_weights
+        and method.pace is None
+        and method.sending is None
         and method.basis is None
         and type(method.rule) is SGD
         and method.rule.decay == "none"

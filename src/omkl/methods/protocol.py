@@ -25,6 +25,8 @@ class Round(NamedTuple):
     """Targets, ``(J, ..., C)``."""
     uniforms: Array | None
     """Dither for the quantizer, ``(J, ..., P, C, 2D)``, where the method is ``dithered``."""
+    round: Array | int = 0
+    """The round of gossip, from zero on."""
 
 
 class Info(NamedTuple):

@@ -39,6 +39,7 @@ from omkl.node.start import Start
 FORMAT = 2
 SEAL = 32  # bytes of the digest
 ABSENT = "is not there"
+OPTIONAL = ("memory", "velocity", "moved")  # parts of a state that not all methods have
 
 
 class Checkpoint(NamedTuple):
@@ -143,6 +144,7 @@ def _header(protocol: Protocol, clean: bool) -> dict[str, Any]:
         "ended": protocol.ended,
         "taken": protocol.taken,
         "lost": protocol.lost,
+        "left": protocol.left,
         "recent": [frame.hex() for frame in neighbors.recent],
         "labeled": [y is not None for _, y in protocol.waiting],
         "links": {peer: _link(link) for peer, link in neighbors.links.items()},
@@ -165,8 +167,8 @@ def _link(link: Link) -> dict[str, Any]:
 def _arrays(protocol: Protocol) -> dict[str, Floats]:
     state, neighbors = protocol.learning.state, protocol.neighbors
     arrays = {"theta": state.theta, "hidden": state.hidden, "log_weights": state.log_weights}
-    arrays |= {f"velocity_{k}": leaf for k, leaf in enumerate(_leaves(state.velocity))}
-    arrays |= {f"memory_{k}": np.asarray(leaf) for k, leaf in enumerate(_leaves(state.memory))}
+    for name in OPTIONAL:
+        arrays |= {f"{name}_{k}": np.asarray(leaf) for k, leaf in enumerate(_leaves(getattr(state, name)))}
     x = np.array([x for x, _ in protocol.waiting], dtype=np.float32)
     y = np.array([y for _, y in protocol.waiting if y is not None], dtype=np.float32)
     return arrays | {"copies": neighbors.copies, "x": x, "y": y}
@@ -198,11 +200,11 @@ def _fill(protocol: Protocol, saved: Checkpoint, same_boot: bool) -> None:
     header, arrays = saved
     learning, neighbors = protocol.learning, protocol.neighbors
     fresh = learning.state
-    memory, velocity = (
-        _rebuild(like, (arrays[f"{name}_{k}"] for k, _ in enumerate(_leaves(like))))
-        for name, like in (("memory", fresh.memory), ("velocity", fresh.velocity))
-    )
-    state = State(arrays["theta"], arrays["hidden"], arrays["log_weights"], memory, velocity)
+    optional = {
+        name: _rebuild(like, (arrays[f"{name}_{k}"] for k, _ in enumerate(_leaves(like))))
+        for name, like in ((name, getattr(fresh, name)) for name in OPTIONAL)
+    }
+    state = State(arrays["theta"], arrays["hidden"], arrays["log_weights"], **optional)
     if _shapes(state) != _shapes(fresh):
         raise ValueError(f"arrays {_shapes(state)} where {_shapes(fresh)} are due")
     learning.state, learning.round = state, header["round"]
@@ -215,6 +217,7 @@ def _fill(protocol: Protocol, saved: Checkpoint, same_boot: bool) -> None:
     samples = zip(arrays["x"], header["labeled"], strict=True)
     protocol.waiting.extend((x, next(y) if labeled else None) for x, labeled in samples)
     protocol.ended, protocol.taken, protocol.lost = header["ended"], header["taken"], header["lost"]
+    protocol.left = header.get("left", 0)
     protocol.restored = True
 
 

@@ -12,7 +12,7 @@ from omkl.errors import InputError
 from omkl.losses import Softmax
 from omkl.methods import Choco, Gossip, Method
 from omkl.node.learning import Floats
-from omkl.node.settings import Access, Member, Tls
+from omkl.node.settings import Access, Member, Timing, Tls
 from omkl.quantizers import QSGD, Exact, Nearest
 from omkl.specs import Spec, Table
 from omkl.topology import Graph, Topology
@@ -59,6 +59,15 @@ def agrees(spec: Spec, learning: Table, nodes: int, inputs: int) -> None:
     if isinstance(data, str) and inputs != (d := DATA_SETS[data.lower().replace("-", "_")].d):
         raise InputError(
             f"inputs is {inputs}; learning.data is {data}, which has {d}; write inputs = {d}, or leave data out"
+        )
+
+
+def paced(method: Gossip, timing: Timing) -> None:
+    """Refuse a pace where the clock has one."""
+    if method.pace is not None and timing.mode != "lockstep":
+        raise InputError(
+            f"learning.method.pace: given, and timing.mode is {timing.mode}; there gossip goes by the clock; set "
+            "timing.period, or mode = 'lockstep'"
         )
 
 

@@ -62,7 +62,7 @@ class Compiled:
     def _compile(self, theta: Floats) -> None:
         """Compile, or load what was compiled: neighbors would not wait for it in the first round."""
         state = State(theta, theta, theta[:, 0, 0].copy(), ())
-        self.gossip(theta, theta, theta[None], np.zeros(1, dtype=np.float32), None)
+        self.gossip(state, theta[None], np.zeros(1, dtype=np.float32), None, 0)
         self.learn(
             state,
             Features(np.zeros((len(theta), theta.shape[-1] // 2, 1), dtype=np.float32)),
@@ -71,9 +71,10 @@ class Compiled:
         )
 
     def gossip(
-        self, theta: Floats, hidden: Floats, copies: Floats, weights: Floats, uniforms: Floats | None
-    ) -> tuple[Floats, Floats, Message, bool]:
-        """Return models, hidden state and message after mixing, emitting and absorbing, and if they are finite."""
+        self, state: State, copies: Floats, weights: Floats, uniforms: Floats | None, round_: int
+    ) -> tuple[State, Message, bool]:
+        """Return state and message after mixing, emitting and absorbing, and if they are finite."""
+        theta, hidden = state.theta, state.hidden
         levels = np.empty(theta.shape, dtype=self._levels)
         step = np.empty((*theta.shape[:-1], 1), dtype=np.float32)
         dither = theta if uniforms is None else uniforms  # a quantizer without dither does not look at it
@@ -81,11 +82,11 @@ class Compiled:
         is_finite = gossip(
             theta, hidden, copies, weights, dither, self._gossip, self._quantizer, mixed, after, levels, step
         )
-        return mixed, after, Message(levels, step), is_finite
+        return State(mixed, after, state.log_weights, state.memory), Message(levels, step), is_finite
 
     def learn(self, state: State, made: Features, x: Floats, y: Floats) -> tuple[State, Floats, float, bool]:
         """Return the state after a sample, the output and its loss from before it, and whether the state is sound."""
-        theta, hidden, log_weights, memory, _ = state
+        theta, hidden, log_weights, memory, *_ = state
         learned, weighed, output = np.empty_like(theta), np.empty_like(log_weights), np.empty_like(y)
         loss, is_sound = learn(
             theta, log_weights, made.frequencies, x, y, self._learn, self._loss, learned, weighed, output

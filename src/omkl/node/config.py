@@ -57,7 +57,7 @@ class NetworkConfig:
         whole("inputs", self.inputs)
         checks.distinct(self.members, _protocol(self.tls))
         checks.identified(self.access, self.tls)
-        checks.runnable(self.method)
+        checks.paced(checks.runnable(self.method), self.timing)
         checks.connected(self.topology.graph, self.ids)
         checks.nonnegative(self.topology, self.ids)
         rows = checks.calibrated(self.method, self.calibration, self.inputs, self.seed)

@@ -2,13 +2,13 @@
 
 import math
 import reprlib
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from omkl import algorithm, features, noise
-from omkl.algorithm import State, Velocity
+from omkl.algorithm import State
 from omkl.errors import InputError
 from omkl.features import Features
 from omkl.losses import Loss
@@ -33,11 +33,11 @@ class Halves(Protocol):
     """The two halves of a round."""
 
     def gossip(
-        self, theta: Floats, hidden: Floats, copies: Floats, weights: Floats, uniforms: Floats | None
-    ) -> tuple[Floats, Floats, Message, bool]:
-        """Return models, hidden state and message after mixing, emitting and absorbing (lines 8, 9 and 12).
+        self, state: State, copies: Floats, weights: Floats, uniforms: Floats | None, round_: int
+    ) -> tuple[State, Message, bool]:
+        """Return the state and the message after mixing, emitting and absorbing (lines 8, 9 and 12).
 
-        And whether the first two are finite, as they are unless a step was too large.
+        And whether models and hidden state are finite, as they are unless a step was too large.
         """
 
     def learn(self, state: State, made: Features, x: Floats, y: Floats) -> tuple[State, Floats, float, bool]:
@@ -47,33 +47,45 @@ class Halves(Protocol):
         """
 
 
+class Heard(NamedTuple):
+    """The network as one node hears it."""
+
+    copies: Floats
+    """Of its neighbors' hidden states, ``(K, P, C, n)``."""
+    weights: Floats
+
+    def mix(self, theta: Floats, hidden: Floats, gamma: float, radius: float | None = None) -> Floats:
+        """Return ``algorithm.mix`` of the copies, ``algorithm.clipped`` to a radius where one is given."""
+        copies = algorithm.clipped(hidden, self.copies, radius)
+        return np.asarray(algorithm.mix(theta, hidden, copies, self.weights, gamma))
+
+    def degrees(self, nodes: int) -> int:
+        """Return how many neighbors it has."""
+        return int(np.count_nonzero(self.weights))
+
+
 class Plain:
-    """The halves of any method, as ``omkl.algorithm`` states them."""
+    """The halves of any method, as ``omkl.methods`` states them."""
 
     def __init__(self, method: Gossip) -> None:
-        self._method, self._channel = method, method.channel
+        self._method = method
 
     def gossip(
-        self, theta: Floats, hidden: Floats, copies: Floats, weights: Floats, uniforms: Floats | None
-    ) -> tuple[Floats, Floats, Message, bool]:
-        """Return models, hidden state and message, and whether they are finite."""
+        self, state: State, copies: Floats, weights: Floats, uniforms: Floats | None, round_: int
+    ) -> tuple[State, Message, bool]:
+        """Return state and message, and whether they are finite."""
         with quiet():
-            heard = algorithm.clipped(hidden, copies, self._method.radius)
-            theta = algorithm.mix(theta, hidden, heard, weights, self._method.consensus_step)
-            message = algorithm.emit(theta, hidden, self._channel, uniforms)
-            hidden = algorithm.absorb(hidden, message)
-        return theta, hidden, message, math.isfinite(total(theta) + total(hidden))
+            state, message = self._method.gossip(state, uniforms, Heard(copies, weights), round_)
+        return state, message, math.isfinite(total(state.theta) + total(state.hidden))
 
     def learn(self, state: State, made: Features, x: Floats, y: Floats) -> tuple[State, Floats, float, bool]:
         """Return the state, the output and its loss, and whether the state is sound."""
-        theta, _, log_weights, memory, _ = state
         with quiet():
             # For one input np.dot is transform's tensordot, at a fraction of its cost.
             z = features.waves(np.dot(made.frequencies, x))
             sample = Round(z if made.basis is None else features.project(z, made.basis), y, None)
-            theta, log_weights, memory, info = self._method.observe(theta, log_weights, memory, sample)
-        is_sound = math.isfinite(total(theta)) and not math.isnan(total(log_weights))
-        state = state._replace(theta=theta, log_weights=log_weights, memory=memory)
+            state, info = self._method.learn(state, sample)
+        is_sound = math.isfinite(total(state.theta)) and not math.isnan(total(state.log_weights))
         return state, np.asarray(info.output), float(info.loss), is_sound
 
 
@@ -123,29 +135,10 @@ class Learning:
 
     def gossip(self, copies: Floats, weights: Floats) -> Message:
         """Return the message of the next round: mix, emit and absorb it here (lines 8, 9 and 12)."""
-        theta, hidden, log_weights, memory, velocity = self.state
-        own = self.method.spoken(theta, log_weights)
-        if self.method.momentum:
-            own, velocity = self._carry(own, copies, weights)
-            copies, weights = copies[:0], weights[:0]  # they are mixed in
-        uniforms = self._uniforms()
-        own, hidden, message, self.is_sound = self._halves.gossip(own, hidden, copies, weights, uniforms)
-        theta, log_weights = self.method.heard(own, log_weights)
-        self.state = State(theta, hidden, log_weights, memory, velocity)
+        given = self.state, copies, weights, self._uniforms(), self.round
+        self.state, message, self.is_sound = self._halves.gossip(*given)
         self.round += 1
         return message
-
-    def _carry(self, own: Floats, copies: Floats, weights: Floats) -> tuple[Floats, Velocity]:
-        """Return what a node has after mixing with momentum, and the velocity."""
-        method, state = self.method, self.state
-        with quiet():
-            heard = algorithm.clipped(state.hidden, copies, method.radius)
-            return algorithm.carry(
-                own,
-                state.velocity,
-                method.momentum,
-                lambda start: algorithm.mix(start, state.hidden, heard, weights, method.consensus_step),
-            )
 
     def learn(self, x: Floats, y: Floats) -> tuple[Floats, float]:
         """Return the output and its loss, both from before the sample is learned (lines 3 to 6 and 14)."""

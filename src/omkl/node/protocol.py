@@ -13,12 +13,12 @@ what ``outgoing`` returns, and calls ``wake`` at ``wake_at``:
 Each but the last two returns the events it caused. A round is that of ``algorithm.py``: mix, emit, absorb, then
 predict, weigh and learn. What the modes differ in is when:
 
-Lock step, the letter's. A round for every observation. Round t + 1 begins when the copies of all neighbors that are
-waited for stand at round t; a message that comes early is kept until then. So what a node computes depends on the
-samples alone, not on who was faster. A neighbor that does not come forward is left out, a deadline after it was last
-heard of or two after the round was due. A node without an observation takes part in the round its neighbors have begun,
-without learning, after its patience or at once when its stream has ended. All count the same rounds: a node that was
-away skips to the round of its neighbors.
+Lock step, the letter's. A round for every observation, or as the pace of the method has it. Round t + 1 begins when the
+copies of all neighbors that are waited for stand at round t; a message that comes early is kept until then. So what a
+node computes depends on the samples alone, not on who was faster. A neighbor that does not come forward is left out, a
+deadline after it was last heard of or two after the round was due. A node without an observation takes part in the
+round its neighbors have begun, without learning, after its patience or at once when its stream has ended. All count the
+same rounds: a node that was away skips to the round of its neighbors.
 
 Timer. Every observation is learned at once, and gossip happens every period with whatever copies are in step.
 """
@@ -55,6 +55,8 @@ class Protocol:
         taken since such a checkpoint, and lost in a crash.
     restored
         Whether it goes on from a checkpoint.
+    left
+        Samples that it may still learn in lock step before the next round, where the method has a pace.
 
     Parameters
     ----------
@@ -75,6 +77,7 @@ class Protocol:
         self.diverged = False
         self.restored = False
         self.taken = self.lost = 0
+        self.left = 0
         self._events: list[Event] = self.neighbors.events
         self._lockstep = role.timing.mode == "lockstep"
         self._tick = now + role.timing.period
@@ -180,6 +183,9 @@ class Protocol:
 
     def _step_together(self, now: float) -> bool:
         """Take a round in lock step, if there is one to take and all neighbors that are waited for are there."""
+        if self.left and self.waiting:
+            self._learn_next()
+            return True
         late, own = [], self.learning.round
         for link in self.neighbors.links.values():
             if (link.inbox or link.round > own) and self._catch_up(link, now):
@@ -198,9 +204,17 @@ class Protocol:
             return True
         self._blocked = self._invited = None
         self._gossip()
+        pace = self.role.method.pace
+        self.left = 1 if pace is None else pace.samples(self.round)
+        if self.left:
+            self._learn_next()
+        return True
+
+    def _learn_next(self) -> None:
+        """Learn the sample that waits, if there is one, in place of one that this round has left."""
+        self.left -= 1
         if self.waiting and not self.diverged:
             self._learn(*self.waiting.popleft())
-        return True
 
     def _waits_for(self, late: list[Link], now: float) -> bool:
         """Leave out those whose time is over, and return whether there are others."""

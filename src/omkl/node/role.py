@@ -47,6 +47,7 @@ class Role:
             "loss": f"{describe(method.objective)} C={outputs(method.objective)}",
         }
         lines |= {"weights": "common"} if method.common_weights else {}
+        lines |= {} if method.pace is None else {"pace": f"rate={method.pace.rate} until={method.pace.until}"}
         return "".join(f"{key} {value}\n" for key, value in lines.items())
 
 

@@ -6,7 +6,7 @@ short inputs are left to the round itself, so that a large network never holds t
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -14,14 +14,16 @@ import numpy as np
 from jax import lax
 
 from omkl import noise
+from omkl.algorithm import State
 from omkl.arrays import Array, namespace
 from omkl.features import Features
-from omkl.methods import Info, Method, Network, Round
+from omkl.methods import Gossip, Info, Method, Network, Round
 from omkl.methods.protocol import MethodState
 from omkl.simulator import tiles
 from omkl.simulator.faults import Changing
 from omkl.simulator.placement import Placement
 from omkl.simulator.waves import waves
+from omkl.wire import message_bytes
 
 CHUNK_BYTES = 8 * 2**20  # of projections held at a time by a CPU: they should stay in the cache
 DEVICE_CHUNK_BYTES = 2**31  # by an accelerator, where a chunk is a launch
@@ -33,6 +35,9 @@ UNROLL = 10  # rounds compiled as one on an accelerator, where launches cost; a 
 TOGETHER_BYTES = 2**30  # of rounds that are measured at once
 
 LEADING = {"nodes": 0, "seeds": 1}  # axes of a state
+
+Seen: TypeAlias = tuple[Round, Info | None, Array, MethodState]
+"""What there is to measure of a round, in the order that a measure takes it."""
 
 Measure: TypeAlias = Callable[[Method, Round, Info, Array, MethodState], Any]
 """What to record of a round, given how many hear each node: a NamedTuple of arrays ``(S, ...)``, first the loss."""
@@ -146,8 +151,11 @@ def _chunk(
 ) -> tuple[list[MethodState], list[Any]]:
     inputs, together = (times, _project(program, given.features, X), y), _together(program, states, len(times))
 
-    def advance(states: list[MethodState], inputs: Any) -> tuple[list[MethodState], None]:
-        return _round(program, given, states, inputs, False)[0], None
+    def advance(states: list[MethodState], inputs: Any) -> tuple[list[MethodState], list[Array]]:
+        """Take a round, and return what was sent by methods that send more in some rounds than in others."""
+        states, seen = _round(program, given, states, inputs, False)
+        sizes = (info.message_bytes if info else 0.0 for _, info, *_ in seen)
+        return states, [size if is_paced(one) else 0.0 for one, size in zip(program.methods, sizes, strict=True)]
 
     def measure(states: list[MethodState], inputs: Any) -> tuple[list[MethodState], list[Any]]:
         """Take rounds, each the end of a group, and measure them all at once."""
@@ -155,9 +163,9 @@ def _chunk(
         for k in range(together):
             if program.group > 1:
                 before = jax.tree.map(lambda leaf, k=k: leaf[k, :-1], inputs)
-                states, _ = lax.scan(advance, states, before, unroll=_unroll(program.group - 1))
+                states, sizes = lax.scan(advance, states, before, unroll=_unroll(program.group - 1))
             states, last = _round(program, given, states, jax.tree.map(lambda leaf, k=k: leaf[k, -1], inputs), True)
-            seen.append(last)
+            seen.append(last if program.group == 1 else _averaged(program, last, sizes))
         return states, _measured(program, seen)
 
     if not program.measured:
@@ -180,7 +188,18 @@ def _together(program: Program, states: list[MethodState], rounds: int) -> int:
     return max(n for n in range(1, most + 1) if (rounds // program.group) % n == 0)
 
 
-def _measured(program: Program, seen: list[list[Any]]) -> list[Any]:
+def _averaged(program: Program, last: list[Seen], sizes: list[Array]) -> list[Seen]:
+    """Return what there is to measure, with the mean size of the messages over a group where it differs in it."""
+    averaged = []
+    for method, (sample, info, degrees, state), before in zip(program.methods, last, sizes, strict=True):
+        if info is not None and is_paced(method):
+            mean = (jnp.sum(before, axis=0) + info.message_bytes) / program.group
+            info = info._replace(message_bytes=mean)
+        averaged.append((sample, info, degrees, state))
+    return averaged
+
+
+def _measured(program: Program, seen: list[list[Seen]]) -> list[Any]:
     """Return the records of several rounds, one after the other or, where they are several, all at once."""
     records = []
     for method, *rounds in zip(program.methods, *seen, strict=True):
@@ -191,7 +210,7 @@ def _measured(program: Program, seen: list[list[Any]]) -> list[Any]:
 
 def _round(
     program: Program, given: Given, states: list[MethodState], inputs: tuple[Array, Array, Array], measured: bool
-) -> tuple[list[MethodState], list[tuple[Round, Info | None, Array, MethodState]]]:
+) -> tuple[list[MethodState], list[Seen]]:
     """Return the states after a round, and what there is to measure of each case."""
     t, projected, targets = inputs
     z = _alone(_features(program, given.features, projected))
@@ -199,17 +218,42 @@ def _round(
     after, seen = [], []
     for method, network, state in zip(program.methods, given.networks, states, strict=True):
         shape = (len(method.kernels), targets.shape[-1], method.sent)
-        uniforms = _alone(noise.dither(now, shape)) if method.dithered else None
-        sample = Round(z[..., : shape[0], :], targets[:, None, :], uniforms)
+        uniforms = _alone(noise.dither(now, shape)) if method.dithered and not is_paced(method) else None
+        sample = Round(z[..., : shape[0], :], targets[:, None, :], uniforms, t)
         here = network.at(t) if isinstance(network, Changing) else network
         if program.tiled and tiles.knows(method, here, targets.shape[-1]) and state.theta.size < tiles.MOST_NUMBERS:
             V, key = given.features.frequencies, given.key
             state, info = tiles.step(method, state, projected, targets, V, key, t, here, measured)
+        elif is_paced(method):
+            state, info = _paced(method, state, sample, here, given.key, t)
         else:
             state, info = method.step(state, sample, here)
         after.append(state)
         seen.append((sample, info, here.degrees(len(targets)), state))
     return after, seen
+
+
+def is_paced(method: Method) -> TypeGuard[Gossip]:
+    """Return whether a method has a pace of its own."""
+    return isinstance(method, Gossip) and method.pace is not None
+
+
+def _paced(
+    method: Gossip, state: State, sample: Round, network: Network, key: noise.Key, t: Array
+) -> tuple[State, Info]:
+    """Return the state after as many rounds of gossip as go with sample t, and the sample; messages are added up."""
+    assert method.pace is not None
+    shape = (len(method.kernels), sample.y.shape[-1], method.sent)
+
+    def gossip(round_: Array, before: tuple[State, Array]) -> tuple[State, Array]:
+        uniforms = noise.dither(noise.fold(key, round_), shape) if method.dithered else None
+        after, message = method.gossip(before[0], uniforms, network, round_)
+        return after, before[1] + message_bytes(message, method.channel)
+
+    first, last = (method.pace.rounds(count) for count in (t, t + 1))
+    state, sent = lax.fori_loop(first, last, gossip, (state, jnp.zeros(state.theta.shape[:-3])))
+    state, info = method.learn(state, sample)
+    return state, info._replace(message_bytes=sent)
 
 
 def _project(program: Program, features: Features, X: Array) -> Array:

@@ -228,7 +228,7 @@ class Books:
 
 
 def _content(state: State) -> bytes:
-    theta, hidden, log_weights, _, velocity = state
+    theta, hidden, log_weights, _, velocity, _ = state
     return bytes(theta.tobytes() + hidden.tobytes() + log_weights.tobytes() + np.asarray(velocity).tobytes())
 
 

@@ -134,10 +134,10 @@ class Stream:
 
 def _content(node: Protocol) -> bytes:
     """Return all that a checkpoint brings back, but for what depends on whether the node had left in order."""
-    theta, hidden, log_weights, memory, velocity = node.learning.state
+    theta, hidden, log_weights, memory, velocity, moved = node.learning.state
     links = [(link.boot, link.round, link.adrift, link.doubted, link.inbox) for link in node.links.values()]
-    arrays = [theta, hidden, log_weights, np.asarray(velocity), node.neighbors.copies]
+    arrays = [theta, hidden, log_weights, np.asarray(velocity), np.asarray(moved), node.neighbors.copies]
     arrays += [part for sample in node.waiting for part in sample if part is not None]
     labeled = [y is not None for _, y in node.waiting]
-    told = repr((node.round, node.taken, node.lost, labeled, links, memory))
+    told = repr((node.round, node.taken, node.lost, node.left, labeled, links, memory))
     return told.encode() + b"".join(np.asarray(part).tobytes() for part in arrays)

@@ -1,0 +1,214 @@
+"""Sending less: when nodes gossip, and which of their kernels are in a message.
+
+``Pace`` says how many rounds of gossip go with a sample. All nodes know it, so that a round which it leaves out costs
+nothing. ``Sampled`` and ``Triggered`` say which kernels a message has. The others are silent in it: their step is zero,
+as that of a zero vector is, and takes next to nothing on the wire. All go with any quantizer.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+from omkl.arrays import Array, namespace
+from omkl.errors import InputError, pick, positive, real, whole
+
+LAST = 2**31 - 1  # sample of a pace; with those after it a node has a round each, and no simulation is so long
+GOLDEN = 2654435769  # 2^32 over the golden ratio: its multiples modulo 2^32 are spread evenly, however many are taken
+RECENT = 0.1  # weight of a move in the mean of the squares of recent ones
+MOST_RATE = 64
+
+
+class Phase(NamedTuple):
+    """Samples with ``often`` rounds of gossip each, or ``seldom`` of them to a round; one of the two is one."""
+
+    start: int
+    length: int
+    often: int
+    seldom: int
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How many rounds of gossip go with a sample: many at first, when models change most, and then less.
+
+    Attributes
+    ----------
+    rate
+        Rounds of gossip a sample: 1, 2, 4, ... 64, or one round for so many samples, as in 1/4.
+    until
+        Samples of a node for which that holds; each time they have quadrupled there is half as much gossip. The spacing
+        grows as the square root of the samples, while steps of a learner that settles shrink in proportion to them, so
+        that what nodes miss of each other fades. None keeps to the rate for ever, as data that drift ask for.
+
+    Examples
+    --------
+    >>> [int(Pace(2, until=2).rounds(samples)) for samples in range(12)]
+    [0, 2, 4, 5, 6, 7, 8, 9, 10, 11, 11, 12]
+    """
+
+    rate: float = 8
+    until: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rate", real("rate", self.rate))
+        within = 1 / MOST_RATE <= self.rate <= MOST_RATE
+        if not within or self.rate not in (round(self.rate), 1 / max(1, round(1 / self.rate))):
+            raise InputError(
+                f"rate is {self.rate}; it must be 1 to {MOST_RATE} rounds of gossip a sample, or one round for as many "
+                "samples; try 8 or 0.25"
+            )
+        if self.until is None:
+            return
+        object.__setattr__(self, "until", whole("until", self.until))
+        if not math.log2(self.rate).is_integer():
+            raise InputError(f"rate is {self.rate}; it is halved again and again; use a power of two, such as 8 or 0.5")
+
+    @cached_property
+    def phases(self) -> tuple[Phase, ...]:
+        """Samples of one rate each."""
+        return tuple(self._phases())
+
+    def _phases(self) -> Iterator[Phase]:
+        start, end, rate = 0, self.until or LAST, self.rate
+        while start < LAST:
+            yield Phase(start, min(end, LAST) - start, max(1, round(rate)), max(1, round(1 / rate)))
+            start, end, rate = end, 4 * end, rate / 2
+
+    def rounds(self, samples: Array | int) -> Array | int:
+        """Return how many rounds of gossip there are before the last of the first so many samples is learned."""
+        total: Array | int = 0
+        for start, length, often, seldom in self.phases:
+            inside = _within(samples, start, length)
+            total = total + often * ((inside + seldom - 1) // seldom)
+        return total
+
+    def samples(self, round_: int) -> int:
+        """Return how many samples a node learns after a round of gossip, counted from one, before the next."""
+        return self._allowed(round_) - self._allowed(round_ - 1)
+
+    def _allowed(self, rounds: int) -> int:
+        total = 0
+        for _, length, often, seldom in self.phases:
+            most = often * -(-length // seldom)
+            if rounds < most:
+                return total + rounds // often * seldom
+            total, rounds = total + length, rounds - most
+        return total + rounds
+
+
+def _within(samples: Array | int, start: int, length: int) -> Array | int:
+    if isinstance(samples, int):
+        return min(max(samples - start, 0), length)
+    xp = namespace(samples)
+    return xp.minimum(xp.where(samples > start, samples - start, xp.zeros_like(samples)), length)
+
+
+class Sending(Protocol):
+    """Which kernels are in a message."""
+
+    name: ClassVar[str]
+
+    def sends(self, difference: Array, weights: Array, moved: Array, round_: Array | int) -> Array:
+        """Return whether each kernel is sent in a round, ``(..., P)``.
+
+        ``difference`` is what there would be to send, ``(..., P, C, n)``, ``weights`` are those of the kernels, and
+        ``moved`` is what ``follow`` returns.
+        """
+
+    def share(self, weights: Array) -> Array:
+        """Return in what share of the rounds each kernel is sent, ``(..., P)``; it is mixed by as much less in each."""
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Kernels by their weight: one that hardly counts is seldom sent.
+
+    Attributes
+    ----------
+    kernels
+        Most kernels to send in a round, in the mean; as many as there are sends all while their weights are equal.
+    floor
+        Part of that which is dealt out evenly, so that no kernel is forgotten.
+
+    Notes
+    -----
+    Kernel p is sent in a share min(1, kernels ((1 - floor) w_p + floor / P)) of the rounds, spread evenly. A copy that
+    is seldom refreshed must be mixed as seldom, or mixing diverges: kernel p is mixed at its share of gamma. The mean
+    over nodes stays where nodes agree on the weights, as with ``common_weights``.
+    """
+
+    kernels: float = 3
+    floor: float = 0.1
+
+    name: ClassVar[str] = "sampled"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kernels", positive("kernels", self.kernels, "try 1"))
+        object.__setattr__(self, "floor", real("floor", self.floor))
+        if not 0 < self.floor <= 1:
+            raise InputError(f"floor is {self.floor}; it must lie in (0, 1], or kernels are forgotten; try 0.1")
+
+    def sends(self, difference: Array, weights: Array, moved: Array, round_: Array | int) -> Array:
+        """Return which kernels hold a whole number when shares are laid end to end from a point of the round's."""
+        xp, share = namespace(difference), self.share(weights)
+        ends = _point(xp, round_) + xp.cumulative_sum(share, axis=-1, include_initial=True)
+        return xp.floor(ends[..., 1:]) > xp.floor(ends[..., :-1])
+
+    def share(self, weights: Array) -> Array:
+        """Return min(1, kernels ((1 - floor) w_p + floor / P))."""
+        even = self.floor / weights.shape[-1]
+        return namespace(weights).clip(self.kernels * ((1 - self.floor) * weights + even), 0, 1)
+
+
+@dataclass(frozen=True)
+class Triggered:
+    """Kernels that have something to say: those whose model has moved away from what neighbors know of it.
+
+    Attributes
+    ----------
+    threshold
+        A kernel is sent where |theta - h| exceeds so many steps of its learner, as they were of late: a model that
+        wanders is sent after threshold^2 samples or so, one that goes somewhere after as many as the threshold.
+    """
+
+    threshold: float = 1.5
+
+    name: ClassVar[str] = "triggered"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "threshold", positive("threshold", self.threshold, "try 1.5"))
+
+    def sends(self, difference: Array, weights: Array, moved: Array, round_: Array | int) -> Array:
+        """Return where |theta - h|^2 > threshold^2 moved."""
+        return namespace(difference).sum(difference * difference, axis=(-2, -1)) > self.threshold**2 * moved
+
+    def share(self, weights: Array) -> Array:
+        """Return one: what is not sent is small."""
+        return namespace(weights).ones_like(weights)
+
+
+SENDING: dict[str, type[Sending]] = {rule.name: rule for rule in (Sampled, Triggered)}
+
+
+def named(rule: Sending | str | None) -> Sending | None:
+    """Return the rule of that name, or the rule itself; None sends all."""
+    if isinstance(rule, str):
+        return pick("sending", rule, SENDING)()
+    if rule is not None and (isinstance(rule, type) or not hasattr(rule, "sends")):
+        raise InputError(f"sending is {rule!r}; give a name, an object such as Sampled(), or None to send all")
+    return rule
+
+
+def follow(moved: Array, move: Array) -> Array:
+    """Return the mean square of recent moves of the models, ``(..., P)``, after one more of ``(..., P, C, n)``."""
+    return (1 - RECENT) * moved + RECENT * namespace(move).sum(move * move, axis=(-2, -1))
+
+
+def _point(xp: Any, round_: Array | int) -> Array | float:
+    """Return a number in [0, 1) of sixteen bits, the same at all nodes, so that they send the same kernels."""
+    if isinstance(round_, int):
+        return (round_ * GOLDEN % 2**32 >> 16) / 2**16
+    spread = xp.astype(round_, xp.uint32) * xp.asarray(GOLDEN, dtype=xp.uint32)
+    return xp.astype(spread >> 16, xp.float32) / 2**16
