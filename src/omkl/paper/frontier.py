@@ -21,12 +21,12 @@ from omkl.paper.frontier_lines import BATCH_GRID, SGD_GRID, Tell, batch_optimum,
 from omkl.paper.letter import NODES, Cases, Floats, Progress, dealt, spread
 from omkl.paper.store import Arrays, Store
 from omkl.quantizers import QSGD, Nearest, Quantizer
+from omkl.sending import Pace, Sampled, Triggered
 from omkl.simulator import compare
 from omkl.wire import VERSION
 
 NARROW, WIDE = 20, 80  # features of a model: the letter's, and such that the message is as large as the recommended
-RANKS = (10, 20, 40, 80)
-PRESET = "nearest 2.5"  # what the recommended setting is among its own points
+PRESET = "as it is"  # the recommended setting among its own variations
 ETAS = (0.3, 1.0, 3.0, 10.0)
 Bank = tuple[tuple[Kernel, ...], Literal["given", "median"]]
 BANKS: Mapping[str, Bank] = {
@@ -127,6 +127,34 @@ FAMILIES: dict[str, Family] = {
 """The competitors; ``larger`` is the letter's method at larger steps."""
 
 
+def _variations() -> dict[str, dict[str, Gossip]]:
+    best = recommended()
+    steady = {f"every {samples} samples": Pace(1 / samples) for samples in (2, 4, 8)}
+    fading = {f"pace {rate} until {until}": Pace(rate, until) for rate, until in ((4, 8), (1, 64), (1, 8))}
+    rules = {
+        **{f"sampled {kernels}": Sampled(kernels) for kernels in (1, 2)},
+        **{f"triggered {threshold:g}": Triggered(threshold) for threshold in (1.5, 3)},
+    }
+    made = {
+        "quantizers": {
+            PRESET: best,
+            **{what: replace(best, quantizer=quantizer) for what, (quantizer, _) in NEAREST.items()},
+        },
+        "paces": {what: replace(best, pace=pace) for what, pace in (steady | fading).items()},
+        "rules": {what: replace(best, sending=rule) for what, rule in rules.items()},
+    }
+    for rank in (10, 20, 40, 80):
+        small = replace(best, basis=Basis(rank=rank, rows=300))
+        made[f"rank-{rank}"] = {f"rank {rank}": small}
+        if rank >= 40:
+            made[f"rank-{rank}"] |= {f"rank {rank}, {what}": replace(small, pace=pace) for what, pace in fading.items()}
+    return made
+
+
+VARIATIONS = _variations()
+"""Of the recommended setting, those that share features together."""
+
+
 class Study(NamedTuple):
     """Where runs are kept, and how many there are of each case on which data."""
 
@@ -172,17 +200,17 @@ class Study(NamedTuple):
         return best, tried[best]
 
     def recommended(self) -> list[Point]:
-        """Return the recommended setting with coarser and finer quantizers, and with smaller models."""
-        found = self.runs("recommended", _recommended())
-        for rank in RANKS:
-            method = replace(recommended(), basis=Basis(rank=rank, rows=300))
-            found |= self.runs(f"rank-{rank}", {f"rank {rank}": (method, "path")})
-        return [_point("recommended", what, runs) for what, runs in found.items() if what not in ("alone", "complete")]
+        """Return the recommended setting as it is, and varied in what and how often it sends."""
+        found = dict[str, Runs]()
+        for name, variations in VARIATIONS.items():
+            found |= self.runs(name, {what: (one, "path") for what, one in variations.items()})
+        return [_point("recommended", what, runs) for what, runs in found.items()]
 
     def lines(self) -> dict[str, Point]:
         """Return what there is to compare with."""
-        found = self.runs("recommended", _recommended())
-        found |= self.runs("central", {"central": (alone(recommended()), "path")}, nodes=1)
+        best = recommended()
+        cases = {"complete": (replace(best, quantizer=None), "complete"), "alone": (alone(best), "path")}
+        found = self.runs("networks", cases) | self.runs("central", {"central": (alone(best), "path")}, nodes=1)
         lines = {what: _point(what, "", found[what]) for what in ("alone", "complete", "central")}
         lines["sgd"] = self.line("sgd", {"seeds": self.seeds, **SGD_GRID}, partial(tuned_sgd, self.data, self.seeds))
         lines["batch"] = self.line("batch", BATCH_GRID, partial(batch_optimum, self.data))
@@ -229,15 +257,6 @@ def front(points: Sequence[Point]) -> list[Point]:
         if not kept or point.loss < kept[-1].loss:
             kept.append(point)
     return kept
-
-
-def _recommended() -> Cases:
-    best = recommended()
-    return {
-        **{what: (replace(best, quantizer=quantizer), "path") for what, (quantizer, _) in NEAREST.items()},
-        "complete": (replace(best, quantizer=None), "complete"),
-        "alone": (alone(best), "path"),
-    }
 
 
 def _point(family: str, what: str, runs: Runs) -> Point:

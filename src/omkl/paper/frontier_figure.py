@@ -42,8 +42,8 @@ LINES = {
 GREY = "0.35"
 BEHIND = {"facecolor": "w", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
 NOTE = """20 nodes on a path; intervals: 95 % over shuffles and features. Star: omkl.recommended() as it is.
-Competitors at their best rate, bandwidths and consensus step in hindsight; hollow: beaten by a smaller message of its own
-family. Gray band: best of all."""
+Competitors at their best rate, bandwidths and consensus step in hindsight; hollow: beaten by a smaller message of the
+same family. Gray band: best of all."""
 GAP = 0.045  # of an axis' height, between labels
 BYTES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 
