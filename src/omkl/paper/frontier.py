@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl.calibration import Basis
+from omkl.errors import DivergedError
 from omkl.features import Kernel, gaussian
 from omkl.learners import SGD, AdaGrad, Learner, Newton
 from omkl.methods import Choco, Gossip, Local, letter, recommended
@@ -21,7 +22,7 @@ from omkl.paper.frontier_lines import BATCH_GRID, SGD_GRID, Tell, batch_optimum,
 from omkl.paper.letter import NODES, Cases, Floats, Progress, dealt, spread
 from omkl.paper.store import Arrays, Store
 from omkl.quantizers import QSGD, Nearest, Quantizer
-from omkl.sending import Pace, Sampled, Triggered
+from omkl.sending import Pace, Sampled, Sending, Triggered
 from omkl.simulator import compare
 from omkl.wire import VERSION
 
@@ -131,15 +132,13 @@ def _variations() -> dict[str, dict[str, Gossip]]:
     best = recommended()
     steady = {f"every {samples} samples": Pace(1 / samples) for samples in (2, 4, 8)}
     fading = {f"pace {rate} until {until}": Pace(rate, until) for rate, until in ((4, 8), (1, 64), (1, 8))}
-    rules = {
+    rules: dict[str, Sending] = {
         **{f"sampled {kernels}": Sampled(kernels) for kernels in (1, 2)},
         **{f"triggered {threshold:g}": Triggered(threshold) for threshold in (1.5, 3)},
     }
+    steps = {what: replace(best, quantizer=quantizer) for what, (quantizer, _) in NEAREST.items()}
     made = {
-        "quantizers": {
-            PRESET: best,
-            **{what: replace(best, quantizer=quantizer) for what, (quantizer, _) in NEAREST.items()},
-        },
+        "quantizers": {PRESET: best, **{what: one for what, one in steps.items() if one != best}},
         "paces": {what: replace(best, pace=pace) for what, pace in (steady | fading).items()},
         "rules": {what: replace(best, sending=rule) for what, rule in rules.items()},
     }
@@ -209,7 +208,7 @@ class Study(NamedTuple):
     def lines(self) -> dict[str, Point]:
         """Return what there is to compare with."""
         best = recommended()
-        cases = {"complete": (replace(best, quantizer=None), "complete"), "alone": (alone(best), "path")}
+        cases: Cases = {"complete": (replace(best, quantizer=None), "complete"), "alone": (alone(best), "path")}
         found = self.runs("networks", cases) | self.runs("central", {"central": (alone(best), "path")}, nodes=1)
         lines = {what: _point(what, "", found[what]) for what in ("alone", "complete", "central")}
         lines["sgd"] = self.line("sgd", {"seeds": self.seeds, **SGD_GRID}, partial(tuned_sgd, self.data, self.seeds))
@@ -223,23 +222,32 @@ class Study(NamedTuple):
         return Point(name, str(found["what"]), 0.0, float(found["loss"]), float(found["half"]))
 
     def runs(self, name: str, cases: Cases, nodes: int = NODES) -> dict[str, Runs]:
-        """Return the runs of every case, dealt over shuffles, computed or from the store."""
+        """Return the runs of every case that does not diverge, dealt over shuffles, computed or from the store."""
         shares = dealt(self.seeds)
         parts = [self.share(name, cases, shuffle, share, nodes) for shuffle, share in enumerate(shares)]
         shuffle = np.repeat(np.arange(len(shares)), [len(share) for share in shares])
         joined = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-        return {case: Runs(joined[f"{case}:loss"], joined[f"{case}:bytes"], shuffle) for case in cases}
+        found = {case: Runs(joined[f"{case}:loss"], joined[f"{case}:bytes"], shuffle) for case in cases}
+        return {case: runs for case, runs in found.items() if np.isfinite(runs.loss).all()}
 
     def share(self, name: str, cases: Cases, shuffle: int, share: range, nodes: int = NODES) -> Arrays:
-        """Return mean loss and bytes of the runs of one shuffle, under ``case:loss`` and ``case:bytes``."""
+        """Return mean loss and bytes of the runs of one shuffle, under ``case:loss`` and ``case:bytes``.
+
+        Both are infinite where a run diverges.
+        """
         title = f"frontier-{self.data}-{name}-{shuffle}"
         settings = {"seeds": list(share), "nodes": nodes, "cases": repr(cases), "wire": VERSION}
 
-        def compute() -> Arrays:
-            tell = partial(self.progress, title)
-            results = compare(self.data, cases, nodes, seeds=len(share), seed=share[0], shuffle=shuffle, progress=tell)
-            losses = {f"{case}:loss": one.loss.mean(axis=1, dtype=np.float64) for case, one in results.items()}
-            return losses | {f"{case}:bytes": one.bits.mean(axis=1) / (8 * nodes) for case, one in results.items()}
+        def compute(some: Cases = cases) -> Arrays:
+            tell, seeds = partial(self.progress, title), len(share)
+            try:
+                found = compare(self.data, some, nodes, seeds=seeds, seed=share[0], shuffle=shuffle, progress=tell)
+            except DivergedError:
+                if len(some) > 1:  # the others do not: each by itself
+                    return {key: array for case in some for key, array in compute({case: some[case]}).items()}
+                return {f"{case}:{what}": np.full(seeds, np.inf) for case in some for what in ("loss", "bytes")}
+            losses = {f"{case}:loss": one.loss.mean(axis=1, dtype=np.float64) for case, one in found.items()}
+            return losses | {f"{case}:bytes": one.bits.mean(axis=1) / (8 * nodes) for case, one in found.items()}
 
         return self.store.get(title, settings, compute)
 
