@@ -1,5 +1,6 @@
 """The frontier drawn: one panel a data set, families by color and marker, what to compare with as lines."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,9 +42,11 @@ LINES = {
 }
 GREY = "0.35"
 BEHIND = {"facecolor": "w", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
-NOTE = """20 nodes on a path; intervals: 95 % over shuffles and features. Star: omkl.recommended() as it is.
-Competitors at their best rate, bandwidths and consensus step in hindsight; hollow: beaten by a smaller message of the
-same family. Gray band: best of all."""
+NOTE = (
+    "20 nodes on a path; intervals: 95 % over shuffles and features. Star: omkl.recommended() as it is. Competitors at "
+    "their best rate, bandwidths and consensus step in hindsight; hollow: beaten by a smaller message of the same family. "
+    "Gray band: best of all."
+)
 GAP = 0.045  # of an axis' height, between labels
 BYTES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 
@@ -62,15 +65,15 @@ def frontier_figure(results: Mapping[str, Frontier]) -> "Figure":
         axis.set_ylabel("mean loss over the whole stream")
     for axis in axes[len(results) :]:
         axis.remove()
-    drawn.suptitle(headline(results), fontsize=13, fontweight="bold")
-    drawn.supxlabel(NOTE, fontsize=8.5, color=GREY)
+    drawn.suptitle(textwrap.fill(headline(results), 55 * columns), fontsize=13, fontweight="bold")
+    drawn.supxlabel(textwrap.fill(NOTE, 85 * columns), fontsize=8.5, color=GREY)
     return drawn
 
 
 def headline(results: Mapping[str, Frontier]) -> str:
     """Return what the figure shows: how much of the letter's loss is left at no more than its bytes."""
     same = at_most_the_letters(results)
-    shares = [f"{pick(f, 'recommended', same).loss / pick(f, 'letter').loss:.0%}" for f in results.values()]
+    shares = [f"{100 * pick(f, 'recommended', same).loss / pick(f, 'letter').loss:.0f} %" for f in results.values()]
     those = " and ".join(", ".join(shares).rsplit(", ", 1))
     return f"At the letter's bytes, with one setting for all data, {those} of its loss"
 
@@ -108,7 +111,7 @@ def _panel(axis: "Axes", found: Frontier) -> None:
     for name, style in STYLES.items():
         _family(axis, [point for point in found.points if point.family == name], style)
     preset = pick(found, "recommended", PRESET)
-    axis.plot(preset.bytes, preset.loss, "*", color=STYLES["recommended"].color, markersize=16, mec="w", zorder=6)
+    axis.plot(preset.bytes, preset.loss, "*", color=STYLES["recommended"].color, markersize=19, mec="w", zorder=6)
     _labels(axis, found.points)
     _references(axis, found.lines)
 
@@ -119,10 +122,8 @@ def _family(axis: "Axes", points: Sequence[Point], style: Style) -> None:
     sizes = [*(p.bytes for p in kept), max(p.bytes for p in points)]
     axis.plot(sizes, [*(p.loss for p in kept), kept[-1].loss], color=style.color, linewidth=style.width, zorder=3)
     for p in points:
-        axis.errorbar(
-            p.bytes, p.loss, yerr=p.half, fmt=style.marker, color=style.color, markersize=3 * style.width,
-            markerfacecolor=style.color if p in kept else "w", elinewidth=0.8, zorder=4,
-        )  # fmt: skip
+        shown = {"markersize": 3 * style.width} if p in kept else {"markersize": 4, "mfc": "w", "alpha": 0.6}
+        axis.errorbar(p.bytes, p.loss, p.half, fmt=style.marker, color=style.color, elinewidth=0.8, zorder=4, **shown)
 
 
 def _labels(axis: "Axes", points: Sequence[Point]) -> None:
