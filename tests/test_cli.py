@@ -191,7 +191,7 @@ def test_control_c() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["simulate"], ["paper"], ["sweep"], ["explain"], ["data"], ["doctor"], ["torture"]]
+    "command", [[], ["simulate"], ["paper"], ["sweep"], ["tune"], ["explain"], ["data"], ["doctor"], ["torture"]]
 )
 def test_every_help_has_an_example(command: list[str]) -> None:
     result = run(*command, "--help")

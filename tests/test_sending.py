@@ -22,7 +22,7 @@ from tests.conftest import Library
 from tests.node_cluster import config, run, stream
 from tests.test_node_protocol import one_by_one
 
-PACES = [Pace(4, until=3), Pace(2), Pace(1 / 3), Pace(1, until=2), Pace(0.5, until=5)]
+PACES = [Pace(4, until=3, least=1), Pace(2), Pace(1 / 3), Pace(1, until=2), Pace(0.5, until=5)]
 RULES = [Sampled(1), Sampled(2, floor=0.5), Triggered(1.5)]
 
 
@@ -39,6 +39,8 @@ def test_a_pace_by_hand() -> None:
     assert [fading.samples(at) for at in range(1, 13)] == [0, 1, 0, 1, 1, 1, 1, 1, 1, 1, 2, 2]
     assert fading.rounds(32) == 4 + 6 + 12
     assert fading.rounds(128) == 22 + 24
+    assert fading.rounds(528) == 22 + 24 + 100  # no less than a quarter
+    assert Pace(2, until=2, least=1).rounds(1000) == 1002
 
 
 @given(st.sampled_from([1 / 8, 0.25, 0.5, 1, 2, 4, 16]), st.one_of(st.none(), st.integers(1, 40)), st.integers(1, 3000))
@@ -61,6 +63,7 @@ def test_counting_on_every_library(library: Library) -> None:
         (lambda: Pace(1.5), "rate is 1.5; it must be 1 to 64 rounds of gossip a sample, or one round for as many"),
         (lambda: Pace(float("nan")), "rate is nan"),
         (lambda: Pace(100), "rate is 100.0"),
+        (lambda: Pace(1, least=0), "least is 0.0; it must be 1 to 64 rounds"),
         (lambda: Pace(3, until=4), "rate is 3.0; it is halved again and again; use a power of two"),
         (lambda: Pace(2, until=0), "until is 0"),
         (lambda: Sampled(0), "kernels is 0.0; it must be positive"),
@@ -215,7 +218,7 @@ def test_a_restart_keeps_the_pace(tmp_path: Path) -> None:
 
 
 def test_a_pace_is_part_of_the_contract_and_not_of_a_clock() -> None:
-    assert "pace rate=0.5 until=8\n" in config(2, pace=Pace(0.5, until=8)).role("a").contract()
+    assert "pace rate=0.5 until=8 least=0.25\n" in config(2, pace=Pace(0.5, until=8)).role("a").contract()
     assert "pace" not in config(2).role("a").contract()
     with pytest.raises(InputError, match=r"learning.method.pace: given, and timing.mode is timer; there gossip goes"):
         replace(config(2, pace=Pace(0.5)), timing=Timing(mode="timer"))

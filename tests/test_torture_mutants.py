@@ -321,9 +321,10 @@ def saying_nothing_new(patch: Patch) -> None:
 
 
 def _silent(gossip: Any) -> Any:
-    def silent(self: Any, theta: Floats, hidden: Floats, copies: Floats, weights: Floats, dither: Any) -> Any:
-        mixed, *_ = gossip(self, theta, hidden, copies, weights, dither)
-        return mixed, *gossip(self, hidden, hidden, copies, np.zeros_like(weights), dither)[1:]
+    def silent(self: Any, state: State, copies: Floats, weights: Floats, *given: Any) -> Any:
+        mixed, *_ = gossip(self, state, copies, weights, *given)
+        alone, *said = gossip(self, state._replace(theta=state.hidden), copies, np.zeros_like(weights), *given)
+        return mixed._replace(hidden=alone.hidden), *said
 
     return silent
 

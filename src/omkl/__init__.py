@@ -23,10 +23,10 @@ from omkl.topology import Faults
 
 if TYPE_CHECKING:
     from omkl.node.node import Node
-    from omkl.simulator import Result, compare, load, simulate
+    from omkl.simulator import Result, Tuned, compare, load, simulate, tune
 
 # What brings more than NumPy along is imported when it is asked for: its module, and the extra it needs.
-_LAZY = dict.fromkeys(("Result", "compare", "load", "simulate"), ("omkl.simulator", "sim"))
+_LAZY = dict.fromkeys(("Result", "Tuned", "compare", "load", "simulate", "tune"), ("omkl.simulator", "sim"))
 _LAZY["Node"] = ("omkl.node.node", "node")
 
 __all__ = [
@@ -59,6 +59,7 @@ __all__ = [
     "Squared",
     "TopK",
     "Triggered",
+    "Tuned",
     "cauchy",
     "compare",
     "explain",
@@ -71,6 +72,7 @@ __all__ = [
     "recommended",
     "simulate",
     "topology",
+    "tune",
 ]
 
 

@@ -40,7 +40,9 @@ class Pace:
     until
         Samples of a node for which that holds; each time they have quadrupled there is half as much gossip. The spacing
         grows as the square root of the samples, while steps of a learner that settles shrink in proportion to them, so
-        that what nodes miss of each other fades. None keeps to the rate for ever, as data that drift ask for.
+        that what nodes miss of each other fades. None keeps to the rate for ever.
+    least
+        Rounds a sample that it does not fall below, so that what is new late, as where data drift, still gets around.
 
     Examples
     --------
@@ -50,15 +52,17 @@ class Pace:
 
     rate: float = 8
     until: int | None = None
+    least: float = 0.25
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rate", real("rate", self.rate))
-        within = 1 / MOST_RATE <= self.rate <= MOST_RATE
-        if not within or self.rate not in (round(self.rate), 1 / max(1, round(1 / self.rate))):
-            raise InputError(
-                f"rate is {self.rate}; it must be 1 to {MOST_RATE} rounds of gossip a sample, or one round for as many "
-                "samples; try 8 or 0.25"
-            )
+        for name in ("rate", "least"):
+            value = real(name, getattr(self, name))
+            object.__setattr__(self, name, value)
+            if not 1 / MOST_RATE <= value <= MOST_RATE or value not in (round(value), 1 / max(1, round(1 / value))):
+                raise InputError(
+                    f"{name} is {value}; it must be 1 to {MOST_RATE} rounds of gossip a sample, or one round for as "
+                    "many samples; try 8 or 0.25"
+                )
         if self.until is None:
             return
         object.__setattr__(self, "until", whole("until", self.until))
@@ -73,7 +77,9 @@ class Pace:
     def _phases(self) -> Iterator[Phase]:
         start, end, rate = 0, self.until or LAST, self.rate
         while start < LAST:
-            yield Phase(start, min(end, LAST) - start, max(1, round(rate)), max(1, round(1 / rate)))
+            last = rate / 2 < self.least
+            end = LAST if last else min(end, LAST)
+            yield Phase(start, end - start, max(1, round(rate)), max(1, round(1 / rate)))
             start, end, rate = end, 4 * end, rate / 2
 
     def rounds(self, samples: Array | int) -> Array | int:

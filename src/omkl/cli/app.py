@@ -18,9 +18,10 @@ from omkl.cli.paper import paper
 from omkl.cli.simulate import simulate
 from omkl.cli.sweep import sweep
 from omkl.cli.torture import torture
+from omkl.cli.tune import tune
 from omkl.errors import DivergedError, InputError, MissingExtraError
 
-COMMANDS = (simulate, sweep, cluster, paper, explain, data, doctor, torture)
+COMMANDS = (simulate, sweep, tune, cluster, paper, explain, data, doctor, torture)
 
 
 class _Commands(TyperGroup):

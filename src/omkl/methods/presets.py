@@ -5,6 +5,7 @@ from omkl.features import gaussian
 from omkl.learners import Shared
 from omkl.methods.gossip import Gossip
 from omkl.quantizers import QSGD, Nearest
+from omkl.sending import Pace, Sampled
 
 
 def letter() -> Gossip:
@@ -24,8 +25,9 @@ def recommended() -> Gossip:
 
     Bandwidths follow the inputs, whose 160 strongest directions for each kernel are learned and sent, at about a bit a
     coefficient. The learner's curvature and the kernel weights are common to all nodes, so that nodes which see
-    different data learn one model, and mixing carries on, so that it travels along a path. It is calibrated on 300
-    unlabelled inputs, which all nodes must hold; a simulation draws them from its stream.
+    different data learn one model, and mixing carries on, so that it travels along a path. There is more gossip with
+    the first samples than later, and less of kernels that hardly count. It is calibrated on 300 unlabelled inputs,
+    which all nodes must hold; a simulation draws them from its stream.
 
     Examples
     --------
@@ -44,7 +46,9 @@ def recommended() -> Gossip:
         regularization=0.0,
         weight_rate=1.0,
         common_weights=True,
-        gamma=0.25,
-        momentum=0.7,
+        gamma=0.3,
+        momentum=0.6,
         quantizer=Nearest(2.5),
+        pace=Pace(8, until=8, least=1),
+        sending=Sampled(3),
     )

@@ -47,7 +47,8 @@ class Role:
             "loss": f"{describe(method.objective)} C={outputs(method.objective)}",
         }
         lines |= {"weights": "common"} if method.common_weights else {}
-        lines |= {} if method.pace is None else {"pace": f"rate={method.pace.rate} until={method.pace.until}"}
+        if (pace := method.pace) is not None:
+            lines["pace"] = f"rate={pace.rate} until={pace.until} least={pace.least}"
         return "".join(f"{key} {value}\n" for key, value in lines.items())
 
 

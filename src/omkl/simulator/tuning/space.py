@@ -1,0 +1,141 @@
+"""What to try: values and ranges by the names of a method's settings, and candidates drawn from them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from omkl.errors import InputError, real, unknown
+
+Space: TypeAlias = Mapping[str, Sequence[Any]]
+"""Names of settings, such as ``"gamma"`` or ``"learner.prior"``, each with a list of values, or with a pair (low, high)
+that is drawn from evenly in the logarithm."""
+
+SCALE = "kernels.scale"  # no field: a factor on all bandwidths
+IN_USE = {"learner": "rule", "quantizer": "channel", "loss": "objective", "sending": "choice"}
+"""Where a method has the part itself that it may know by a name, or by None."""
+
+# The default space: so many times the base's value, or less; and values for what no factor suits.
+FACTORS = {
+    "eta": 30.0,
+    "learner.eta": 30.0,
+    "learner.prior": 5.0,
+    "learner.c": 4.0,
+    "weight_rate": 4.0,
+    "gamma": 3.0,
+    "quantizer.step": 1.5,
+    "basis.rank": 1.6,
+    "sending.threshold": 2.0,
+    SCALE: 1.6,
+}
+VALUES: dict[str, list[Any]] = {"momentum": [0.0, 0.5, 0.7, 0.8, 0.9], "quantizer.bits": [2, 3, 4, 5]}
+TRIES = 100  # draws for a candidate that is new and that the method does not refuse
+
+
+class Drawn(NamedTuple):
+    """A candidate: what is set in it, and the method that it makes of the base."""
+
+    settings: dict[str, Any]
+    method: Any
+
+
+def names(method: Any) -> list[str]:
+    """Return the names of all settings of a method and of its parts."""
+    own = [field.name for field in fields(method)]
+    parts = {name: _part(method, name) for name in own}
+    inner = [f"{name}.{field.name}" for name, part in parts.items() if is_dataclass(part) for field in fields(part)]
+    return [*own, *inner, SCALE]
+
+
+def default(method: Any) -> dict[str, Sequence[Any]]:
+    """Return the space around a method: what it has of the settings in ``FACTORS`` and ``VALUES``."""
+    unused = "learner.eta" if method.learner is None else "eta"
+    known = [name for name in names(method) if name != unused]
+    values = {name: _value(method, name) for name in known if name in FACTORS}
+    numbers = {name: value for name, value in values.items() if isinstance(value, int | float) and value > 0}
+    around = {name: (value / FACTORS[name], value * FACTORS[name]) for name, value in numbers.items()}
+    return {**around, **{name: listed for name, listed in VALUES.items() if name in known}}
+
+
+def check(method: Any, space: Space) -> None:
+    """Refuse a space that does not fit the method."""
+    known = names(method)
+    if not space:
+        raise InputError(f"the space is empty; it must name what to tune; give {known[-1]}, say, or no space at all")
+    for name, values in space.items():
+        if name not in known:
+            raise InputError(unknown("setting", name, known))
+        if "." in name and name.partition(".")[0] in space:
+            raise InputError(f"{name} is tuned, and so is all of {name.partition('.')[0]}; leave out one of them")
+        if isinstance(values, tuple):
+            _check_range(name, values)
+        elif not isinstance(values, list) or not values:
+            raise InputError(f"{name} is {values!r}; it must be a list of values, or a range; pass [1, 2] or (0.1, 10)")
+
+
+def draw(base: Any, space: Space, count: int, seed: int) -> list[Drawn]:
+    """Return candidates that differ from each other and from the base, as many as the space has, up to ``count``.
+
+    What the method refuses, such as a rank beyond the features, is drawn again.
+    """
+    check(base, space)
+    rng, found, refused = np.random.default_rng(seed), {base: Drawn({}, base)}, None
+    for _ in range(TRIES * count):
+        settings = {name: _one(rng, values, _value(base, name)) for name, values in space.items()}
+        try:
+            method = place(base, settings)
+        except InputError as error:
+            refused = error
+            continue
+        found.setdefault(method, Drawn(settings, method))
+        if len(found) > count:
+            break
+    if len(found) == 1:
+        raise refused or InputError("the space holds nothing but the base's own values; give it others to try")
+    return list(found.values())[1:]
+
+
+def place(method: Any, settings: Mapping[str, Any]) -> Any:
+    """Return the method with these settings, all at once: some are right only together."""
+    own: dict[str, Any] = {}
+    inner: dict[str, dict[str, Any]] = {}
+    for name, value in settings.items():
+        part, _, field = name.partition(".")
+        if name == SCALE:
+            own[part] = tuple(replace(kernel, sigma=_short(kernel.sigma * value)) for kernel in method.kernels)
+        elif field:
+            inner.setdefault(part, {})[field] = value
+        else:
+            own[part] = value
+    own |= {part: replace(_part(method, part), **values) for part, values in inner.items()}
+    return replace(method, **own)
+
+
+def _part(method: Any, name: str) -> Any:
+    return getattr(method, IN_USE.get(name, name), None)
+
+
+def _value(method: Any, name: str) -> Any:
+    part, _, field = name.partition(".")
+    if name == SCALE:
+        return 1.0
+    return getattr(_part(method, part), field) if field else getattr(method, part)
+
+
+def _check_range(name: str, values: tuple[Any, ...]) -> None:
+    rule = "a range has two positive ends, the low one first"
+    if len(values) != 2 or not 0 < real(name, values[0]) < real(name, values[1]) < np.inf:
+        raise InputError(f"{name} is {values!r}; {rule}; pass (0.1, 10), say, or a list of values")
+
+
+def _one(rng: np.random.Generator, values: Sequence[Any], like: Any) -> Any:
+    if isinstance(values, list):
+        return values[rng.integers(len(values))]
+    number = float(np.exp(rng.uniform(*np.log(values))))
+    return round(number) if isinstance(like, int) and not isinstance(like, bool) else _short(number)
+
+
+def _short(number: float) -> float:
+    """Return three digits of it: more would be noise to whoever reads the setting."""
+    return float(f"{number:.3g}")
