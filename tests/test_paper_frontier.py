@@ -170,7 +170,7 @@ def test_every_family_and_line_is_named_in_every_panel() -> None:
         assert {style.label for style in STYLES.values()} <= set(texts)
         assert sum(any(text.startswith(label) for label, _ in LINES.values()) for text in texts) == len(LINES)
         assert axis.get_xscale() == "log"
-    assert drawn.axes[0].get_title(loc="left") == "Banana: 0.600 at 48 bytes becomes 0.330 at 40"
+    assert drawn.axes[0].get_title(loc="left") == "Banana: 0.600 at 48 bytes becomes 0.330 at 40, 0.360 at 10"
 
 
 def test_the_part_leaves_figure_points_and_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ class Runs(NamedTuple):
     loss: Floats
     """Mean over nodes and the whole stream, scored before a sample is learned."""
     bytes: Floats
-    """Sent by a node in a round on average, header and all, a broadcast counting once."""
+    """Sent by a node with a sample on average, header and all, a broadcast counting once."""
     shuffle: npt.NDArray[np.int64]
 
 
@@ -130,13 +130,14 @@ FAMILIES: dict[str, Family] = {
 
 def _variations() -> dict[str, dict[str, Gossip]]:
     best = recommended()
-    steady = {f"every {samples} samples": Pace(1 / samples) for samples in (2, 4, 8)}
-    fading = {f"pace {rate} until {until}": Pace(rate, until) for rate, until in ((4, 8), (1, 64), (1, 8))}
-    rules: dict[str, Sending] = {
+    steps = {what: replace(best, quantizer=quantizer) for what, (quantizer, _) in NEAREST.items()}
+    steady = {f"pace {rate:g}": Pace(rate) for rate in (1, 1 / 2, 1 / 4, 1 / 8)}
+    fading = {f"pace {rate} to 1/{last}": Pace(rate, until=8, least=1 / last) for rate, last in ((4, 4), (1, 16))}
+    rules: dict[str, Sending | None] = {
+        "all kernels": None,
         **{f"sampled {kernels}": Sampled(kernels) for kernels in (1, 2)},
         **{f"triggered {threshold:g}": Triggered(threshold) for threshold in (1.5, 3)},
     }
-    steps = {what: replace(best, quantizer=quantizer) for what, (quantizer, _) in NEAREST.items()}
     made = {
         "quantizers": {PRESET: best, **{what: one for what, one in steps.items() if one != best}},
         "paces": {what: replace(best, pace=pace) for what, pace in (steady | fading).items()},
@@ -144,9 +145,9 @@ def _variations() -> dict[str, dict[str, Gossip]]:
     }
     for rank in (10, 20, 40, 80):
         small = replace(best, basis=Basis(rank=rank, rows=300))
-        made[f"rank-{rank}"] = {f"rank {rank}": small}
-        if rank >= 40:
-            made[f"rank-{rank}"] |= {f"rank {rank}, {what}": replace(small, pace=pace) for what, pace in fading.items()}
+        paces = fading if rank >= 40 else {}
+        paced = {f"rank {rank}, {what}": replace(small, pace=pace) for what, pace in paces.items()}
+        made[f"rank-{rank}"] = {f"rank {rank}": small, **paced}
     return made
 
 
@@ -208,7 +209,8 @@ class Study(NamedTuple):
     def lines(self) -> dict[str, Point]:
         """Return what there is to compare with."""
         best = recommended()
-        cases: Cases = {"complete": (replace(best, quantizer=None), "complete"), "alone": (alone(best), "path")}
+        exact = replace(best, quantizer=None, sending=None)
+        cases: Cases = {"complete": (exact, "complete"), "alone": (alone(best), "path")}
         found = self.runs("networks", cases) | self.runs("central", {"central": (alone(best), "path")}, nodes=1)
         lines = {what: _point(what, "", found[what]) for what in ("alone", "complete", "central")}
         lines["sgd"] = self.line("sgd", {"seeds": self.seeds, **SGD_GRID}, partial(tuned_sgd, self.data, self.seeds))

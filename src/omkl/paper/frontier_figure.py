@@ -26,7 +26,7 @@ class Style(NamedTuple):
 
 STYLES = {
     "letter": Style("the letter", "#000000", "*", 4.0),
-    "larger": Style("the letter's method, larger steps", "#D55E00", "o"),
+    "larger": Style("letter's method, larger steps", "#D55E00", "o"),
     "choco": Style("CHOCO, one kernel", "#CC79A7", "v"),
     "sgd": Style("SGD", "#B07C00", "s"),
     "adagrad": Style("AdaGrad", "#56B4E9", "^"),
@@ -44,7 +44,7 @@ GREY = "0.35"
 BEHIND = {"facecolor": "w", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
 NOTE = (
     "20 nodes on a path; intervals: 95 % over shuffles and features. Star: omkl.recommended() as it is. Competitors at "
-    "their best rate, bandwidths and consensus step in hindsight; hollow: beaten by a smaller message of the same family. "
+    "their best rate, bandwidths and consensus step in hindsight. Hollow: beaten by a smaller message of its family. "
     "Gray band: best of all."
 )
 GAP = 0.045  # of an axis' height, between labels
@@ -52,16 +52,18 @@ BYTES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 
 
 def frontier_figure(results: Mapping[str, Frontier]) -> "Figure":
-    """Return loss against bytes a round, a panel for every data set."""
+    """Return loss against bytes a sample, a panel for every data set."""
     columns = min(2, len(results))
     drawn, axes = figure(columns, -(-len(results) // columns), width=6.6, height=4.7)
     same = at_most_the_letters(results)
     for axis, (data, found) in zip(axes, results.items(), strict=False):
         _panel(axis, found)
         before, after = pick(found, "letter"), pick(found, "recommended", same)
+        least = min((p for p in found.points if p.family == "recommended"), key=lambda p: p.bytes)
         told = f"{before.loss:.3f} at {before.bytes:.0f} bytes becomes {after.loss:.3f} at {after.bytes:.0f}"
+        told += f", {least.loss:.3f} at {least.bytes:.0f}"
         axis.set_title(f"{TITLES[data]}: {told}", fontsize=10.5, loc="left", pad=12)
-        axis.set_xlabel("bytes a node sends in a round, header and all")
+        axis.set_xlabel("bytes a node sends with a sample, header and all")
         axis.set_ylabel("mean loss over the whole stream")
     for axis in axes[len(results) :]:
         axis.remove()
@@ -111,7 +113,7 @@ def _panel(axis: "Axes", found: Frontier) -> None:
     for name, style in STYLES.items():
         _family(axis, [point for point in found.points if point.family == name], style)
     preset = pick(found, "recommended", PRESET)
-    axis.plot(preset.bytes, preset.loss, "*", color=STYLES["recommended"].color, markersize=19, mec="w", zorder=6)
+    axis.plot(preset.bytes, preset.loss, "*", color=STYLES["recommended"].color, markersize=16, mec="w", zorder=6)
     _labels(axis, found.points)
     _references(axis, found.lines)
 
@@ -135,11 +137,11 @@ def _labels(axis: "Axes", points: Sequence[Point]) -> None:
     for name, height in zip(beside, heights, strict=True):
         size, style = ends[name].bytes, STYLES[name]
         axis.annotate(style.label, (size, height), (8, 0), textcoords="offset points", va="center", color=style.color,
-                      weight="bold" if name in ("letter", "recommended") else "normal", fontsize=9.5,
+                      weight="bold" if name in ("letter", "recommended") else "normal", fontsize=9,
                       bbox=BEHIND)  # fmt: skip
     for name in ends.keys() - set(beside):
         axis.annotate(STYLES[name].label, (ends[name].bytes, ends[name].loss), (4, 6), textcoords="offset points",
-                      ha="right", color=STYLES[name].color, fontsize=9.5, bbox=BEHIND)  # fmt: skip
+                      ha="right", color=STYLES[name].color, fontsize=9, bbox=BEHIND)  # fmt: skip
 
 
 def _references(axis: "Axes", lines: Mapping[str, Point]) -> None:

@@ -10,8 +10,8 @@ from omkl.paper.frontier_figure import LINES, STYLES, pick
 from omkl.paper.letter import TITLES
 from omkl.paper.report import image, paragraph, table
 
-CAPTION = """Mean loss over the whole stream, scored before each sample is learned, against what a node sends in a round
-on average, as the codec packs it, header and all. Twenty nodes on a path."""
+CAPTION = """Mean loss over the whole stream, scored before each sample is learned, against what a node sends with a
+sample on average, as the codec packs it, header and all. Twenty nodes on a path."""
 
 COMPETITORS = """Every competitor has its best chance: rate and bandwidths are the best in hindsight of those tried on
 the first shuffle, data set by data set, and the consensus step is near the largest that is stable with its quantizer.
