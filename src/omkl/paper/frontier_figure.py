@@ -22,16 +22,24 @@ class Style(NamedTuple):
     color: str
     marker: str
     width: float = 1.4
+    place: str = "beside"
+    """Where its name stands: one of ``PLACES``, or beside its largest point, apart from others."""
 
 
 STYLES = {
     "letter": Style("the letter", "#000000", "*", 4.0),
-    "larger": Style("letter's method, larger steps", "#D55E00", "o"),
-    "choco": Style("CHOCO, one kernel", "#CC79A7", "v"),
+    "larger": Style("letter's method, larger steps", "#D55E00", "o", place="above"),
+    "choco": Style("CHOCO", "#CC79A7", "v", place="left"),
     "sgd": Style("SGD", "#B07C00", "s"),
     "adagrad": Style("AdaGrad", "#56B4E9", "^"),
-    "newton": Style("Newton", "#009E73", "D"),
-    "recommended": Style("recommended", "#0072B2", "o", 2.4),
+    "newton": Style("Newton", "#009E73", "D", place="left"),
+    "recommended": Style("recommended", "#0072B2", "o", 2.4, "under"),
+}
+PLACES: dict[str, tuple[bool, tuple[int, int], str]] = {
+    # Whether at the largest point of the family, the offset from it, and which end of the name is there.
+    "above": (True, (4, 6), "right"),
+    "left": (False, (-8, -3), "right"),
+    "under": (False, (-6, -20), "left"),
 }
 LINES = {
     "alone": ("no communication", (0, (1, 2))),
@@ -129,19 +137,21 @@ def _family(axis: "Axes", points: Sequence[Point], style: Style) -> None:
 
 
 def _labels(axis: "Axes", points: Sequence[Point]) -> None:
-    """Name families where they end; what ends in exact messages, above its end, else beside it and apart."""
+    """Name families by their ends."""
     low, high = axis.get_ylim()
-    ends = {name: max((p for p in points if p.family == name), key=lambda p: p.bytes) for name in STYLES}
-    beside = [name for name, end in ends.items() if not end.what.startswith("exact")]
-    heights = apart([ends[name].loss for name in beside], GAP * (high - low))
-    for name, height in zip(beside, heights, strict=True):
-        size, style = ends[name].bytes, STYLES[name]
-        axis.annotate(style.label, (size, height), (8, 0), textcoords="offset points", va="center", color=style.color,
-                      weight="bold" if name in ("letter", "recommended") else "normal", fontsize=9,
-                      bbox=BEHIND)  # fmt: skip
-    for name in ends.keys() - set(beside):
-        axis.annotate(STYLES[name].label, (ends[name].bytes, ends[name].loss), (4, 6), textcoords="offset points",
-                      ha="right", color=STYLES[name].color, fontsize=9, bbox=BEHIND)  # fmt: skip
+    by_size = {name: sorted((p for p in points if p.family == name), key=lambda p: p.bytes) for name in STYLES}
+    beside = [name for name, style in STYLES.items() if style.place == "beside"]
+    heights = apart([by_size[name][-1].loss for name in beside], GAP * (high - low))
+    spots = {name: ((by_size[name][-1].bytes, h), (8, -3), "left") for name, h in zip(beside, heights, strict=True)}
+    for name in STYLES.keys() - spots.keys():
+        largest, offset, end = PLACES[STYLES[name].place]
+        point = by_size[name][-1 if largest else 0]
+        spots[name] = (point.bytes, point.loss), offset, end
+    for name, (spot, offset, end) in spots.items():
+        style = STYLES[name]
+        weight = "bold" if style.width > 2 else "normal"
+        axis.annotate(style.label, spot, offset, textcoords="offset points", ha=end, color=style.color, weight=weight,
+                      fontsize=9, bbox=BEHIND, zorder=2.5)  # fmt: skip
 
 
 def _references(axis: "Axes", lines: Mapping[str, Point]) -> None:
