@@ -6,7 +6,7 @@ python -m benchmarks.per_bit sorted [SEEDS]    every node's last model on a held
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -16,6 +16,7 @@ import omkl
 from omkl import algorithm
 from omkl.data import load
 from omkl.features import Features, transform
+from omkl.methods import Method
 
 NODES = 20
 DATA = ("banana", "credit_card", "mnist")
@@ -24,7 +25,7 @@ HELD_OUT = 2000
 Floats: TypeAlias = npt.NDArray[np.float64]
 Inputs: TypeAlias = npt.NDArray[np.float32]
 Integers: TypeAlias = npt.NDArray[np.int64]
-Order: TypeAlias = Callable[[Inputs, Integers, np.random.Generator], Integers]
+Order: TypeAlias = Callable[[Inputs, Inputs, np.random.Generator], Integers]
 """Returns the rows of a table, node by node."""
 
 
@@ -32,15 +33,17 @@ def alike(seeds: int) -> None:
     best = omkl.recommended()
     cases = {
         "recommended": (best, "path"),
-        "complete graph, no quantizer": (replace(best, quantizer=None), "complete"),
-        "no communication": (omkl.Local(**_local(best)), "path"),
+        "a message a sample": (replace(best, pace=None, sending=None), "path"),
+        "frugal": (omkl.frugal(), "path"),
+        "complete graph, no quantizer": (averaged(best), "complete"),
+        "no communication": (alone(best), "path"),
     }
     for name in DATA:
         results = {"letter": omkl.simulate(name, "path", nodes=NODES, method=omkl.letter(), seeds=seeds)}
         results |= omkl.compare(name, cases, nodes=NODES, seeds=seeds)
         for case, result in results.items():
             mean, bits = result.loss.mean(axis=1, dtype=np.float64), result.bits.mean() / NODES
-            print(f"{name}: {case}: {mean.mean():.4f} +- {1.96 * _error(mean):.4f}, {bits / 8:.1f} bytes", flush=True)
+            print(f"{name}: {case}: {mean.mean():.4f} +- {1.96 * error(mean):.4f}, {bits / 8:.1f} bytes", flush=True)
 
 
 def sorted_(seeds: int) -> None:
@@ -49,7 +52,8 @@ def sorted_(seeds: int) -> None:
         X, y = np.asarray(table.X, dtype=np.float32), np.asarray(table.y)
         level = np.nan
         for order in (shuffled, by_label, by_label_apart, by_position):
-            for case, method in {"": omkl.recommended(), ", alone": omkl.Local(**_local(omkl.recommended()))}.items():
+            ways: dict[str, Method] = {"": omkl.recommended(), ", alone": alone(omkl.recommended())}
+            for case, method in ways.items():
                 losses = np.concatenate([pooled(X, y, order, method, seed) for seed in range(seeds)])
                 level = losses.mean() if order is shuffled and not case else level
                 print(
@@ -58,51 +62,65 @@ def sorted_(seeds: int) -> None:
                 )  # fmt: skip
 
 
-def pooled(X: Inputs, y: Integers, order: Order, method: omkl.methods.Method, seed: int) -> Floats:
+def pooled(X: Inputs, y: Inputs, order: Order, method: Method, seed: int) -> Floats:
     """Return the loss of every node's last model on a sample that none has seen, ``(1, J)``."""
+    rows, held = dealt(X, y, order, seed)
+    result = omkl.simulate((X[rows], y[rows]), "path", method=method, seed=seed)
+    made = Features(result.frequencies[0], None if result.basis is None else result.basis[0])
+    losses = scored(method, result.theta[:, 0], result.log_weights[:, 0], made, X[held], y[held])
+    return np.asarray(losses.mean(axis=1)[None])
+
+
+def dealt(X: Inputs, y: Inputs, order: Order, seed: int) -> tuple[Integers, Integers]:
+    """Return the rows of a stream ``(T, J)``, and others to score models on."""
     rng = np.random.default_rng(seed)
-    rows = rng.permutation(len(X))
-    held, rows = np.split(rows, [min(HELD_OUT, len(X) // 10)])
+    held, rows = np.split(rng.permutation(len(X)), [min(HELD_OUT, len(X) // 10)])
     rounds = len(rows) // NODES
     rows = rows[: rounds * NODES]
-    dealt = rows[order(X[rows], y[rows], rng)].reshape(NODES, rounds)
-    dealt = rng.permuted(dealt, axis=1).T
-    result = omkl.simulate((X[dealt], y[dealt]), "path", method=method, seed=seed)
-    z = transform(X[held], Features(result.frequencies[0], None if result.basis is None else result.basis[0]))
-    models = zip(result.theta[:, 0], result.log_weights[:, 0], strict=True)
-    outputs = np.stack([algorithm.predict(*model, z).output for model in models])
-    loss = method.objective
-    return np.asarray(loss.value(outputs, loss.encode(y[held])).mean(axis=1, dtype=np.float64))[None]
+    own = rows[order(X[rows], y[rows], rng)].reshape(NODES, rounds)
+    return rng.permuted(own, axis=1).T, held
 
 
-def shuffled(X: Inputs, y: Integers, rng: np.random.Generator) -> Integers:
+def scored(method: Method, theta: Inputs, log_weights: Inputs, made: Features, X: Inputs, y: Inputs) -> Floats:
+    """Return the loss of every node's model on each of these samples, ``(J, n)``."""
+    z, loss = transform(X, made), method.objective
+    outputs = np.stack([algorithm.predict(*model, z).output for model in zip(theta, log_weights, strict=True)])
+    return np.asarray(loss.value(outputs, loss.encode(y)), dtype=np.float64)
+
+
+def shuffled(X: Inputs, y: Inputs, rng: np.random.Generator) -> Integers:
     """Nodes that are alike."""
     return np.arange(len(X))
 
 
-def by_label(X: Inputs, y: Integers, rng: np.random.Generator) -> Integers:
+def by_label(X: Inputs, y: Inputs, rng: np.random.Generator) -> Integers:
     """Each node sees one class, wherever on the path it is."""
     shards = np.argsort(y, kind="stable").reshape(NODES, -1)
     return rng.permutation(shards).ravel()
 
 
-def by_label_apart(X: Inputs, y: Integers, rng: np.random.Generator) -> Integers:
+def by_label_apart(X: Inputs, y: Inputs, rng: np.random.Generator) -> Integers:
     """One class at one end of the path, the other at the other."""
     return np.argsort(y, kind="stable")
 
 
-def by_position(X: Inputs, y: Integers, rng: np.random.Generator) -> Integers:
+def by_position(X: Inputs, y: Inputs, rng: np.random.Generator) -> Integers:
     """Slices along the first principal direction, in order along the path."""
     some = X[:3000] - X[:3000].mean(axis=0)
     return np.argsort(X @ np.linalg.svd(some, full_matrices=False)[2][0], kind="stable")
 
 
-def _local(method: omkl.Gossip) -> dict[str, object]:
-    names = ("kernels", "sigma", "features", "basis", "learner", "regularization", "weight_rate")
-    return {name: getattr(method, name) for name in names}
+def averaged(method: omkl.Gossip) -> omkl.Gossip:
+    """Return the same where all nodes hear all exactly: after every sample they hold the mean of their models."""
+    return replace(method, quantizer=None, pace=None, sending=None, gamma=1.0, momentum=0.0)
 
 
-def _error(values: Sequence[float] | Floats) -> float:
+def alone(method: omkl.Gossip) -> omkl.Local:
+    """Return the same without communication."""
+    return omkl.Local(**{field.name: getattr(method, field.name) for field in fields(omkl.Local)})
+
+
+def error(values: Sequence[float] | Floats) -> float:
     return float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else float("nan")
 
 

@@ -20,13 +20,19 @@ TIMER = Timing(mode="timer", deadline=4.0, period=1.0)
 
 
 def config(
-    nodes: int, graph: Any = "path", timing: Timing = LOCKSTEP, calibration: Any = None, **method: Any
+    nodes: int,
+    graph: Any = "path",
+    timing: Timing = LOCKSTEP,
+    calibration: Any = None,
+    standardize: bool = False,
+    **method: Any,
 ) -> NetworkConfig:
     """Return a network of nodes a, b, c, ... that is quick to run."""
     settings: dict[str, Any] = {"features": 4, "eta": 0.2, "gamma": 0.5, "quantizer": "nearest"} | method
     members = tuple(Member(id=chr(ord("a") + k), listen=f"tcp/h:{k + 1}") for k in range(nodes))
     built = topology.build(graph, nodes)
     shared: dict[str, Any] = {"topology": built, "members": members, "timing": timing, "calibration": calibration}
+    shared["standardize"] = standardize
     return NetworkConfig(name="n", inputs=2, method=Gossip(**settings), seed=3, **shared)
 
 

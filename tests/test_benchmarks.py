@@ -1,17 +1,20 @@
 """The benchmarks compare like with like: what the simulator is timed against computes the same curves."""
 
 import json
+import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import naive, report, scale, vectorized, weights
+from benchmarks import differ, eager, naive, report, robust, scale, stations, vectorized, weights
 
 import omkl
 from omkl import features, topology
+from omkl.quantizers import Quantizer
 from omkl.topology import build
 
 
@@ -33,6 +36,67 @@ def test_baselines_compute_what_the_simulator_does(levels: int | None, rng: np.r
     np.testing.assert_allclose(curves.disagreement.T, result.disagreement, atol=10 * tolerance)
     if levels is None:
         np.testing.assert_allclose(curves.accuracy.T, result.accuracy, atol=tolerance)
+
+
+def small_stream(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    X = rng.standard_normal((30, 5, 3), dtype=np.float32)
+    return X, np.where(X[..., 0] > 0, 1, -1).astype(np.float32)
+
+
+@pytest.mark.parametrize(("quantizer", "pace"), [(omkl.Nearest(2.5), None), (omkl.QSGD(3, rescale=True), omkl.Pace(2))])
+def test_rounds_in_numpy_are_the_simulators(
+    quantizer: Quantizer, pace: omkl.Pace | None, rng: np.random.Generator
+) -> None:
+    X, y = small_stream(rng)
+    method = replace(omkl.recommended(), features=20, basis=omkl.Basis(rank=12, rows=100))
+    method = replace(method, quantizer=quantizer, pace=pace, sending=omkl.Triggered())
+    made = method.draw(3, 4, X)
+    moments = eager.play(method, eager.mapped(X, made), y, eager.fixed(build("path", 5)), 4, made.spectrum)
+    losses = [moment.info.loss.mean() for moment in moments]
+    np.testing.assert_allclose(losses, omkl.simulate((X, y), "path", method=method, seed=4).loss[0], atol=0.01)
+
+
+def test_a_node_without_samples_mixes_and_learns_nothing(rng: np.random.Generator) -> None:
+    X, y = small_stream(rng)
+    method = replace(omkl.recommended(), features=20, basis=omkl.Basis(rank=12, rows=100))
+    made, seen = method.draw(3, 0, X), np.ones((30, 5), dtype=bool)
+    seen[:, 2] = False
+    links = [eager.fixed(one) for one in (build("path", 5), topology.Topology(topology.path(5), np.zeros(4)))]
+    heard, alone = (
+        list(eager.play(method, eager.mapped(X, made), y, network, 0, made.spectrum, seen))[-1].state
+        for network in links
+    )
+    assert heard.memory.count.tolist() == alone.memory.count.tolist() == [30, 30, 0, 30, 30]
+    assert not alone.theta[2].any()
+    assert np.abs(heard.theta[2]).max() > 0.1
+
+
+def test_a_combination_depends_on_its_number_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    monkeypatch.setattr(robust, "table", lambda name: (rng.normal(size=(2000, 3)), np.resize([1.0, 1, -1], 2000)))
+    texts = [str(robust.drawn(number)) for number in range(40)]
+    assert texts == [str(robust.drawn(number)) for number in range(40)]
+    assert len(set(texts)) == 40
+    first = robust.tried(0)[0]
+    assert 0 < first.own < 2
+    assert not robust.Loss(1, math.nan, 1).worst < math.inf
+
+
+def test_rows_are_dealt_once(rng: np.random.Generator) -> None:
+    owner = rng.integers(0, 3, 200)
+    stream = differ.dealt(np.arange(200.0)[:, None], np.arange(200), owner, rng)
+    assert len(stream.X) == max(stream.seen.sum(axis=0))
+    assert sorted([*stream.y[stream.seen], *stream.held_y]) == list(range(200))
+    assert (owner[stream.y] == np.arange(20))[stream.seen].all()
+    mixed = stream.shuffled(0)
+    assert sorted(mixed.y[stream.seen]) == sorted(stream.y[stream.seen])
+    assert (mixed.X[..., 0] == mixed.y).all()
+
+
+def test_links_are_as_short_as_they_can_be() -> None:
+    positions = np.array([[0.0, 0], [1, 0], [3, 0], [3, 1.5]])
+    assert stations.linked(positions).edges.tolist() == [[0, 1], [1, 2], [2, 3]]
+    assert len(stations.linked(positions, slack=1.3).edges) == 4
 
 
 def test_a_table_has_a_column_for_every_key() -> None:

@@ -116,6 +116,11 @@ def test_bad_input_is_one_line(spec: Path, flags: list[str], message: str) -> No
     assert result.stderr.count("\n") == 1
 
 
+def test_standardized_inputs(spec: Path) -> None:
+    result = run("simulate", spec, "--standardize", "--format", "json", "--quiet")
+    assert json.loads(result.stdout)["config"]["standardize"] is True
+
+
 @pytest.mark.parametrize(
     "args", [["simulate", "--bogus"], ["simulate", "no.toml"], ["simulate", "--eta", "x"], ["smulate"]]
 )

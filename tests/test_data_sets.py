@@ -79,9 +79,18 @@ def test_mnist() -> None:
     assert np.argmax(y == 1) == 17
 
 
-def test_digits() -> None:
+def test_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sklearn")
+    monkeypatch.setenv("OMKL_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert data.status("digits").place == "package sklearn"
     X, y, loss = data.load("digits")
+    folder = files.package_folder("sklearn")
+    assert folder is not None
+    (tmp_path / "digits").mkdir()
+    shutil.copy(folder / "datasets/data/digits.csv.gz", tmp_path / "digits")
+    assert data.status("digits").place == str(tmp_path / "digits")
+    assert files.digest(*data.load("digits")[:2]) == files.digest(X, y)
     assert (X.shape, X.dtype.name, X.max(), loss) == ((1797, 64), "float32", 1, "logistic")
     assert (np.sum(y == 1), np.sum(y == -1)) == (174, 1623)
 

@@ -60,14 +60,15 @@ def node() -> Protocol:
 @settings(max_examples=40)
 @given(
     st.integers(0, 2**16), st.sampled_from("abcd"), st.floats(0, 0.5), st.floats(0, 3), st.booleans(),
-    st.sampled_from([None, "nearest"]),
+    st.sampled_from([None, "nearest"]), st.booleans(),
 )  # fmt: skip
 def test_a_node_that_left_in_order_goes_on_as_if_nothing_had_happened(
     tmp_path_factory: pytest.TempPathFactory,
-    seed: int, id: str, at: float, away: float, ordered: bool, quantizer: str | None,
+    seed: int, id: str, at: float, away: float, ordered: bool, quantizer: str | None, standardize: bool,
 ) -> None:  # fmt: skip
     path = tmp_path_factory.mktemp("c") / "c.npz"
-    network, (x, y) = config(4, "ring", quantizer=quantizer), stream(4, ROUNDS)
+    network, (x, y) = config(4, "ring", quantizer=quantizer, standardize=standardize), stream(4, ROUNDS)
+    x = x.astype(np.float64) + 1e9 * standardize
     cluster = Cluster(network, replace(SLOW, ordered=ordered), seed)
     cluster.feed(x, y)
     cluster.network.run(at)

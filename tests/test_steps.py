@@ -46,6 +46,28 @@ def test_disagreement_fades(quantizer: Quantizer | None, momentum: float, name: 
     assert late < 0.5
 
 
+@pytest.mark.parametrize("quantizer", [None, QSGD(4)])
+@pytest.mark.parametrize("momentum", [0.0, 0.7, 0.9])
+@pytest.mark.parametrize("sending", [omkl.Sampled(1.5, 0.4), omkl.Sampled(1, 0.1), omkl.Triggered(1)])
+def test_disagreement_fades_where_kernels_are_seldom_sent(
+    sending: omkl.Sampled | omkl.Triggered, quantizer: Quantizer | None, momentum: float
+) -> None:
+    network = topology.build("path", 12, "best_constant")
+    method = Gossip(gamma="auto", momentum=momentum, quantizer=quantizer, sending=sending).on(network)
+    ids, weights = network.neighbors()
+    links, rng = Neighbors(ids, weights.astype(np.float32)), np.random.default_rng(0)
+    state = method.init(np, (12,), 1)
+    state = state._replace(theta=rng.normal(size=state.theta.shape).astype(np.float32))
+    state.log_weights[:, 0] = 4  # so that the others are hardly ever sent
+    apart = []
+    for t in range(600):
+        uniforms = rng.uniform(size=state.theta.shape).astype(np.float32)
+        state, _ = method.gossip(state, uniforms, links, t)
+        apart.append(np.sum((state.theta - state.theta.mean(axis=0)) ** 2, axis=(0, 2, 3)))
+    late, early = np.mean(apart[400:], axis=0), np.mean(apart[:200], axis=0)
+    assert (late < early).all()
+
+
 @pytest.mark.parametrize(
     ("quantizer", "delta", "lag"),
     [

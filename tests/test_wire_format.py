@@ -110,6 +110,7 @@ def test_golden_contracts(entry: dict[str, Any]) -> None:
     timing = Timing(mode=entry["mode"])
     rows = np.array(entry["sample"], dtype=np.float32) if "sample" in entry else None
     given: dict[str, Any] = {"inputs": entry["inputs"], "seed": entry["seed"], "calibration": rows}
+    given["standardize"] = entry.get("standardize", False)
     role = Role(**names, method=method, timing=timing, **given)
     assert role.contract() == entry["text"]
 

@@ -14,7 +14,7 @@ from omkl.errors import DivergedError, InputError, MissingExtraError
 from omkl.features import Kernel, cauchy, gaussian, laplacian, matern
 from omkl.learners import SGD, AdaGrad, Newton, Shared
 from omkl.losses import Logistic, Softmax, Squared
-from omkl.methods import Choco, Complete, Gossip, Local, letter, recommended
+from omkl.methods import Choco, Complete, Gossip, Local, frugal, letter, recommended
 from omkl.model import Model, load_model
 from omkl.quantizers import QSGD, Exact, Nearest
 from omkl.sending import Pace, Sampled, Triggered
@@ -63,6 +63,7 @@ __all__ = [
     "cauchy",
     "compare",
     "explain",
+    "frugal",
     "gaussian",
     "laplacian",
     "letter",

@@ -10,7 +10,7 @@ Everything depends on the settings, the seed and the sample alone, so that all n
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ SMALLEST = 1e-6  # of the largest m: below it a direction is left at zero, being
 SIGMA = dict.fromkeys(("given", "median"))
 SOURCES = dict.fromkeys(("sample", "normal"))
 
-Sample = npt.NDArray[np.float32]
+Sample = npt.NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def sample(X: npt.ArrayLike, count: int, seed: int) -> Sample:
 
     Which ones depends on the seed and their number alone, and they keep their order: a sample of a sample is the same.
     """
-    table = np.asarray(X, dtype=np.float32)
+    table = np.asarray(X)
     table = table.reshape(-1, table.shape[-1])
     return table[_some(len(table), min(count, len(table)), seed)]
 

@@ -10,12 +10,14 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from omkl import algorithm, losses
+from omkl import algorithm, losses, scaling
 from omkl.errors import InputError, pick
 from omkl.features import Features, transform
 from omkl.losses import Loss
+from omkl.scaling import Inputs
 
-FORMAT, WITH_BASIS = 1, 2  # one without a basis is written as ever, for readers that know of none
+FORMAT, WITH_BASIS, WITH_UNITS = 1, 2, 3  # one that has neither is written as ever, for readers that know of none
+_ARRAYS, _OPTIONAL = ("frequencies", "theta", "log_weights"), ("basis", "center", "scale")
 DAMAGED = (KeyError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
@@ -35,6 +37,8 @@ class Model:
         What it was learned with; decides what ``predict`` returns.
     basis
         ``(P, 2D, r)``, or None.
+    center, scale
+        ``(d,)``, what inputs are standardized by before they are predicted; None for both takes them as they are.
     """
 
     frequencies: npt.NDArray[np.float32]
@@ -42,6 +46,8 @@ class Model:
     log_weights: npt.NDArray[np.float32]
     loss: Loss
     basis: npt.NDArray[np.float32] | None = None
+    center: npt.NDArray[np.float64] | None = None
+    scale: npt.NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         shapes = self.frequencies.shape, self.theta.shape, self.log_weights.shape
@@ -55,6 +61,9 @@ class Model:
             raise InputError(
                 f"basis has shape {self.basis.shape}; for these frequencies give ({kernels}, {2 * features}, r)"
             )
+        units, inputs = [getattr(part, "shape", None) for part in (self.center, self.scale)], shapes[0][-1:]
+        if units not in ([None, None], [inputs, inputs]):
+            raise InputError(f"center and scale of shapes {units}; give {inputs} for both, or neither")
 
     @property
     def weights(self) -> npt.NDArray[np.float32]:
@@ -63,7 +72,7 @@ class Model:
 
     def decision_function(self, X: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """Return the outputs f, shape ``(n, C)``, for inputs ``(n, d)``."""
-        x = np.asarray(X, dtype=np.float32)
+        x: Inputs = np.asarray(X, dtype=np.float32 if self.center is None else np.float64)
         dimension = self.frequencies.shape[-1]
         if x.ndim != 2 or x.shape[1] != dimension:
             raise InputError(
@@ -73,6 +82,8 @@ class Model:
             raise InputError(
                 f"X has a non-finite value in row {int(np.argwhere(~np.isfinite(x))[0][0])}; fill or drop it"
             )
+        if self.center is not None and self.scale is not None:
+            x = scaling.standardize(x, self.center, self.scale)
         z = transform(x, Features(self.frequencies, self.basis))
         return np.asarray(algorithm.predict(self.theta, self.log_weights, z).output)
 
@@ -87,14 +98,11 @@ class Model:
 
     def write(self, file: BinaryIO) -> None:
         """Write the same to an open file."""
-        version = FORMAT if self.basis is None else WITH_BASIS
-        arrays: dict[str, Any] = {name: getattr(self, name) for name in _arrays(version)}
+        version = WITH_UNITS if self.center is not None else FORMAT if self.basis is None else WITH_BASIS
+        optional = [name for name in _OPTIONAL if getattr(self, name) is not None]
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in (*_ARRAYS, *optional)}
         header = {"omkl_model": version, "loss": {"name": self.loss.name, **asdict(self.loss)}}  # type: ignore[call-overload]
         np.savez(file, header=np.array(json.dumps(header)), **arrays)
-
-
-def _arrays(version: int) -> tuple[str, ...]:
-    return ("frequencies", "theta", "log_weights", *(("basis",) if version == WITH_BASIS else ()))
 
 
 def load_model(path: str | Path) -> Model:
@@ -103,12 +111,12 @@ def load_model(path: str | Path) -> Model:
         with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             header = json.loads(str(file["header"]))
             version = header["omkl_model"]
-            arrays = {name: file[name] for name in _arrays(version)}
+            arrays = {name: file[name] for name in (*_ARRAYS, *(set(_OPTIONAL) & set(file)))}
             loss = loss_from(header["loss"])
     except DAMAGED as error:
         raise InputError(f"{path} is no omkl model ({error}); pass a file written by Model.save") from None
-    if version not in (FORMAT, WITH_BASIS):
-        raise InputError(f"{path} has model format {version}; this version reads up to {WITH_BASIS}; upgrade omkl")
+    if version not in (FORMAT, WITH_BASIS, WITH_UNITS):
+        raise InputError(f"{path} has model format {version}; this version reads up to {WITH_UNITS}; upgrade omkl")
     return Model(**arrays, loss=loss)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_type_hints
 
+import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
 from omkl.compressors import QUANTIZERS
@@ -54,6 +55,7 @@ class Spec:
     shuffle: int | None = 0
     record_every: Count = 1
     pooled: bool = False
+    standardize: bool = False
     devices: Count = 1
     shard: Literal["nodes", "seeds"] | None = None
 
@@ -232,7 +234,7 @@ def _data(value: Any) -> Any:
 
 def _read_file(file: str, target: str, node: str | None = None, drop: list[str] | None = None) -> Any:
     table = read_table(file, target, node, drop or ())
-    return (table.X, table.y) if table.node is None else by_node(table.X, table.y, table.node)
+    return (table.X, table.y) if table.node is None else by_node(table.X, table.y, table.node, np.float64)
 
 
 def _make(make: Callable[..., T], values: Table, path: str) -> T:

@@ -45,6 +45,7 @@ def cluster(
     block: options.Block = None,
     seed: Annotated[int | None, option(RUN, "Seed of features and dither.", "INT")] = None,
     shuffle: Annotated[int | None, option(RUN, "Seed of the order in which rows are dealt out.", "INT")] = None,
+    standardize: options.Standardize = None,
     rounds: Annotated[int | None, option(RUN, "Rounds to run; all that the data has.", "INT")] = None,
     deadline: Annotated[float, typer.Option(rich_help_panel=RUN, help="Seconds to wait for a neighbor.")] = 30.0,
     out: Annotated[Path | None, Out] = None,
@@ -70,7 +71,9 @@ def cluster(
     network = processes.on_loopback(_network(settings, stream, deadline))
     with show.progress(quiet) as report:
         outcomes = processes.run(network, *stream, progress=report and (lambda a, b: report(a, b, "gossiping")))
-    simulated = simulate(tuple(stream), network.topology, method=network.method, seed=settings.seed)
+    simulated = simulate(
+        tuple(stream), network.topology, method=network.method, seed=settings.seed, standardize=network.standardize
+    )
     summary = _summarize(network, outcomes, np.asarray(simulated.loss[0]))
     if out:
         out.mkdir(parents=True, exist_ok=True)
@@ -83,7 +86,9 @@ def cluster(
 
 
 def _stream(settings: "Settings", rounds: int | None) -> Stream:
-    stream, _ = as_stream(settings.data, settings.nodes, settings.shuffle)
+    stream, _ = as_stream(
+        settings.data, settings.nodes, settings.shuffle, np.float64 if settings.standardize else np.float32
+    )
     if rounds is not None and not 0 < rounds <= len(stream.X):
         raise InputError(f"--rounds {rounds}; the stream has {len(stream.X)}; run 1 to {len(stream.X)} of them")
     return Stream(stream.X[:rounds], stream.y[:rounds])
@@ -106,6 +111,7 @@ def _network(settings: "Settings", stream: Stream, deadline: float) -> "NetworkC
         topology=topology.build(settings.topology, nodes, settings.weights),
         members=tuple(Member(id=f"n{j}", listen=f"tcp/127.0.0.1:{j + 1}") for j in range(nodes)),
         timing=Timing(deadline=deadline, patience=deadline / 2),
+        standardize=settings.standardize,
         calibration=stream.X.reshape(-1, inputs),  # of which the simulator takes the same rows
     )
 

@@ -58,6 +58,12 @@ Rescale: TypeAlias = Annotated[
 ]
 Step: TypeAlias = Annotated[float | None, option(METHOD, "Width of a level; for nearest.", "FLOAT")]
 Block: TypeAlias = Annotated[int | None, option(METHOD, "Quantize in blocks of this length.", "INT")]
+Standardize: TypeAlias = Annotated[
+    bool | None,
+    typer.Option(
+        "--standardize", rich_help_panel="Run", help="Inputs by each node's running moments.", show_default=False
+    ),
+]
 Devices: TypeAlias = Annotated[
     int | None, option(DEVICES, "Number of JAX devices that share the work; those of all processes.", "INT")
 ]
@@ -82,6 +88,7 @@ _TOP = (
     "shuffle",
     "record_every",
     "pooled",
+    "standardize",
     "devices",
     "shard",
 )

@@ -53,6 +53,7 @@ def simulate(
         bool | None,
         typer.Option("--pooled", rich_help_panel=RUN, help="Score each model on all samples too.", show_default=False),
     ] = None,
+    standardize: options.Standardize = None,
     devices: options.Devices = None,
     shard: options.Shard = None,
     coordinator: options.Coordinator = None,

@@ -77,10 +77,13 @@ def _read_mnist(contents: Sequence[bytes]) -> Raw:
     return Raw(pixels.reshape(-1, 784), np.concatenate([labels[8:], test_labels[8:]]))
 
 
-def _read_digits(_: Path) -> Raw:
-    from sklearn.datasets import load_digits
+def _read_digits(contents: Sequence[bytes]) -> Raw:
+    values = np.loadtxt(io.BytesIO(gzip.decompress(contents[0])), delimiter=",")
+    return Raw(values[:, :-1], values[:, -1])
 
-    return Raw(*load_digits(return_X_y=True))
+
+def _bundled_digits(path: Path) -> Raw:
+    return _read_digits([_DIGITS.verify(path.read_bytes(), path)])
 
 
 def _upper(raw: Raw) -> Arrays:
@@ -111,6 +114,7 @@ _MNIST = (
     File("t10k-images-idx3-ubyte.gz", 1648877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
     File("t10k-labels-idx1-ubyte.gz", 4542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
 )
+_DIGITS = File("digits.csv.gz", 57523, "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22")
 
 _SETS = (
     DataSet(
@@ -136,7 +140,8 @@ _SETS = (
         "digits", "binary", "logistic", n=1797, d=64, positives=174,
         license="CC BY 4.0",
         source="UCI 80, Alpaydin and Kaynak 1998: 8 against the rest, 8 x 8 pixels in 0 ... 1; stands in for mnist",
-        prepare=_eight(16), bundle=Bundle("sklearn", "sklearn", "datasets", _read_digits),
+        prepare=_eight(16), files=(_DIGITS,), read=_read_digits,
+        bundle=Bundle("sklearn", "sklearn", "datasets/data/digits.csv.gz", _bundled_digits),
     ),
 )  # fmt: skip
 

@@ -23,7 +23,9 @@ Source: TypeAlias = str | Data | Stream | tuple[npt.ArrayLike, npt.ArrayLike]
 """A name, a table ``X (n, d), y (n,)``, or a stream ``X (T, J, d), y (T, J)``."""
 
 
-def as_stream(data: Source, nodes: int | None = None, shuffle: int | None = 0) -> tuple[Stream, str | None]:
+def as_stream(
+    data: Source, nodes: int | None = None, shuffle: int | None = 0, dtype: npt.DTypeLike = np.float32
+) -> tuple[Stream, str | None]:
     """Return the stream of any source, and the loss that suits it where the source says so.
 
     Parameters
@@ -34,6 +36,8 @@ def as_stream(data: Source, nodes: int | None = None, shuffle: int | None = 0) -
         Number of nodes a table is dealt to; a stream has its own, which this must equal where given.
     shuffle
         Seed of the order in which a table is dealt; ``None`` keeps its order.
+    dtype
+        The precision of X: float64 for inputs that are yet to be standardized.
     """
     if isinstance(data, str):
         data = load(data)
@@ -42,15 +46,17 @@ def as_stream(data: Source, nodes: int | None = None, shuffle: int | None = 0) -
         raise InputError(f"data is a {type(data).__name__}; it must be a name or a pair (X, y); pass data=(X, y)")
     X, y = _array(data[0], "X"), _array(data[1], "y")
     if X.ndim == 3:
-        return _stream(X, y, nodes), loss
+        return _stream(X, y, nodes, dtype), loss
     if X.ndim != 2:
         raise InputError(f"X has shape {X.shape}; it must be (n, d), or (T, J, d) for a stream; reshape it")
     if nodes is None:
         raise InputError("nodes is not given; a table is dealt to a number of nodes; pass nodes=")
-    return deal(X, y, nodes, shuffle), loss
+    return deal(X, y, nodes, shuffle, dtype), loss
 
 
-def deal(X: npt.ArrayLike, y: npt.ArrayLike, nodes: int, shuffle: int | None = 0) -> Stream:
+def deal(
+    X: npt.ArrayLike, y: npt.ArrayLike, nodes: int, shuffle: int | None = 0, dtype: npt.DTypeLike = np.float32
+) -> Stream:
     """Return a table dealt row by row to the nodes, like cards.
 
     The rows are permuted by the seed ``shuffle`` (``None`` keeps their order); row ``t J + j`` goes to node j at round
@@ -60,7 +66,7 @@ def deal(X: npt.ArrayLike, y: npt.ArrayLike, nodes: int, shuffle: int | None = 0
     array([[0., 1.],
            [2., 3.]], dtype=float32)
     """
-    X, y = _table(X, y)
+    X, y = _table(X, y, dtype)
     if isinstance(nodes, bool) or not isinstance(nodes, int | np.integer) or not 1 <= nodes <= len(X):
         raise InputError(f"nodes is {nodes}; it must be a whole number from 1 to the {len(X)} rows; change nodes")
     order = np.arange(len(X)) if shuffle is None else permutation(len(X), whole("shuffle", shuffle, 0))
@@ -69,12 +75,12 @@ def deal(X: npt.ArrayLike, y: npt.ArrayLike, nodes: int, shuffle: int | None = 0
     return Stream(X[rows], y[rows])
 
 
-def by_node(X: npt.ArrayLike, y: npt.ArrayLike, node: npt.ArrayLike) -> Stream:
+def by_node(X: npt.ArrayLike, y: npt.ArrayLike, node: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> Stream:
     """Return a table split by a column that says who sees a row; each node keeps its order.
 
     Nodes are numbered in the sorted order of the column's values. The shortest node sets the number of rounds.
     """
-    X, y = _table(X, y)
+    X, y = _table(X, y, dtype)
     names = np.asarray(node)
     if names.shape != (len(X),):
         raise InputError(f"node has shape {names.shape} and X {X.shape}; node must be {(len(X),)}; one value a row")
@@ -105,8 +111,8 @@ def permutation(n: int, seed: int) -> npt.NDArray[np.intp]:
     return np.argsort(words[:, 0] << np.uint64(32) | words[:, 1], kind="stable")
 
 
-def numbers(values: npt.ArrayLike, name: str) -> Floats:
-    """Return values as float32, or refuse what is not a finite number there."""
+def numbers(values: npt.ArrayLike, name: str, dtype: npt.DTypeLike = np.float32) -> Floats:
+    """Return values in a precision, or refuse what is not a finite number in float32."""
     given = _array(values, name)
     if given.size == 0:
         raise InputError(f"{name} is empty, of shape {given.shape}; it must hold at least one row; check its source")
@@ -117,7 +123,7 @@ def numbers(values: npt.ArrayLike, name: str) -> Floats:
         where = tuple(int(i) for i in np.argwhere(~good)[0])
         fits = "fit float32, below 3.4e38; scale" if np.isfinite(given[where]) else "be finite; drop or fill"
         raise InputError(f"{name} holds {given[where]} at index {where}; values must {fits} them")
-    return single
+    return single if dtype == np.float32 else given.astype(dtype, copy=False)
 
 
 def _array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
@@ -134,8 +140,8 @@ def _array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     return given
 
 
-def _stream(X: npt.ArrayLike, y: npt.ArrayLike, nodes: int | None) -> Stream:
-    X, y = numbers(X, "X"), numbers(y, "y")
+def _stream(X: npt.ArrayLike, y: npt.ArrayLike, nodes: int | None, dtype: npt.DTypeLike) -> Stream:
+    X, y = numbers(X, "X", dtype), numbers(y, "y")
     if y.shape[:2] != X.shape[:2] or y.ndim > 3:
         raise InputError(f"y has shape {y.shape} and X {X.shape}; a stream's y must be {X.shape[:2]}; reshape it")
     if nodes not in (None, X.shape[1]):
@@ -143,8 +149,8 @@ def _stream(X: npt.ArrayLike, y: npt.ArrayLike, nodes: int | None) -> Stream:
     return Stream(X, y)
 
 
-def _table(X: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Floats, Floats]:
-    X, y = numbers(X, "X"), numbers(y, "y")
+def _table(X: npt.ArrayLike, y: npt.ArrayLike, dtype: npt.DTypeLike) -> tuple[Floats, Floats]:
+    X, y = numbers(X, "X", dtype), numbers(y, "y")
     if X.ndim != 2:
         raise InputError(f"X has shape {X.shape}; a table must be (n, d); reshape it, X[:, None] for one feature")
     if y.ndim not in (1, 2) or len(y) != len(X):

@@ -4,7 +4,7 @@ from omkl.methods.choco import Choco
 from omkl.methods.complete import Complete
 from omkl.methods.gossip import Gossip
 from omkl.methods.local import Local
-from omkl.methods.presets import letter, recommended
+from omkl.methods.presets import frugal, letter, recommended
 from omkl.methods.protocol import Info, Method, Neighbors, Network, Round
 
 METHODS: dict[str, type[Method]] = {"gossip": Gossip, "complete": Complete, "choco": Choco, "local": Local}
@@ -20,6 +20,7 @@ __all__ = [
     "Neighbors",
     "Network",
     "Round",
+    "frugal",
     "letter",
     "recommended",
 ]

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from omkl import algorithm, calibration, compressors, losses
+import numpy as np
+
+from omkl import algorithm, calibration, compressors, losses, scaling
 from omkl.arrays import Array, namespace
 from omkl.calibration import SIGMA, Basis
 from omkl.errors import InputError, pick, real, whole
@@ -120,10 +122,16 @@ class Ensemble:
         """The numbers that are sent of a model."""
         return self.width
 
-    def draw(self, dimension: int, seed: int, X: Array | None = None) -> Features:
-        """Return the features of a seed, calibrated on rows of unlabelled inputs X ``(..., d)`` where asked for."""
+    def draw(self, dimension: int, seed: int, X: Array | None = None, standardize: bool = False) -> Features:
+        """Return the features of a seed, calibrated on rows of unlabelled inputs X ``(..., d)`` where asked for.
+
+        Those that nodes standardize are given as they come, and standardized here: the rows that are taken, by
+        themselves.
+        """
         count = calibration.rows(self.basis, self.sigma)
         sample = None if X is None or not count else calibration.sample(X, count, seed)
+        if sample is not None:
+            sample = scaling.standardize_rows(sample) if standardize else sample.astype(np.float32)
         settings = self.basis, self.sigma, self.orthogonal
         return calibration.calibrate(self.kernels, self.features, dimension, seed, sample, *settings)
 

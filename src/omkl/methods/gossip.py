@@ -4,13 +4,15 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
+
 from omkl import algorithm, sending
 from omkl.algorithm import State, Velocity
 from omkl.arrays import Array
 from omkl.errors import InputError, real
 from omkl.methods.ensemble import Quantized
 from omkl.methods.protocol import Info, Network, Round
-from omkl.methods.steps import stable_step, tracking
+from omkl.methods.steps import seldom, stable_step, tracking
 from omkl.quantizers import Message
 from omkl.sending import Pace, Sending, follow
 from omkl.topology import Topology
@@ -98,6 +100,8 @@ class Gossip(Quantized):
         if self.gamma != "auto":
             return self
         followed = tracking(self.channel, self.sent)
+        if self.choice is not None:
+            followed = seldom(followed, float(self.choice.share(np.eye(len(self.kernels))[0]).min()))
         return replace(self, gamma=min(stable_step(topology, followed, self.momentum) for topology in topologies))
 
     def check(self, topology: Topology) -> None:

@@ -97,7 +97,7 @@ class Method(Protocol):
     def dithered(self) -> bool:
         """Whether ``step`` needs uniforms."""
 
-    def draw(self, dimension: int, seed: int, X: Array | None = None) -> Features:
+    def draw(self, dimension: int, seed: int, X: Array | None = None, standardize: bool = False) -> Features:
         """Return the features of a seed, calibrated on rows of unlabelled inputs X ``(..., d)`` where asked for."""
 
     def check(self, topology: Topology) -> None:

@@ -54,6 +54,14 @@ def tracking(quantizer: Quantizer, n: int) -> Tracking:
     return Tracking(1 - kept / sent, max(lag, 0.0))
 
 
+def seldom(followed: Tracking, share: float) -> Tracking:
+    """Return the same where messages are sent in a share of the rounds, and mixing is slowed by as much.
+
+    Between them a model moves on for (1/share - 1) / 2 rounds in the mean, (1 - share) / 2 of those that a message has.
+    """
+    return followed._replace(lag=followed.lag + (1 - share) / 2)
+
+
 def stable_step(topology: Topology, followed: Tracking, momentum: float = 0.0) -> float:
     """Return a consensus step of at most one, half of the largest that was seen to be stable, or less.
 

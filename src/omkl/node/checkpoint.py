@@ -169,7 +169,8 @@ def _arrays(protocol: Protocol) -> dict[str, Floats]:
     arrays = {"theta": state.theta, "hidden": state.hidden, "log_weights": state.log_weights}
     for name in OPTIONAL:
         arrays |= {f"{name}_{k}": np.asarray(leaf) for k, leaf in enumerate(_leaves(getattr(state, name)))}
-    x = np.array([x for x, _ in protocol.waiting], dtype=np.float32)
+    arrays |= {f"moments_{k}": np.asarray(leaf) for k, leaf in enumerate(protocol.learning.moments)}
+    x = np.array([x for x, _ in protocol.waiting], dtype=np.float64 if protocol.learning.moments else np.float32)
     y = np.array([y for _, y in protocol.waiting if y is not None], dtype=np.float32)
     return arrays | {"copies": neighbors.copies, "x": x, "y": y}
 
@@ -208,6 +209,8 @@ def _fill(protocol: Protocol, saved: Checkpoint, same_boot: bool) -> None:
     if _shapes(state) != _shapes(fresh):
         raise ValueError(f"arrays {_shapes(state)} where {_shapes(fresh)} are due")
     learning.state, learning.round = state, header["round"]
+    moments = (arrays[f"moments_{k}"] for k, _ in enumerate(learning.moments))
+    learning.moments = _rebuild(learning.moments, moments)
     if same_boot:
         neighbors.recent.extend(bytes.fromhex(frame) for frame in header["recent"])
     for k, (peer, entry) in enumerate(header["links"].items()):

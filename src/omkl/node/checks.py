@@ -2,18 +2,19 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import numpy.typing as npt
 
-from omkl import calibration, specs
+from omkl import calibration, scaling, specs
 from omkl.compressors import Sign
 from omkl.data import DATA_SETS
 from omkl.data.streams import numbers
 from omkl.errors import InputError
 from omkl.losses import Softmax
 from omkl.methods import Choco, Gossip, Method
-from omkl.node.learning import Floats
 from omkl.node.settings import Access, Member, Timing, Tls
 from omkl.quantizers import QSGD, Exact, Nearest
+from omkl.scaling import Inputs
 from omkl.specs import Spec, Table
 from omkl.topology import Graph, Topology
 from omkl.topology.graphs import TOLERANCE
@@ -98,7 +99,9 @@ def runnable(method: Method) -> Gossip:
     return method
 
 
-def calibrated(method: Gossip, given: npt.ArrayLike | None, inputs: int, seed: int) -> Floats | None:
+def calibrated(
+    method: Gossip, given: npt.ArrayLike | None, inputs: int, seed: int, standardize: bool = False
+) -> Inputs | None:
     """Return the rows that a method is calibrated on, of those given; refuse what it cannot be. None if it is not."""
     count = calibration.rows(method.basis, method.sigma)
     if not count:
@@ -109,10 +112,11 @@ def calibrated(method: Gossip, given: npt.ArrayLike | None, inputs: int, seed: i
                 "missing; this basis or sigma is calibrated on inputs that all nodes hold; write [calibration], file = "
                 '"calibration.npz" with an array X of some hundred rows'
             )
-        table = numbers(given, "X")
+        table = numbers(given, "X", np.float64 if standardize else np.float32)
         calibration.checked(table, inputs)
         rows = calibration.sample(table, count, seed)
-        calibration.checked(rows, inputs, method.basis, method.sigma)
+        seen = scaling.standardize_rows(rows) if standardize else rows
+        calibration.checked(seen, inputs, method.basis, method.sigma)
         return rows
 
 

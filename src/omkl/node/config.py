@@ -13,9 +13,9 @@ from omkl import topology as topologies
 from omkl.errors import InputError, unknown, whole
 from omkl.methods import Gossip
 from omkl.node import checks
-from omkl.node.learning import Floats
 from omkl.node.role import Role
 from omkl.node.settings import Access, Calibration, Checkpoint, Member, Timing, Tls, check_word
+from omkl.scaling import Inputs
 from omkl.specs import Spec, Table
 from omkl.topology import Graph, Schedule, Topology
 
@@ -36,8 +36,12 @@ class NetworkConfig:
         What all nodes learn with: ``Gossip``, or ``Choco`` without ``fresh``.
     topology
         The graph over the members, in their order, and its gossip weights.
+    standardize
+        Whether each node brings inputs to mean 0 and deviation 1 by running moments of its own; for nodes that see
+        like data (``omkl.scaling``).
     calibration
-        Unlabelled inputs ``(n, d)`` for a method that is calibrated on some; those it takes of them are kept.
+        Unlabelled inputs ``(n, d)`` for a method that is calibrated on some; those it takes of them are kept. They are
+        in the units that nodes observe in: where they standardize, these rows are too, by themselves.
     """
 
     name: str
@@ -50,7 +54,8 @@ class NetworkConfig:
     tls: Tls | None = None
     access: Access = Access.open()  # noqa: RUF009 - it is frozen
     checkpoint: Checkpoint | None = None
-    calibration: Floats | None = field(default=None, repr=False, compare=False)
+    standardize: bool = False
+    calibration: Inputs | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_word("name", self.name)
@@ -60,7 +65,7 @@ class NetworkConfig:
         checks.paced(checks.runnable(self.method), self.timing)
         checks.connected(self.topology.graph, self.ids)
         checks.nonnegative(self.topology, self.ids)
-        rows = checks.calibrated(self.method, self.calibration, self.inputs, self.seed)
+        rows = checks.calibrated(self.method, self.calibration, self.inputs, self.seed, self.standardize)
         object.__setattr__(self, "calibration", rows)
 
     @property
@@ -92,6 +97,7 @@ class NetworkConfig:
             seed=self.seed,
             neighbors=self.neighbors(id),
             timing=self.timing,
+            standardize=self.standardize,
             calibration=self.calibration,
         )
 
@@ -149,6 +155,7 @@ def parse(table: Table, folder: Path) -> NetworkConfig:
         tls=file.tls and replace(file.tls, **{name: folder / path for name, path in vars(file.tls).items()}),
         access=file.access,
         checkpoint=file.checkpoint and replace(file.checkpoint, folder=folder / file.checkpoint.folder),
+        standardize=spec.standardize,
         calibration=None if file.calibration is None else file.calibration.read(folder),
     )
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from omkl import algorithm, features, noise
+from omkl import algorithm, features, noise, scaling
 from omkl.algorithm import State
 from omkl.errors import InputError
 from omkl.features import Features
@@ -15,6 +15,7 @@ from omkl.losses import Loss
 from omkl.methods import Gossip, Round
 from omkl.model import Model
 from omkl.quantizers import Message
+from omkl.scaling import Inputs, Moments
 
 Floats = npt.NDArray[np.float32]
 
@@ -112,13 +113,24 @@ class Learning:
         Models, hidden state, kernel weights, the learner's memory and the velocity of mixing.
     round
         Rounds of gossip taken; a hidden state begins with zeros at round 0.
+    moments
+        Of the inputs of its stream, where they are standardized; else empty.
     is_sound
         Whether what the last half of a round made is finite, as it is unless a step was too large.
     """
 
-    def __init__(self, method: Gossip, inputs: int, seed: int, index: int, sample: Floats | None = None) -> None:
+    def __init__(
+        self,
+        method: Gossip,
+        inputs: int,
+        seed: int,
+        index: int,
+        sample: Inputs | None = None,
+        standardize: bool = False,
+    ) -> None:
         self.method = method
-        self.features = method.draw(inputs, seed, sample)
+        self.features = method.draw(inputs, seed, sample, standardize)
+        self.moments: Moments | tuple[()] = scaling.start(inputs) if standardize else ()
         self.state: State = method.init(np, (), outputs(method.objective), self.features.spectrum)
         self.round = 0
         self.is_sound = True
@@ -140,30 +152,47 @@ class Learning:
         self.round += 1
         return message
 
-    def learn(self, x: Floats, y: Floats) -> tuple[Floats, float]:
+    def learn(self, x: Inputs, y: Floats) -> tuple[Floats, float]:
         """Return the output and its loss, both from before the sample is learned (lines 3 to 6 and 14)."""
-        self.state, output, loss, self.is_sound = self._halves.learn(self.state, self.features, x, y)
+        self.state, output, loss, self.is_sound = self._halves.learn(self.state, self.features, self.scaled(x), y)
+        self._count(x)
         return output, loss
 
-    def predict(self, x: Floats) -> Floats:
+    def see(self, x: Inputs) -> Floats:
+        """Return the output for a sample without a label, which tells of the inputs all the same."""
+        output = self.predict(x)
+        self._count(x)
+        return output
+
+    def _count(self, x: Inputs) -> None:
+        if self.moments:
+            self.moments = scaling.update(self.moments, x)
+
+    def scaled(self, x: Inputs) -> Floats:
+        """Return inputs ``(..., d)`` as features take them: in units of the samples before, where standardized."""
+        moments = self.moments
+        return scaling.standardize(x, *moments.units) if moments else np.asarray(x, dtype=np.float32)
+
+    def predict(self, x: Inputs) -> Floats:
         """Return the ensemble's output f, shape ``(..., C)``."""
         state = self.state  # one reading: other threads may predict while this node learns
-        z = features.transform(x, self.features)
+        z = features.transform(self.scaled(x), self.features)
         return np.asarray(algorithm.predict(state.theta, state.log_weights, z).output)
 
     def model(self) -> Model:
         """Return the ensemble as it is now."""
         state = self.state  # one reading, as above
         frequencies, basis, _ = self.features
-        return Model(frequencies, state.theta, state.log_weights, self.method.objective, basis)
+        units = self.moments.units if self.moments else (None, None)
+        return Model(frequencies, state.theta, state.log_weights, self.method.objective, basis, *units)
 
     def is_finite(self) -> bool:
         """Return whether models and hidden state are finite, and no weight is not a number."""
         theta, hidden, log_weights, *_ = self.state
         return math.isfinite(total(theta) + total(hidden)) and not math.isnan(total(log_weights))
 
-    def inputs(self, x: npt.ArrayLike) -> Floats:
-        """Return one sample as float32, refused unless it is d finite numbers."""
+    def inputs(self, x: npt.ArrayLike) -> Inputs:
+        """Return one sample, as float64 if it is yet to be standardized; refused unless it is d finite float32."""
         dimension = self.features.frequencies.shape[-1]
         try:
             with np.errstate(over="ignore"):  # what is too large is refused below
@@ -176,7 +205,7 @@ class Learning:
             raise InputError(
                 f"x is {reprlib.repr(array.tolist())}; inputs must be finite; drop the sample or fill it in"
             )
-        return array
+        return np.asarray(x, dtype=np.float64) if self.moments else array
 
     def targets(self, y: npt.ArrayLike) -> Floats:
         """Return one label as the loss wants it, shape ``(C,)``."""

@@ -37,6 +37,7 @@ from omkl.node.learning import Floats, Learning, quiet
 from omkl.node.links import WAITED_FOR, Kept, Link, LinkState
 from omkl.node.neighbors import RECENT, Neighbors, Send
 from omkl.node.role import Role
+from omkl.scaling import Inputs
 
 MOST_WAITING = 1024  # observations that wait for their round; a caller with more must wait
 LAST_ROUND = 2**32 - 1
@@ -70,9 +71,9 @@ class Protocol:
 
     def __init__(self, role: Role, boot: int, now: float) -> None:
         self.role = role
-        self.learning = Learning(role.method, role.inputs, role.seed, role.index, role.calibration)
+        self.learning = Learning(role.method, role.inputs, role.seed, role.index, role.calibration, role.standardize)
         self.neighbors = Neighbors(role, self.learning, boot)
-        self.waiting: deque[tuple[Floats, Floats | None]] = deque()
+        self.waiting: deque[tuple[Inputs, Floats | None]] = deque()
         self.ended = False
         self.diverged = False
         self.restored = False
@@ -104,7 +105,7 @@ class Protocol:
         """Take a sample; without a label it is only predicted."""
         return self.take(self.learning.inputs(x), None if y is None else self.learning.targets(y), now)
 
-    def take(self, x: Floats, y: Floats | None, now: float) -> list[Event]:
+    def take(self, x: Inputs, y: Floats | None, now: float) -> list[Event]:
         """Take a sample that is checked already, as ``learning.inputs`` and ``learning.targets`` return it."""
         if self.is_full:
             raise InputError(f"{MOST_WAITING} observations wait for their round; that is the most; observe more slowly")
@@ -324,10 +325,10 @@ class Protocol:
             neighbors.sends.append(Send(None, frame))
             self._events.append(Gossiped(own, len(frame), len(weights) - weights.tolist().count(0.0)))
 
-    def _learn(self, x: Floats, y: Floats | None) -> None:
+    def _learn(self, x: Inputs, y: Floats | None) -> None:
         self.taken += 1
         if y is None:
-            self._events.append(Scored(self.round, self.learning.predict(x), None))
+            self._events.append(Scored(self.round, self.learning.see(x), None))
             return
         output, loss = self.learning.learn(x, y)
         self._events.append(Scored(self.round, output, loss))

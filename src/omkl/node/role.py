@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from omkl.methods import Gossip
-from omkl.node.learning import Floats, outputs
+from omkl.node.learning import outputs
 from omkl.node.settings import Timing
+from omkl.scaling import CLIP, Inputs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +25,10 @@ class Role:
     neighbors: Mapping[str, float]
     """Gossip weight w_ij of every neighbor, by id."""
     timing: Timing = Timing()  # noqa: RUF009 - it is frozen
-    calibration: Floats | None = field(default=None, repr=False, compare=False)
-    """The rows that its features are calibrated on, where they are."""
+    standardize: bool = False
+    """Whether it brings inputs to mean 0 and deviation 1, by the running moments of its own."""
+    calibration: Inputs | None = field(default=None, repr=False, compare=False)
+    """The rows that its features are calibrated on, where they are; as they come, if inputs are standardized."""
 
     def contract(self) -> str:
         """Return what neighbors must have in common, a line for each: else their hidden states mean different things.
@@ -38,7 +41,9 @@ class Role:
         features += " orthogonal" if method.orthogonal else ""
         features += "" if method.sigma == "given" else f" sigma={method.sigma}"
         features += "" if method.basis is None else f" basis={method.basis.rank}:{method.basis.source}"
-        features += "" if self.calibration is None else f" sample={_digest(self.calibration.astype('<f4').tobytes())}"
+        if self.calibration is not None:
+            rows = self.calibration.astype("<f8" if self.standardize else "<f4")
+            features += f" sample={_digest(rows.tobytes())}"
         lines = {
             "network": self.network,
             "mode": self.timing.mode,
@@ -49,6 +54,7 @@ class Role:
         lines |= {"weights": "common"} if method.common_weights else {}
         if (pace := method.pace) is not None:
             lines["pace"] = f"rate={pace.rate} until={pace.until} least={pace.least}"
+        lines |= {"inputs": f"standardized clip={CLIP:g}"} if self.standardize else {}
         return "".join(f"{key} {value}\n" for key, value in lines.items())
 
 

@@ -19,6 +19,7 @@ from omkl.node.learning import Floats
 from omkl.node.neighbors import Send
 from omkl.node.protocol import MOST_WAITING, Protocol
 from omkl.node.transports import Arrival, Transport
+from omkl.scaling import Inputs
 
 T = TypeVar("T")
 
@@ -43,7 +44,7 @@ Settle: TypeAlias = Callable[[], bool]
 class Observation(NamedTuple):
     """A sample, checked."""
 
-    x: Floats
+    x: Inputs
     y: Floats | None
     done: Done | None = None
 

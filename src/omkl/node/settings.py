@@ -142,7 +142,8 @@ class Calibration:
     Attributes
     ----------
     file
-        An npz file with an array ``X`` of unlabelled inputs, a row each.
+        An npz file with an array ``X`` of unlabelled inputs, a row each, as nodes observe them: also where they
+        standardize, for all bring these rows to mean 0 and deviation 1 by themselves.
     """
 
     file: Path

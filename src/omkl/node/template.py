@@ -23,7 +23,7 @@ TEXT = string.Template("""\
 name = $name
 
 # How many numbers an observation x has. Bring each to a mean near 0 and a deviation near 1: the
-# kernels below expect that.
+# kernels below expect that. Nodes that see like data can do so themselves: learning.standardize.
 inputs = $inputs
 
 # Who talks to whom: learning.topology, below, draws it over the nodes in the order they are listed.
@@ -47,6 +47,7 @@ $nodes
 topology = $topology
 weights = "metropolis"  # how much neighbors count, from how many each has
 seed = 0                # of the random features, which all nodes share, and of rounding at random
+# standardize = true    # x as it comes, scaled by what the node has seen; for nodes that see like data
 
 [learning.method]
 name = "gossip"
@@ -74,7 +75,8 @@ folder = "checkpoints"  # a file for each node, by its id
 every = 100             # rounds; "observation": before each is acknowledged, so that none is ever lost
 
 # What basis and sigma = "median" are found from: an array X of some hundred inputs without labels, a
-# row each, the same file on every device. Write it by np.savez("calibration.npz", X=X).
+# row each, the same file on every device, in the units that nodes observe in. Write it by
+# np.savez("calibration.npz", X=X).
 # [calibration]
 # file = "calibration.npz"
 

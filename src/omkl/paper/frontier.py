@@ -5,7 +5,7 @@ Computing takes JAX, NumPy and SciPy alone; what is in the store can be drawn el
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -16,7 +16,7 @@ from omkl.calibration import Basis
 from omkl.errors import DivergedError
 from omkl.features import Kernel, gaussian
 from omkl.learners import SGD, AdaGrad, Learner, Newton
-from omkl.methods import Choco, Gossip, Local, letter, recommended
+from omkl.methods import Choco, Gossip, Local, frugal, letter, recommended
 from omkl.methods.ensemble import Ensemble
 from omkl.paper.frontier_lines import BATCH_GRID, SGD_GRID, Tell, batch_optimum, tuned_sgd
 from omkl.paper.letter import NODES, Cases, Floats, Progress, dealt, spread
@@ -139,7 +139,7 @@ def _variations() -> dict[str, dict[str, Gossip]]:
         **{f"triggered {threshold:g}": Triggered(threshold) for threshold in (1.5, 3)},
     }
     made = {
-        "quantizers": {PRESET: best, **{what: one for what, one in steps.items() if one != best}},
+        "quantizers": {PRESET: best, "frugal": frugal(), **{w: one for w, one in steps.items() if one != best}},
         "paces": {what: replace(best, pace=pace) for what, pace in (steady | fading).items()},
         "rules": {what: replace(best, sending=rule) for what, rule in rules.items()},
     }
@@ -256,8 +256,7 @@ class Study(NamedTuple):
 
 def alone(method: Ensemble) -> Local:
     """Return the same learner without communication."""
-    names = ("kernels", "features", "basis", "sigma", "eta", "regularization", "loss", "weight_rate", "learner")
-    return Local(**{name: getattr(method, name) for name in names})
+    return Local(**{one.name: getattr(method, one.name) for one in fields(Local)})
 
 
 def front(points: Sequence[Point]) -> list[Point]:

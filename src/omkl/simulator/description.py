@@ -45,7 +45,7 @@ def describe_data(data: Any, stream: Stream) -> Any:
     """Return a data set by its name, or a stream by its shape and digest."""
     if isinstance(data, str):
         return data
-    digest = hashlib.sha256(stream.X.tobytes() + stream.y.tobytes()).hexdigest()
+    digest = hashlib.sha256(stream.X.astype(np.float32, copy=False).tobytes() + stream.y.tobytes()).hexdigest()
     return {"shape": list(stream.X.shape), "sha256": digest}
 
 

@@ -14,7 +14,7 @@ from omkl.model import DAMAGED, Model, loss_from
 FORMAT = 1
 _CURVES = ("loss", "accuracy", "disagreement", "bits", "link_bits")
 _FINAL = ("theta", "log_weights", "frequencies", "seeds", "rounds")
-_BASIS = "basis"  # in final.npz where there is one
+_OPTIONAL = ("basis", "center", "scale")  # in final.npz where there are such
 
 Floats = npt.NDArray[np.float32]
 
@@ -48,6 +48,8 @@ class Result:
         ``(S, P, D, d)``.
     basis
         ``(S, P, 2D, r)``, or None.
+    center, scale
+        ``(J, d)``, what each node's inputs were standardized by in the end, or None.
     pooled_loss
         ``(S, R)``, mean over nodes of a model's loss on all nodes' samples, where it was asked for.
     """
@@ -65,6 +67,8 @@ class Result:
     log_weights: Floats
     frequencies: Floats
     basis: Floats | None = None
+    center: npt.NDArray[np.float64] | None = None
+    scale: npt.NDArray[np.float64] | None = None
     pooled_loss: Floats | None = None
 
     def model(self, seed: int | None = None, node: int = 0) -> Model:
@@ -77,7 +81,8 @@ class Result:
         s = 0 if seed is None else seeds.index(seed)
         loss = loss_from(self.config["method"]["loss"])
         basis = None if self.basis is None else self.basis[s]
-        return Model(self.frequencies[s], self.theta[node, s], self.log_weights[node, s], loss, basis)
+        center, scale = (None if part is None else part[node] for part in (self.center, self.scale))
+        return Model(self.frequencies[s], self.theta[node, s], self.log_weights[node, s], loss, basis, center, scale)
 
     def summary(self, last: float = 0.1) -> dict[str, float]:
         """Return the mean loss over all recorded rounds and over the last of them, its standard error, and the bits."""
@@ -98,7 +103,7 @@ class Result:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "run.json").unlink(missing_ok=True)
         _write_curves(folder, self._columns())
-        names = _FINAL if self.basis is None else (*_FINAL, _BASIS)
+        names = [*_FINAL, *(name for name in _OPTIONAL if getattr(self, name) is not None)]
         np.savez(folder / "final.npz", **{name: getattr(self, name) for name in names})
         # Last, so that a folder that has it is whole.
         (folder / "run.json").write_text(json.dumps({"omkl_result": FORMAT, **self.config}, indent=2) + "\n")
@@ -121,7 +126,7 @@ def load(folder: str | Path) -> Result:
         config = json.loads((folder / "run.json").read_text())
         version = config.pop("omkl_result")
         with (folder / "final.npz").open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            final = {name: file[name] for name in (*_FINAL, *({_BASIS} & set(file)))}
+            final = {name: file[name] for name in (*_FINAL, *(set(_OPTIONAL) & set(file)))}
         columns = _read_curves(folder)
     except (OSError, *DAMAGED) as error:
         raise InputError(f"{folder} is damaged ({error}); run the simulation again") from None

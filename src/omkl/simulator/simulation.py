@@ -14,6 +14,7 @@ from omkl.features import Features
 from omkl.losses import Loss
 from omkl.methods import METHODS, Gossip, Method, Network
 from omkl.methods.protocol import MethodState
+from omkl.scaling import Moments, standardize_stream
 from omkl.simulator import engine
 from omkl.simulator.blas import one_thread
 from omkl.simulator.description import describe, describe_data, describe_topology, versions
@@ -42,6 +43,7 @@ def simulate(
     shuffle: int | None = 0,
     record_every: int = 1,
     pooled: bool = False,
+    standardize: bool = False,
     devices: int = 1,
     shard: str | None = None,
     progress: engine.Progress | None = None,
@@ -73,6 +75,9 @@ def simulate(
         Record every k-th round.
     pooled
         Also record ``pooled_loss``: every node's model scored on all nodes' samples of the round.
+    standardize
+        Bring every input to mean 0 and deviation 1 by the running moments of its node, as ``omkl.scaling`` does: for
+        raw values in whatever units, at nodes that see like data. Where they do not, give known units instead.
     devices, shard
         Number of JAX devices that share the work, and what is spread over them: ``"seeds"``, or the ``"nodes"`` of one
         network, which exchange their boundary; None spreads seeds where every device gets one. The result is that of
@@ -99,6 +104,7 @@ def simulate(
         shuffle=shuffle,
         record_every=record_every,
         pooled=pooled,
+        standardize=standardize,
         devices=devices,
         shard=shard,
         progress=progress,
@@ -118,6 +124,7 @@ def compare(
     shuffle: int | None = 0,
     record_every: int = 1,
     pooled: bool = False,
+    standardize: bool = False,
     devices: int = 1,
     shard: str | None = None,
     progress: engine.Progress | None = None,
@@ -146,7 +153,8 @@ def compare(
     nodes = _nodes([topology for _, topology in cases.values()], weights) if nodes is None else nodes
     if shuffle is not None:
         whole("shuffle", shuffle, 0)
-    stream, _ = as_stream(data, nodes, shuffle)
+    given, _ = as_stream(data, nodes, shuffle, np.float64 if standardize else np.float32)
+    stream, moments = _standardized(given, pooled) if standardize else (given, None)
     rounds, count, _ = stream.X.shape
     if record_every > rounds:
         raise InputError(f"record_every is {record_every}; the stream has {rounds} rounds; record at least one of them")
@@ -164,7 +172,7 @@ def compare(
     moving = faults is not None or any(len(turns) > 1 for turns in graphs)
     held = size(stream.X.shape, targets.shape[-1], methods, steady, seeds, pooled, record_every, moving)
     require_room(held, where.devices)
-    features = _features(widest, stream, runs)
+    features = _features(widest, given, runs, standardize)
     clips = [getattr(method, "clip", None) is not None for method in methods]
     networks = [_network(turns, faults, runs, where, each) for turns, each in zip(graphs, clips, strict=True)]
     measured = engine.run(
@@ -175,7 +183,7 @@ def compare(
         where,
     )
     settings = {
-        "data": describe_data(data, stream),
+        "data": describe_data(data, given),
         "nodes": count,
         "rounds": rounds,
         "weights": weights,
@@ -184,6 +192,7 @@ def compare(
         "seed": seed,
         "shuffle": shuffle,
         "record_every": record_every,
+        "standardize": standardize,
         "versions": versions(),
     }
     recorded = np.arange(record_every - 1, rounds, record_every)
@@ -193,7 +202,7 @@ def compare(
             "topology": describe_topology(topology, graphs[k]),
             "devices": where.describe(graphs[k][0]),
         }
-        results[name] = _result(methods[k], measured[k], features, runs, recorded, own)
+        results[name] = _result(methods[k], measured[k], features, runs, recorded, own, moments)
     return results
 
 
@@ -204,8 +213,10 @@ def _result(
     runs: list[int],
     recorded: Integers,
     settings: dict[str, Any],
+    moments: Moments | None,
 ) -> Result:
     state, measured = outcome
+    center, scale = (None, None) if moments is None else moments.units
     theta, log_weights = (np.asarray(part) for part in method.models(state))
     curves = {name: np.moveaxis(curve, 1, 0) for name, curve in measured._asdict().items()}
     return Result(
@@ -218,6 +229,8 @@ def _result(
         log_weights=log_weights,
         frequencies=features.frequencies[:, : len(method.kernels)],
         basis=None if features.basis is None else features.basis[:, : len(method.kernels)],
+        center=center,
+        scale=scale,
         **curves,
     )
 
@@ -278,10 +291,21 @@ def _widest_bank(methods: Sequence[Method]) -> Method:
     return widest
 
 
-def _features(method: Method, stream: Stream, runs: list[int]) -> Features:
+def _standardized(given: Stream, pooled: bool) -> tuple[Stream, Moments]:
+    """Return a stream by the running moments of every node, and those after the last round."""
+    if pooled:
+        raise InputError(
+            "pooled with standardize; each node has units of its own, and none for the samples of others; leave out "
+            "one of them, or score result.model(node=...) on a sample"
+        )
+    X, moments = standardize_stream(given.X)
+    return given._replace(X=X), moments
+
+
+def _features(method: Method, given: Stream, runs: list[int], standardize: bool) -> Features:
     """Return the features of every run, calibrated on its own rows of the stream where the method asks for it."""
     with one_thread():  # small matrices: more threads would wait for each other
-        each = [method.draw(stream.X.shape[-1], run, stream.X) for run in runs]
+        each = [method.draw(given.X.shape[-1], run, given.X, standardize) for run in runs]
     return Features(*(None if parts[0] is None else np.stack(parts) for parts in zip(*each, strict=True)))
 
 
@@ -321,6 +345,6 @@ def _warn_if_far(stream: Stream, method: Method) -> None:
     if length > FAR * widest:
         warnings.warn(
             f"a typical input has length {length:.3g}, the widest bandwidth is {widest:g}: to these kernels all "
-            "samples are strangers; standardize the inputs or use larger sigmas",
+            "samples are strangers; standardize the inputs (standardize=True) or use larger sigmas",
             stacklevel=4,
         )

@@ -21,6 +21,7 @@ from omkl.node.links import MOST_AHEAD, Link, LinkState
 from omkl.node.neighbors import RECENT
 from omkl.node.protocol import MOST_WAITING, Protocol
 from omkl.quantizers import Message
+from omkl.scaling import Inputs
 from omkl.torture.lessons import ROUNDING, Lesson, Lessons
 from omkl.torture.order import Order
 from omkl.torture.violation import Violation, require
@@ -96,13 +97,14 @@ class Books:
             self.record(node)
             return message
 
-        def watched_learn(x: Floats, y: Floats) -> tuple[Floats, float]:
+        def watched_learn(x: Inputs, y: Floats) -> tuple[Floats, float]:
             self._check_model(node)
             before = learning.state
             before = before._replace(theta=before.theta.copy(), log_weights=before.log_weights.copy())
+            seen = learning.scaled(x)
             output, loss = learn(x, y)
             self._know(node)
-            self.lessons.note(Lesson(id, node.round, before, x, y, learning.state, output, loss), learning)
+            self.lessons.note(Lesson(id, node.round, before, x, seen, y, learning.state, output, loss), learning)
             return output, loss
 
         learning.gossip, learning.learn = watched_gossip, watched_learn  # type: ignore[method-assign]

@@ -13,6 +13,7 @@ from omkl import features
 from omkl.algorithm import State
 from omkl.methods import Round
 from omkl.node.learning import Floats, Learning
+from omkl.scaling import Inputs
 from omkl.torture.violation import require
 
 BATCH = 64  # lessons that are computed again at once, which costs little more than one
@@ -25,7 +26,9 @@ class Lesson(NamedTuple):
     id: str
     round: int
     before: State
-    x: Floats
+    x: Inputs
+    seen: Floats
+    """x as features took it."""
     y: Floats
     after: State
     output: Floats
@@ -58,7 +61,7 @@ class Lessons:
         if not lessons:
             return
         theta, log_weights = (np.array([lesson.before[k] for lesson in lessons]) for k in (0, 2))
-        z = features.transform(np.array([lesson.x for lesson in lessons]), learning.features)
+        z = features.transform(np.array([lesson.seen for lesson in lessons]), learning.features)
         sample = Round(z, np.array([lesson.y for lesson in lessons]), None)
         theta, log_weights, _, info = learning.method.observe(theta, log_weights, lessons[0].before.memory, sample)
         _compare("models", lessons, [lesson.after.theta for lesson in lessons], theta)

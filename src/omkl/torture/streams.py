@@ -74,7 +74,7 @@ class Stream:
         if y is not None:
             require(bool(learned), f"sample {number} was scored, and not learned")
             lesson = learned.popleft()
-            same = lesson.x.tobytes() == x.tobytes() and lesson.y.tobytes() == y.tobytes()
+            same = np.array_equal(lesson.x, x) and lesson.y.tobytes() == y.tobytes()
             require(same, f"sample {number} was scored, and another one learned")
             require(lesson.loss == scored.loss, f"sample {number} had another loss than was told")
 
@@ -137,6 +137,7 @@ def _content(node: Protocol) -> bytes:
     theta, hidden, log_weights, memory, velocity, moved = node.learning.state
     links = [(link.boot, link.round, link.adrift, link.doubted, link.inbox) for link in node.links.values()]
     arrays = [theta, hidden, log_weights, np.asarray(velocity), np.asarray(moved), node.neighbors.copies]
+    arrays += [np.asarray(part) for part in node.learning.moments]
     arrays += [part for sample in node.waiting for part in sample if part is not None]
     labeled = [y is not None for _, y in node.waiting]
     told = repr((node.round, node.taken, node.lost, node.left, labeled, links, memory))

@@ -185,7 +185,7 @@ class World:
             if len(stream.given) >= MOST_WAITING:
                 return []
             stream.given.append(sample)
-            return node.observe(x, y, now)
+            return node.observe(sample.x, y, now)
 
         self.arena.act(id, act)
 

@@ -1,0 +1,145 @@
+"""What each ingredient of the recommended setting brings: it is left out, or the letter's stands in its place.
+
+python -m benchmarks.without alike [SEEDS [DATA ...]]     mean loss over the stream, 20 nodes on a path, bytes sent
+python -m benchmarks.without sorted [SEEDS [DATA ...]]    every node's last model on a held-out sample, nodes differ
+
+Bytes are a node's in a round, in the mean. Beside the pooled loss is its ratio to that of nodes which are alike with
+nothing left out, and in brackets that of the worst node. Where other steps go with what stands in, several are tried,
+and the best on that data set is shown.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+from benchmarks import eager, report
+from benchmarks.per_bit import DATA, NODES, by_label, by_position, dealt, error, scored, shuffled
+
+import omkl
+from omkl import topology
+from omkl.data import Stream, as_stream, load
+from omkl.features import Features
+from omkl.learners import SGD, AdaGrad, Newton
+from omkl.quantizers import QSGD
+
+BEST = omkl.recommended()
+DRAWN = replace(BEST, features=BEST.width // 2)  # as many features as are sent
+SETTINGS: dict[str, list[omkl.Gossip]] = {
+    "nothing": [BEST],
+    "choice of directions: all of 80 features": [DRAWN],
+    "calibrated basis: 80 features, Newton": [replace(DRAWN, basis=None, learner=Newton(prior)) for prior in (30, 100)],
+    "shared curvature: Newton": [replace(BEST, learner=Newton(prior)) for prior in (30, 100)],
+    "shared curvature: AdaGrad": [replace(BEST, learner=AdaGrad(eta)) for eta in (0.03, 0.1, 0.3)],
+    "shared curvature: SGD": [replace(BEST, learner=SGD(eta)) for eta in (0.01, 0.03, 0.1)],
+    "momentum": [replace(BEST, momentum=0.0, gamma=gamma) for gamma in (0.25, 0.5, 0.75)],
+    "common kernel weights": [replace(BEST, common_weights=False)],
+    **{
+        f"nearest quantizer: QSGD, {bits} bits": [
+            replace(BEST, quantizer=QSGD(bits, rescale=True), momentum=momentum, gamma=gamma)
+            for momentum, gamma in ((0.0, 0.1), (0.0, 0.2), (0.7, 0.05), (0.7, 0.1))
+        ]
+        for bits in (2, 3)
+    },
+    "bandwidths by the median: 1, 3, 5": [replace(BEST, kernels=omkl.gaussian(1, 3, 5), sigma="given")],
+    "weights' rate of 1: 0.01": [replace(BEST, weight_rate=0.01)],
+    **({} if BEST.pace is None else {"pace": [replace(BEST, pace=None)]}),
+    **({} if BEST.sending is None else {"sending": [replace(BEST, sending=None)]}),
+}
+SORTED = [name for name in SETTINGS if name.startswith(("nothing", "shared", "momentum", "common", "pace", "sending"))]
+ORDERS = {order.__name__: order for order in (shuffled, by_label, by_position)}
+
+Run = tuple[str, str, int, str]
+"""What is left out, the data set, a seed, and the order of samples, if any."""
+
+
+def losses(run: Run) -> eager.Floats:
+    """Return a loss and another number for every setting to choose from, ``(settings, 2)``.
+
+    That over the stream and the bytes of a message; where there is an order, that of all last models, and the worst's.
+    """
+    name, data, seed, order = run
+    if not order:
+        rounds = [moments for moments, _, _ in played(name, *stream(data), seed)]
+        return np.array([np.mean([_scores(moment) for moment in moments], axis=0) for moments in rounds])
+    X, y = table(data)
+    rows, held = dealt(X, y, ORDERS[order], seed)
+    return np.array([_final(*run, X[held], y[held]) for run in played(name, X[rows], y[rows], seed)])
+
+
+def played(
+    name: str, X: eager.Floats, y: eager.Floats, seed: int
+) -> Iterator[tuple[Iterator[eager.Moment], omkl.Gossip, Features]]:
+    """Yield the rounds of every setting to choose from; they have the same features."""
+    made = SETTINGS[name][0].draw(X.shape[-1], seed, X)
+    z, network = eager.mapped(X, made), topology.metropolis(topology.path(NODES))
+    for method in SETTINGS[name]:
+        yield eager.play(method.on(network), z, y, eager.fixed(network), seed, made.spectrum), method, made
+
+
+@lru_cache(1)
+def stream(name: str) -> Stream:
+    return as_stream(name, NODES)[0]
+
+
+@lru_cache(1)
+def table(name: str) -> tuple[eager.Floats, eager.Floats]:
+    data = load(name)
+    return data.X, data.y
+
+
+def alike(seeds: int, sets: Sequence[str]) -> list[report.Row]:
+    found = best(list(SETTINGS), sets, seeds, [""])
+    return [
+        {"without": name} | {
+            data: f"{loss.mean():.4f} ± {1.96 * error(loss):.4f}, {sent.mean():.1f} bytes"
+            for data in sets for loss, sent in [found[name, data, ""].T]
+        }
+        for name in SETTINGS
+    ]  # fmt: skip
+
+
+def sorted_(seeds: int, sets: Sequence[str]) -> list[report.Row]:
+    found = best(SORTED, sets, seeds, list(ORDERS))
+    return [
+        {"without": name, "order": order} | {
+            data: f"{loss.mean():.4f}, {loss.mean() / level:.3f} ({worst.mean() / level:.3f})"
+            for data in sets for loss, worst in [found[name, data, order].T]
+            for level in [found["nothing", data, "shuffled"][:, 0].mean()]
+        }
+        for order in ORDERS for name in SORTED
+    ]  # fmt: skip
+
+
+def best(
+    names: list[str], sets: Sequence[str], seeds: int, orders: list[str]
+) -> dict[tuple[str, str, str], eager.Floats]:
+    """Return the numbers of every seed, ``(seeds, 2)``, for what is left out, data set and order."""
+    runs = [(name, data, seed, order)
+            for data in sets[::-1] for order in orders for name in names for seed in range(seeds)]  # fmt: skip
+    done = dict(zip(runs, eager.in_processes(losses, runs), strict=True))
+    cases = {(name, data, order) for name, data, _, order in runs}
+    each = {case: np.array([done[case[0], case[1], seed, case[2]] for seed in range(seeds)]) for case in cases}
+    return {case: numbers[:, np.nanargmin(numbers[..., 0].mean(axis=0))] for case, numbers in each.items()}
+
+
+def _scores(moment: eager.Moment) -> tuple[float, float]:
+    return float(moment.info.loss.mean(dtype=np.float64)), float(moment.info.message_bytes.mean())
+
+
+def _final(
+    moments: Iterator[eager.Moment], method: omkl.Gossip, made: Features, X: eager.Floats, y: eager.Floats
+) -> tuple[float, float]:
+    *_, last = moments
+    nodes = scored(method, *method.models(last.state), made, X, y).mean(axis=1)
+    return float(nodes.mean()), float(nodes.max())
+
+
+def main(which: str, seeds: str = "8", *sets: str) -> None:
+    rows = {"alike": alike, "sorted": sorted_}[which](int(seeds), sets or DATA)
+    report.finish("without", rows, f"{which}, {seeds} seeds, 95 % intervals over seeds")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
