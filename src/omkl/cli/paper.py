@@ -23,6 +23,7 @@ class Part(StrEnum):
     CLAIMS = "claims"
     REGRET = "regret"
     QUANTIZERS = "quantizers"
+    FRONTIER = "frontier"
     ALL = "all"
 
 
@@ -37,6 +38,7 @@ def paper(
 ) -> None:
     """Reproduce the letter: figures, claims with verdicts, regret, quantizers, and one HTML report.
 
+    frontier, which all leaves out, draws loss against bytes for all methods and learners.
     What is finished is kept in the folder: an interrupted run is taken up where it stopped.
 
     Example: omkl paper claims --seeds 20 --data banana

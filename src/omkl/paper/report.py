@@ -45,6 +45,7 @@ TITLES = {
     "figure2": "Figure 2: the topology at larger steps",
     "regret": "Regret",
     "quantizers": "Quantizers",
+    "frontier": "Beyond the letter: what a byte buys",
 }
 
 GLOSSARY = {

@@ -9,6 +9,9 @@ from typing import Any
 
 from omkl.data import load
 from omkl.paper import claims, figures, lemmas, quantizers, regret, report
+from omkl.paper.frontier import Study
+from omkl.paper.frontier_figure import frontier_figure
+from omkl.paper.frontier_section import frontier_body, frontier_csv
 from omkl.paper.letter import FIGURE1, FIGURE2, TITLES, Progress, Runs, dealt, run_cases, spread
 from omkl.paper.regret_section import regret_body
 from omkl.paper.store import Arrays, Store, write_whole
@@ -16,6 +19,7 @@ from omkl.paper.studies import PooledStudy, TheoremStudy
 from omkl.simulator.description import versions
 
 PARTS = ("claims", "figure1", "figure2", "regret", "quantizers")
+"""What reproduces the letter; ``frontier`` goes beyond it, and is for asking."""
 FULL = ("banana", "credit_card", "mnist")
 BUNDLED = ("banana", "digits")
 
@@ -37,7 +41,7 @@ class Paper:
     data
         Data sets of figure 1; figure 2 is on Credit-Card, as in the letter, or the last of them.
     quick
-        Shorter regret streams, and fewer seeds there and for the quantizers.
+        Shorter regret streams, and fewer seeds there, for the quantizers and for the frontier.
     """
 
     out: Path
@@ -53,7 +57,7 @@ class Paper:
 
     @property
     def few(self) -> int:
-        """Seeds of the regret and quantizer studies."""
+        """Seeds of the studies of regret, quantizers and the frontier."""
         return 5 if self.quick else 20
 
     @cached_property
@@ -139,6 +143,16 @@ class Paper:
         self._write_json("regret", {"exponents": record, **whole})
         return regret_body(self.out / "regret.png", own, pooled, checks)
 
+    def frontier(self) -> str:
+        """Draw loss against bytes for all methods, and write frontier.json and frontier.csv."""
+        for data in self.data:
+            load(data)
+        found = {data: Study(self.store, data, self.few, self.progress).frontier() for data in self.data}
+        figures.save(frontier_figure(found), self.out, "frontier")
+        self._write_json("frontier", {data: one.record() for data, one in found.items()})
+        write_whole(self.out / "frontier.csv", frontier_csv(found))
+        return frontier_body(self.out / "frontier.png", found, self.few)
+
     def run(self, parts: Sequence[str] = PARTS) -> None:
         """Run the parts; whatever happens, the report holds all that is finished with these settings."""
         work: dict[str, Callable[[], str]] = {part: getattr(self, part) for part in parts}
@@ -154,7 +168,7 @@ class Paper:
     def finished(self) -> dict[str, str]:
         """Return the bodies of the parts that were finished with these settings, in the report's order."""
         bodies = {}
-        for part in PARTS:
+        for part in (*PARTS, "frontier"):
             if self._section(part).exists():
                 section = json.loads(self._section(part).read_text())
                 if section["settings"] == self.settings():
