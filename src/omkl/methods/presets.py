@@ -52,7 +52,7 @@ def recommended() -> Gossip:
         momentum=0.6,
         quantizer=Nearest(2.5),
         pace=Pace(8, until=8, least=1),
-        sending=Sampled(3, floor=0.2),
+        sending=Sampled(3, floor=0.3),
     )
 
 
@@ -62,5 +62,5 @@ def frugal() -> Gossip:
         recommended(),
         momentum=0.4,
         quantizer=Nearest(2.9),
-        pace=Pace(4, until=2, least=0.5),
+        pace=Pace(2, until=6, least=0.5),
     )
