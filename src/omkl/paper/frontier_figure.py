@@ -51,7 +51,7 @@ LINES = {
 GREY = "0.35"
 BEHIND = {"facecolor": "w", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
 NOTE = (
-    "20 nodes on a path; intervals: 95 % over shuffles and features. Star: omkl.recommended() as it is; titles: the best "
+    "20 nodes on a path; intervals: 95 % over shuffles and features. Star: omkl.recommended() as it is; titles: best "
     "of its variations within the letter's bytes, the same for all data, and the smallest. Competitors at their best "
     "rate and bandwidths in hindsight. Hollow: beaten by a smaller message of its family. Gray: best of all."
 )
