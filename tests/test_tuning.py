@@ -185,7 +185,7 @@ def test_default_space_leaves_an_automatic_step_alone() -> None:
         ({"momentum": (0, 0.9)}, "momentum is (0, 0.9); a range has two positive ends"),
         ({"gamma": ("a", "b")}, "gamma is 'a'; it must be a number"),
         ({"gamma": [2, 3]}, "the consensus step must lie in (0, 1]"),
-        ({"gamma": [0.25]}, "the space holds nothing but the base's own values"),
+        ({"gamma": [omkl.recommended().gamma]}, "the space holds nothing but the base's own values"),
     ],
 )
 def test_a_bad_space_is_refused_before_any_work(space: dict[str, Any], message: str) -> None:

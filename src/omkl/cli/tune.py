@@ -43,6 +43,7 @@ def tune(
         bool | None,
         typer.Option("--pooled", rich_help_panel=SEARCH, help="Score models on all samples.", show_default=False),
     ] = None,
+    standardize: options.Standardize = None,
     budget: Annotated[float | None, Budget] = None,
     candidates: Annotated[int, typer.Option(rich_help_panel=SEARCH, help="Settings to draw.")] = 27,
     seeds: Annotated[

@@ -35,6 +35,7 @@ def tune(
     faults: Faults | None = None,
     shuffle: int | None = 0,
     pooled: bool = False,
+    standardize: bool = False,
     folder: str | Path | None = None,
     jobs: int | None = None,
     progress: Progress | None = None,
@@ -47,7 +48,7 @@ def tune(
 
     Parameters
     ----------
-    data, topology, nodes, weights, faults
+    data, topology, nodes, weights, faults, standardize
         As for ``simulate``.
     method
         The base, which tuning starts from; None is ``recommended()``.
@@ -92,9 +93,10 @@ def tune(
     plan = rungs(len(made), whole("seeds", seeds), seed)
     others = range(plan[-1].seeds.stop, plan[-1].seeds.stop + held_out)
     shared = {"data": data, "topology": topology, "nodes": nodes, "weights": weights, "faults": faults}
+    shared |= {"pooled": pooled, "standardize": standardize}
     with _records(folder) as place:
         methods = [one.method for one in drawn]
-        evaluate = Runs(methods, shared | {"pooled": pooled}, shuffle, place, jobs, progress)
+        evaluate = Runs(methods, shared, shuffle, place, jobs, progress)
         trials, ranked = halve(plan, evaluate, budget)
         _require_some(ranked, trials, budget)
         best, score, other = _confirmed(ranked, evaluate, others, budget)
