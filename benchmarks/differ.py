@@ -19,13 +19,14 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from benchmarks import eager, report, stations
-from benchmarks.per_bit import NODES, alone, averaged, scored
+from benchmarks.per_bit import NODES, averaged, scored
 
 import omkl
 from omkl import topology
 from omkl.data import DATA_SETS, load
 from omkl.data.files import Raw, local_folder, package_folder
 from omkl.methods import Method
+from omkl.paper.frontier import alone
 from omkl.topology import Graph, Topology
 
 DIRICHLET = 0.1

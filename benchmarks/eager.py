@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from omkl import features, noise
 from omkl.features import Features
-from omkl.methods import Gossip, Info, Method, Neighbors, Round
+from omkl.methods import Gossip, Info, Method, Neighbors, Network, Round
 from omkl.sending import Pace
 from omkl.topology import Topology
 from omkl.wire import message_bytes
@@ -38,7 +38,7 @@ def play(
     method: Method,
     z: Floats,
     y: Floats,
-    network: Callable[[int], Neighbors],
+    network: Callable[[int], Network],
     seed: int = 0,
     spectrum: Floats | None = None,
     seen: npt.NDArray[np.bool_] | None = None,
@@ -89,7 +89,7 @@ def in_processes(work: Callable[[Work], Done], items: Iterable[Work]) -> Iterato
 
 
 def _paced(
-    method: Gossip, state: Any, sample: Round, network: Neighbors, pace: Pace, dither: Callable[[int], Any], t: int
+    method: Gossip, state: Any, sample: Round, network: Network, pace: Pace, dither: Callable[[int], Any], t: int
 ) -> tuple[Any, Info]:
     """Return the state after as many rounds of gossip as go with sample t, and the sample; messages are added up."""
     sent = np.zeros(len(sample.y))

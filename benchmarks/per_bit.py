@@ -6,7 +6,7 @@ python -m benchmarks.per_bit sorted [SEEDS]    every node's last model on a held
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -17,6 +17,7 @@ from omkl import algorithm
 from omkl.data import load
 from omkl.features import Features, transform
 from omkl.methods import Method
+from omkl.paper.frontier import alone
 
 NODES = 20
 DATA = ("banana", "credit_card", "mnist")
@@ -113,11 +114,6 @@ def by_position(X: Inputs, y: Inputs, rng: np.random.Generator) -> Integers:
 def averaged(method: omkl.Gossip) -> omkl.Gossip:
     """Return the same where all nodes hear all exactly: after every sample they hold the mean of their models."""
     return replace(method, quantizer=None, pace=None, sending=None, gamma=1.0, momentum=0.0)
-
-
-def alone(method: omkl.Gossip) -> omkl.Local:
-    """Return the same without communication."""
-    return omkl.Local(**{field.name: getattr(method, field.name) for field in fields(omkl.Local)})
 
 
 def error(values: Sequence[float] | Floats) -> float:

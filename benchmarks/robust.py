@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from benchmarks import eager, report
-from benchmarks.per_bit import alone
 from benchmarks.stations import linked
 
 import omkl
@@ -27,6 +26,7 @@ from omkl.compressors import RandK, Sign, TopK
 from omkl.data import load
 from omkl.learners import SGD, AdaGrad, Learner, Newton, Shared
 from omkl.methods import Method
+from omkl.paper.frontier import alone
 from omkl.quantizers import QSGD, Exact, Nearest, Quantizer
 from omkl.sending import Pace, Sampled, Sending, Triggered
 from omkl.topology import GRAPHS, WEIGHTS, Graph, Topology
