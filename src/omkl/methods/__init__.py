@@ -2,6 +2,7 @@
 
 from omkl.methods.choco import Choco
 from omkl.methods.complete import Complete
+from omkl.methods.domkl import DOMKL
 from omkl.methods.gossip import Gossip
 from omkl.methods.local import Local
 from omkl.methods.presets import frugal, letter, recommended
