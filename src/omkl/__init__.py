@@ -13,7 +13,7 @@ from omkl.compressors import RandK, Sign, TopK
 from omkl.errors import DivergedError, InputError, MissingExtraError
 from omkl.features import Kernel, cauchy, gaussian, laplacian, matern
 from omkl.learners import SGD, AdaGrad, Newton, Shared
-from omkl.losses import Logistic, Softmax, Squared
+from omkl.losses import Huber, Logistic, SmoothedHinge, Softmax, Squared
 from omkl.methods import Choco, Complete, Gossip, Local, frugal, letter, recommended
 from omkl.model import Model, load_model
 from omkl.quantizers import QSGD, Exact, Nearest
@@ -40,6 +40,7 @@ __all__ = [
     "Exact",
     "Faults",
     "Gossip",
+    "Huber",
     "InputError",
     "Kernel",
     "Local",
@@ -55,6 +56,7 @@ __all__ = [
     "Sampled",
     "Shared",
     "Sign",
+    "SmoothedHinge",
     "Softmax",
     "Squared",
     "TopK",

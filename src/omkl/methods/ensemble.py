@@ -42,7 +42,7 @@ class Ensemble:
     regularization
         lambda, the weight of |theta|^2 in the loss that is learned.
     loss
-        ``"logistic"``, ``"softmax"``, ``"squared"``, or an object.
+        ``"logistic"``, ``"smoothed_hinge"``, ``"softmax"``, ``"squared"``, ``"huber"``, or an object.
     weight_rate
         Rate of the kernel weights; None takes ``eta``, as the letter does.
     learner
