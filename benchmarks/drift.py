@@ -2,6 +2,8 @@
 
 python -m benchmarks.drift [REPEATS] [STREAM ...]     all streams where none is named; the figure is out/bench/drift.png
 
+Runs of a stream are kept in out/bench and not repeated.
+
 Half way every stream changes at once: Banana's labels are swapped, or its inputs turned by a right angle; SEA's
 threshold falls from 9.5 to 7, one label in ten being wrong; the columns of Credit-Card change places. Each repeat has
 its own order of the rows or draws, and its own features.
@@ -115,13 +117,16 @@ FOREST = "river's ARF"
 
 
 def learned(case: tuple[str, str, int]) -> Floats:
-    """Return progressive loss and error ``(2, T, repeats)``; repeats run side by side, as nodes without links."""
-    name, rule, repeats = case
-    tables = [STREAMS[name](seed) for seed in range(repeats)]
+    """Return progressive loss and error: of so many repeats ``(2, T, repeats)``, or of a forest's repeat ``(2, T)``."""
+    name, rule, count = case
+    if rule == FOREST:
+        return _grown(STREAMS[name](count), count)
+    tables = [STREAMS[name](seed) for seed in range(count)]
     return min((_played(method, tables) for method in RULES[rule]), key=lambda found: float(found[0].mean()))
 
 
 def _played(method: Method, tables: list[Table]) -> Floats:
+    """Run repeats side by side, as nodes without links."""
     made = [method.draw(X.shape[1], seed, X[: len(X) // 2]) for seed, (X, _) in enumerate(tables)]
     z = np.stack([eager.mapped(X, features) for (X, _), features in zip(tables, made, strict=True)], axis=1)
     spectra = [features.spectrum for features in made if features.spectrum is not None]
@@ -133,13 +138,11 @@ def _played(method: Method, tables: list[Table]) -> Floats:
     return np.stack([[info.loss for info in infos], wrong])
 
 
-def grown(case: tuple[str, int]) -> Floats:
-    """Return progressive loss and error of a forest, ``(2, T)``."""
+def _grown(table: Table, seed: int) -> Floats:
     from river.forest import ARFClassifier
 
-    name, seed = case
     forest, found = ARFClassifier(seed=seed), []
-    for x, label in zip(*map(np.ndarray.tolist, STREAMS[name](seed)), strict=True):
+    for x, label in zip(*map(np.ndarray.tolist, table), strict=True):
         row = dict(enumerate(x))
         chance = forest.predict_proba_one(row).get(label, 0.0)
         found.append((-np.log(np.clip(chance, SURE, 1 - SURE)), float(chance < 0.5)))
@@ -199,15 +202,21 @@ def draw(found: dict[str, dict[str, Floats]], path: Path) -> None:
     plt.close(figure)
 
 
+def runs(name: str, repeats: int) -> dict[str, Floats]:
+    """Return progressive loss and error of every rule on a stream, ``(2, T, repeats)``."""
+    path = Path("out/bench") / f"drift_{name.lower().replace(', ', '_')}_{repeats}.npz"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        cases = [(name, rule, repeats) for rule in RULES] + [(name, FOREST, seed) for seed in range(repeats)]
+        done = list(eager.in_processes(learned, cases))
+        found = dict(zip(RULES, done, strict=False)) | {FOREST: np.stack(done[len(RULES) :], axis=-1)}
+        np.savez(path, **found)  # type: ignore[arg-type]
+    with np.load(path) as kept:
+        return dict(kept)
+
+
 def main(repeats: int, names: list[str]) -> None:
-    cases = [(name, rule, repeats) for name in names for rule in RULES]
-    runs = dict(zip(cases, eager.in_processes(learned, cases), strict=True))
-    seeds = [(name, seed) for name in names for seed in range(repeats)]
-    forests = dict(zip(seeds, eager.in_processes(grown, seeds), strict=True))
-    found = {}
-    for name in names:
-        found[name] = {rule: runs[name, rule, repeats] for rule in RULES}
-        found[name][FOREST] = np.stack([forests[name, seed] for seed in range(repeats)], axis=-1)
+    found = {name: runs(name, repeats) for name in names}
     losses, errors = ({name: {k: v[part] for k, v in each.items()} for name, each in found.items()} for part in (0, 1))
     table = [row for name in names for row in described(losses[name], name)]
     wrong = [row | {"stream": f"{name}, errors"} for name in names for row in described(errors[name], name)]
