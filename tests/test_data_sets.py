@@ -49,7 +49,7 @@ def test_banana(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("OMKL_DATA", str(FULL) if source == "file" else "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert data.status("banana").place == (str(FULL / "banana") if source == "file" else "package river")
-    X, y, loss = data.load("banana")
+    X, y, loss, _ = data.load("banana")
     assert (X.shape, X.dtype.name, y.dtype.name, loss) == ((5300, 2), "float32", "float32", "logistic")
     assert (np.sum(y == -1), np.sum(y == 1)) == (2924, 2376)
     np.testing.assert_allclose(X.mean(axis=0), 0, atol=1e-4)
@@ -60,7 +60,7 @@ def test_banana(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @needs("credit_card")
 def test_credit_card_is_standardized() -> None:
-    X, y, loss = data.load("credit_card")
+    X, y, loss, _ = data.load("credit_card")
     assert (X.shape, X.dtype.name, loss) == ((30000, 23), "float32", "logistic")
     assert (np.sum(y == 1), np.sum(y == -1)) == (6636, 23364)
     np.testing.assert_allclose(X.mean(axis=0, dtype=np.float64), 0, atol=1e-6)
@@ -70,7 +70,7 @@ def test_credit_card_is_standardized() -> None:
 
 @needs("mnist")
 def test_mnist() -> None:
-    X, y, _ = data.load("MNIST")
+    X, y, *_ = data.load("MNIST")
     assert (X.shape, X.dtype.name) == ((70000, 784), "float32")
     assert (X.min(), X.max()) == (0, 1)
     assert (np.sum(y == 1), np.sum(y == -1)) == (6825, 63175)
@@ -84,7 +84,7 @@ def test_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMKL_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert data.status("digits").place == "package sklearn"
-    X, y, loss = data.load("digits")
+    X, y, loss, _ = data.load("digits")
     folder = files.package_folder("sklearn")
     assert folder is not None
     (tmp_path / "digits").mkdir()

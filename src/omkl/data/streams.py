@@ -10,6 +10,7 @@ from omkl import noise
 from omkl.data.files import Floats
 from omkl.data.lookup import Data, load
 from omkl.errors import InputError, whole
+from omkl.losses import Loss
 
 
 class Stream(NamedTuple):
@@ -25,7 +26,7 @@ Source: TypeAlias = str | Data | Stream | tuple[npt.ArrayLike, npt.ArrayLike]
 
 def as_stream(
     data: Source, nodes: int | None = None, shuffle: int | None = 0, dtype: npt.DTypeLike = np.float32
-) -> tuple[Stream, str | None]:
+) -> tuple[Stream, Loss | str | None]:
     """Return the stream of any source, and the loss that suits it where the source says so.
 
     Parameters

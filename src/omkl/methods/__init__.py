@@ -2,6 +2,7 @@
 
 from omkl.methods.choco import Choco
 from omkl.methods.complete import Complete
+from omkl.methods.ensemble import suited
 from omkl.methods.gossip import Gossip
 from omkl.methods.local import Local
 from omkl.methods.presets import frugal, letter, recommended
@@ -23,4 +24,5 @@ __all__ = [
     "frugal",
     "letter",
     "recommended",
+    "suited",
 ]

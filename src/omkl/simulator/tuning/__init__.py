@@ -21,7 +21,7 @@ __all__ = ["Candidate", "Comparison", "Progress", "Space", "Tuned", "as_table", 
 
 def tune(
     data: Any,
-    topology: Any = "path",
+    topology: Any = None,
     nodes: int | None = None,
     method: Method | None = None,
     *,
