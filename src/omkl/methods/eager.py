@@ -18,9 +18,15 @@ Dither: TypeAlias = Callable[[int], npt.NDArray[np.float32] | None]
 
 def dither(method: Method, nodes: int, outputs: int, seed: int) -> Dither:
     """Return the dither of a seed."""
+    if not method.dithered:
+        return _nothing
     key = noise.fold(noise.key(seed, "quantizer"), np.arange(nodes)[:, None])
     shape = (len(method.kernels), outputs, method.sent)
-    return lambda round_: noise.dither(noise.fold(key, round_), shape) if method.dithered else None
+    return lambda round_: noise.dither(noise.fold(key, round_), shape)
+
+
+def _nothing(round_: int) -> None:
+    """Return no dither."""
 
 
 def advance(
