@@ -13,6 +13,6 @@ then they gossip and learn; nodes without a sample rest. All nodes share the cal
 
 from omkl.online.learner import Online, Row
 from omkl.online.settings import Settings
-from omkl.online.tasks import Classification, Regression
+from omkl.online.tasks import Classification, Regression, Task, probabilities
 
-__all__ = ["Classification", "Online", "Regression", "Row", "Settings"]
+__all__ = ["Classification", "Online", "Regression", "Row", "Settings", "Task", "probabilities"]

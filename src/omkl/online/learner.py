@@ -80,11 +80,14 @@ class Online:
 
     def grow(self, classes: int) -> None:
         """Know more classes: from the start while rows are kept, later with outputs that begin at zero."""
-        if self.kept is not None:
-            self.task, self.made = Classification(classes), None
+        task = Classification(classes)
+        if self.kept is not None or task.outputs == self.task.outputs:
+            self.task, self.made = task, self.made if task.outputs == self.task.outputs else None
             return
-        made = self._settled()
-        before, self.task = self.state, Classification(classes)
+        made = self.settled()
+        if hasattr(self.state, "hidden"):
+            raise InputError(f"{classes} classes; a network must know them all at the start; name them then")
+        before, self.task = self.state, task
         method = replace(made.method, loss=self.task.loss)  # type: ignore[type-var]
         fresh = method.init(np, (self.nodes,), self.task.outputs, made.features.spectrum)
         self.state = _grown(before, fresh)
@@ -97,7 +100,7 @@ class Online:
         By the models of one node, or the mean of all nodes' models, under the mean of their log weights.
         """
         theta, log_weights = self.models(node)
-        made = self._settled()
+        made = self.settled()
         blocks = [
             algorithm.predict(theta, log_weights, mapped(scaled(X[k : k + BLOCK], made).astype(np.float64), made.wide))
             for k in range(0, len(X), BLOCK)
@@ -108,7 +111,7 @@ class Online:
     def models(self, node: int | None = None) -> tuple[Floats, Floats]:
         """Return theta ``(P, C, n)`` and log weights ``(P,)`` of one node, or their means."""
         self._catch_up()
-        made = self._settled()
+        made = self.settled()
         if self.open and self._ahead is None:
             self._ahead = self._round(self.open)
         theta, log_weights = made.method.models(self._ahead if self.open else self.state)
@@ -120,7 +123,8 @@ class Online:
             return theta.mean(axis=0, dtype=np.float64), log_weights.mean(axis=0, dtype=np.float64)
         return theta[node].astype(np.float64), log_weights[node].astype(np.float64)
 
-    def _settled(self) -> Calibrated:
+    def settled(self) -> Calibrated:
+        """Return what the rows were calibrated to; refuse where there are none."""
         if self.made is None:
             raise InputError("no row has been learned; predictions need one at least; learn some rows first")
         return self.made
@@ -155,7 +159,7 @@ class Online:
 
     def _round(self, rows: dict[int, Row]) -> Any:
         """Return the state after a round in which these nodes have samples."""
-        made = self._settled()
+        made = self.settled()
         method, outputs = made.method, self.task.outputs
         z = np.zeros((self.nodes, len(method.kernels), method.width), np.float32)
         y, weight = np.zeros((self.nodes, outputs), np.float32), np.ones(self.nodes, np.float32)
@@ -186,25 +190,21 @@ def _network(topology: Topology | None) -> Neighbors:
 
 
 def _grown(before: Any, fresh: Any) -> Any:
-    """Return a state of more outputs, those of before in it: f of two classes is -f/2 and f/2 of the first two.
+    """Return a state of more outputs: of two classes, f becomes -f/2 and f/2 of the first two, and others are zero.
 
     Of what a learner remembers by output, both of the two have what the one had.
     """
+    one = before.theta.shape[2] == 1
+    halves = np.array([[-0.5], [0.5]], np.float32) if one else np.float32(1)
 
-    def put(old: Any, new: Any, scale: bool) -> Any:
+    def put(old: Any, new: Any) -> Any:
         if isinstance(new, tuple):
-            parts = [put(a, b, scale) for a, b in zip(old, new, strict=True)]
+            parts = map(put, old, new)
             return type(new)(*parts) if hasattr(new, "_make") else tuple(parts)
         if old.shape == new.shape:
             return old
         made = new.copy()
-        if old.shape[2] == 1:
-            half = np.array([-0.5, 0.5], np.float32).reshape(2, *(1,) * (old.ndim - 3)) if scale else 1
-            made[:, :, :2] = half * old
-        else:
-            made[:, :, : old.shape[2]] = old
+        made[:, :, : 2 if one else old.shape[2]] = old
         return made
 
-    return type(fresh)(**{
-        name: put(getattr(before, name), getattr(fresh, name), name != "memory") for name in fresh._fields
-    })  # fmt: skip
+    return before._replace(theta=put(halves * before.theta, fresh.theta), memory=put(before.memory, fresh.memory))

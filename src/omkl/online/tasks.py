@@ -66,7 +66,8 @@ class Regression:
     @property
     def loss(self) -> Loss:
         """The loss of so many outputs."""
-        return pick("loss", self.loss_name, losses.LOSSES)(outputs=self.outputs)  # type: ignore[call-arg]
+        known = {name: loss for name, loss in losses.LOSSES.items() if hasattr(loss, "outputs")}
+        return pick("loss", self.loss_name, known)(outputs=self.outputs)  # type: ignore[call-arg]
 
     def units(self, y: Floats) -> Units:
         """Return mean and deviation of every output."""
@@ -75,3 +76,10 @@ class Regression:
     def target(self, y: Floats, units: Units) -> npt.NDArray[np.float32]:
         """Return the target ``(C,)`` of numbers ``(C,)``."""
         return ((y - units.center) / units.scale).astype(np.float32)
+
+
+def probabilities(outputs: Floats) -> Floats:
+    """Return the probabilities of the classes, ``(n, C)``, two of them where there is one output."""
+    outputs = outputs * [-0.5, 0.5] if outputs.shape[1] == 1 else outputs
+    parts = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+    return np.asarray(parts / parts.sum(axis=1, keepdims=True))
