@@ -1,0 +1,44 @@
+"""How the estimators learn unless told otherwise: their defaults, in one place."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from omkl.calibration import Basis
+from omkl.features import Kernel, gaussian
+from omkl.learners import Learner, Shared
+from omkl.methods import Local, Method, recommended
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to learn: the defaults of all estimators.
+
+    Attributes
+    ----------
+    kernels
+        Bandwidths are in units of the median distance between inputs.
+    features
+        D, spectral samples of a kernel.
+    rank
+        Directions of the 2D features that are learned; fewer while fewer rows are known. None learns all as they are.
+    learner
+        The update rule.
+    weight_rate
+        Rate of the kernel weights.
+    warmup
+        Rows to calibrate on.
+    """
+
+    kernels: tuple[Kernel, ...] = gaussian(0.35, 0.7, 1.4)
+    features: int = 256
+    rank: int | None = 160
+    learner: Learner = Shared(prior=100, c=0.05)  # noqa: RUF009 - it is frozen
+    weight_rate: float = 1.0
+    warmup: int = 512
+
+    def method(self, nodes: int = 1) -> Method:
+        """Return the method of one node, or the recommended gossip of several."""
+        basis = None if self.rank is None else Basis(self.rank, rows=max(self.rank, 2))
+        own: dict[str, Any] = {"kernels": self.kernels, "features": self.features, "basis": basis, "sigma": "median"}
+        own |= {"learner": self.learner, "weight_rate": self.weight_rate, "regularization": 0.0}
+        return Local(**own) if nodes == 1 else replace(recommended(), **own)
