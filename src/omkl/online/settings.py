@@ -29,10 +29,10 @@ class Settings:
         Rows to calibrate on.
     """
 
-    kernels: tuple[Kernel, ...] = gaussian(0.35, 0.7, 1.4)
-    features: int = 256
-    rank: int | None = 160
-    learner: Learner = Shared(prior=100, c=0.05)  # noqa: RUF009 - it is frozen
+    kernels: tuple[Kernel, ...] = gaussian(0.35, 0.8, 2, 5)
+    features: int = 384
+    rank: int | None = 240
+    learner: Learner = Shared(prior=30, c=0.05)  # noqa: RUF009 - it is frozen
     weight_rate: float = 1.0
     warmup: int = 512
 

@@ -53,7 +53,9 @@ class Classification:
 
     def target(self, y: Floats, units: Units) -> npt.NDArray[np.float32]:
         """Return the target ``(C,)`` of a class number ``(1,)``."""
-        return self.loss.encode(2 * y[0] - 1 if self.classes <= 2 else y[0])
+        if self.classes <= 2:
+            return (2 * y - 1).astype(np.float32)
+        return np.asarray(np.arange(self.classes) == y, dtype=np.float32)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from omkl.features import Kernel, gaussian
 from omkl.learners import LEARNERS, Learner
 from omkl.methods import Method
 from omkl.model import Model, load_model
-from omkl.online import Online, Row, Settings, Task, files
+from omkl.online import BLOCK, Online, Row, Settings, Task, files
 from omkl.topology import build
 
 SIGMAS = tuple(kernel.sigma for kernel in Settings.kernels)
@@ -127,9 +127,13 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         nodes = None if node is None else self._checked(np.broadcast_to(np.asarray(node), (len(X),)))
         order = np.random.default_rng(online.seed).permutation(len(X)) if shuffle else np.arange(len(X))
-        for k in order[weights[order] > 0]:
-            at = online.seen % online.nodes if nodes is None else int(nodes[k])
-            online.learn(Row(X[k].copy(), y[k].copy(), float(weights[k]), at))
+        kept, before = order[weights[order] > 0], online.seen
+        for start in range(0, len(kept), BLOCK):
+            online.learn_many([
+                Row(X[k].copy(), y[k].copy(), float(weights[k]),
+                    (before + turn) % online.nodes if nodes is None else int(nodes[k]))
+                for turn, k in enumerate(kept[start : start + BLOCK], start)
+            ])  # fmt: skip
         return self
 
     def _checked(self, nodes: npt.NDArray[Any]) -> npt.NDArray[Any]:
