@@ -9,15 +9,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from omkl.errors import InputError, pick
-from omkl.features import Kernel, gaussian
-from omkl.learners import LEARNERS, Learner
+from omkl.errors import InputError
+from omkl.features import Kernel
+from omkl.learners import Learner
 from omkl.methods import Method
 from omkl.model import Model, load_model
 from omkl.online import Online, Row, Settings, Task, files
 from omkl.topology import build
-
-SIGMAS = tuple(kernel.sigma for kernel in Settings.kernels)
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Table: TypeAlias = Any
@@ -49,7 +47,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        kernels: tuple[float | Kernel, ...] = SIGMAS,
+        kernels: tuple[float | Kernel, ...] = Settings.sigmas,
         features: int = Settings.features,
         rank: int | None = Settings.rank,
         learner: Learner | str | None = None,
@@ -110,10 +108,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _begin(self, task: Task) -> Online:
         """Return a learner that has seen nothing."""
-        bank = tuple(k if isinstance(k, Kernel) else gaussian(k)[0] for k in self.kernels)
-        rule = Settings.learner if self.learner is None else self.learner
-        rule = pick("learner", rule, LEARNERS)() if isinstance(rule, str) else rule
-        settings = Settings(bank, self.features, self.rank, rule, self.weight_rate, self.warmup)
+        settings = Settings.of(self.kernels, self.features, self.rank, self.learner, self.weight_rate, self.warmup)
         is_seed = isinstance(self.random_state, int | np.integer)
         seed = self.random_state if is_seed else check_random_state(self.random_state).randint(2**31)
         topology = None if self.nodes == 1 else build(self.topology, self.nodes)

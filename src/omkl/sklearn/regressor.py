@@ -13,7 +13,7 @@ from omkl.learners import Learner
 from omkl.methods import Method
 from omkl.model import Model
 from omkl.online import Regression, Settings, Task, files
-from omkl.sklearn.base import SIGMAS, Estimator, Floats, Table
+from omkl.sklearn.base import Estimator, Floats, Table
 
 
 class OMKLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
@@ -46,7 +46,7 @@ class OMKLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         self,
         *,
         loss: str = "squared",
-        kernels: tuple[float | Kernel, ...] = SIGMAS,
+        kernels: tuple[float | Kernel, ...] = Settings.sigmas,
         features: int = Settings.features,
         rank: int | None = Settings.rank,
         learner: Learner | str | None = None,
