@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from omkl.errors import InputError
 from omkl.features import Kernel
@@ -88,10 +88,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             params["topology"] = build(self.topology, self.nodes).matrix().tolist()
         header, arrays = files.dump(self._online)
         header |= {"estimator": type(self).__name__, "params": {key: files.plain(params[key]) for key in params}}
-        header |= {
-            "n_features_in": self.n_features_in_,
-            "feature_names_in": list(getattr(self, "feature_names_in_", [])),
-        }
+        header |= {"columns": self.n_features_in_, "names": list(getattr(self, "feature_names_in_", []))}
         files.write(path, header, arrays | self._own_arrays())
 
     @classmethod
@@ -99,33 +96,48 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         """Return the estimator that ``save`` wrote."""
         header, arrays = files.read(path, cls.__name__)
         estimator = cls(**{key: files.setting(value) for key, value in header["params"].items()})
-        estimator.n_features_in_ = header["n_features_in"]
-        if header["feature_names_in"]:
-            estimator.feature_names_in_ = np.array(header["feature_names_in"], dtype=object)
-        estimator._online = estimator._begin(estimator._own_task(arrays))
+        estimator.n_features_in_ = header["columns"]
+        if header["names"]:
+            estimator.feature_names_in_ = np.array(header["names"], dtype=object)
+        # Not by the parameters, of which those left open may mean something else in another version.
+        method = files.setting(header["method"])
+        estimator._online = estimator._begin(estimator._own_task(arrays), method)
         files.fill(estimator._online, header, arrays)
         return estimator
 
-    def _begin(self, task: Task) -> Online:
+    def _begin(self, task: Task, method: Method | None = None) -> Online:
         """Return a learner that has seen nothing."""
-        settings = Settings.of(self.kernels, self.features, self.rank, self.learner, self.weight_rate, self.warmup)
+        if method is None:
+            parts = self.kernels, self.features, self.rank, self.learner, self.weight_rate, self.warmup
+            method = self.method or Settings.of(*parts).method(self.nodes)
         is_seed = isinstance(self.random_state, int | np.integer)
         seed = self.random_state if is_seed else check_random_state(self.random_state).randint(2**31)
         topology = None if self.nodes == 1 else build(self.topology, self.nodes)
-        return Online(task, self.method or settings.method(self.nodes), int(seed), self.warmup, topology)
+        return Online(task, method, int(seed), self.warmup, topology)
 
-    def _learn(self, X: Floats, y: Floats, sample_weight: Any, node: Any, shuffle: bool) -> Self:
+    def _learn(self, X: Floats, y: Floats, weights: Floats, node: Any, shuffle: bool = False) -> Self:
         """Learn rows; those of weight zero are not there."""
         online = self._online
         if isinstance(online, Fixed):
             raise InputError("the model was learned elsewhere and has no learner's memory; call fit to learn anew")
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         nodes = None if node is None else self._checked(np.broadcast_to(np.asarray(node), (len(X),)))
         order = np.random.default_rng(online.seed).permutation(len(X)) if shuffle else np.arange(len(X))
         for k in order[weights[order] > 0]:
             at = online.seen % online.nodes if nodes is None else int(nodes[k])
             online.learn(Row(X[k].copy(), y[k].copy(), float(weights[k]), at))
         return self
+
+    @staticmethod
+    def _weights(sample_weight: Any, rows: int) -> Floats:
+        """Return a weight for every row; refuse what is none."""
+        rule = f"there are {rows} rows; give each a finite weight of zero or more"
+        try:
+            weights = np.asarray(1.0 if sample_weight is None else sample_weight, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError(f"sample_weight is {sample_weight!r}; {rule}") from None
+        if weights.shape not in ((), (rows,)) or not (np.isfinite(weights) & (weights >= 0)).all():
+            raise InputError(f"sample_weight has shape {weights.shape} and minimum {weights.min(initial=0):g}; {rule}")
+        return np.broadcast_to(weights, (rows,))
 
     def _checked(self, nodes: npt.NDArray[Any]) -> npt.NDArray[Any]:
         count = self._online.nodes
