@@ -42,18 +42,22 @@ class Calibrated(NamedTuple):
 def calibrated(method: Any, sample: Rows, seed: int) -> tuple[Any, Features]:
     """Return the features of standardized rows, and the method with the basis that they allow.
 
-    Rows that are all in one place say nothing of how inputs vary: they are taken for standard normal.
+    Rows that are in one place say nothing of how inputs vary. Bandwidths are then those of standard normal inputs, and
+    the coordinates some of the features as they are: cosines, which do not vanish there.
     """
     rows, inputs = sample.shape
-    is_one_place = _is_one_place(sample)
-    if method.basis is not None:
-        rank = method.basis.rank if is_one_place else min(method.basis.rank, rows)
-        method = replace(method, basis=Basis(rank, max(rank, rows), "normal" if is_one_place else "sample"))
-    elif is_one_place and method.sigma == "median":
-        unit = calibration.normal_median(inputs)
-        bank = tuple(replace(kernel, sigma=kernel.sigma * unit) for kernel in method.kernels)
-        method = replace(method, kernels=bank, sigma="given")
-    return method, method.draw(inputs, seed, sample)
+    if not _is_one_place(sample):
+        if method.basis is not None:
+            method = replace(method, basis=Basis(min(method.basis.rank, rows), rows))
+        return method, method.draw(inputs, seed, sample)
+    unit = calibration.normal_median(inputs) if method.sigma == "median" else 1.0
+    bank = tuple(replace(kernel, sigma=kernel.sigma * unit) for kernel in method.kernels)
+    frequencies = features.draw(bank, method.features, inputs, seed, orthogonal=method.orthogonal)
+    if method.basis is None:
+        return method, Features(frequencies)
+    count, rank = 2 * method.features, method.basis.rank
+    white = np.broadcast_to(np.eye(count, rank, rank - count), (len(bank), count, rank)).astype(np.float32)
+    return method, Features(frequencies, count**0.5 * white, np.full((len(bank), rank), 1 / count, np.float32))
 
 
 def widened(made: Features) -> Features:

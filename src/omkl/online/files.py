@@ -79,7 +79,8 @@ def setting(record: Any) -> Any:
 
 def dump(online: Online) -> tuple[dict[str, Any], Arrays]:
     """Return what a learner has beyond its settings."""
-    header = {"seed": online.seed, "seen": online.seen, "rounds": online.rounds, "rows": None}
+    header: dict[str, Any] = {"method": plain(online.method), "seed": online.seed, "seen": online.seen}
+    header |= {"rounds": online.rounds, "rows": None}
     if online.kept is not None:
         return header, _rows("kept", online.kept)
     made = online.settled()

@@ -114,19 +114,19 @@ class Online:
     def grow(self, classes: int) -> None:
         """Know more classes: from the start while rows are kept, later with outputs that begin at zero."""
         task = Classification(classes)
-        if self.kept is not None or task.outputs == self.task.outputs:
-            self.task, self.made = task, self.made if task.outputs == self.task.outputs else None
+        before, self.task = self.task.outputs, task
+        if self.made is None or before == task.outputs:
             return
-        made = self.settled()
-        if hasattr(self.state, "hidden"):
+        method = replace(self.made.method, loss=task.loss)  # type: ignore[type-var]
+        self.made, self._ahead = self.made._replace(method=method), None
+        if self.kept is not None:
+            self._start(self.made)
+        elif hasattr(self.state, "hidden"):
             raise InputError(f"{classes} classes; a network must know them all at the start; name them then")
-        before, self.task = self.state, task
-        method = replace(made.method, loss=self.task.loss)  # type: ignore[type-var]
-        fresh = method.init(np, (self.nodes,), self.task.outputs, made.features.spectrum)
-        self.state = _grown(before, fresh)
-        self.made = made._replace(method=method)
-        self._ahead = None
-        self.settle()
+        else:
+            fresh = method.init(np, (self.nodes,), task.outputs, self.made.features.spectrum)
+            self.state = _grown(self.state, fresh)
+            self.settle()
 
     def outputs(self, X: Floats, node: int | None = None) -> Floats:
         """Return the outputs ``(n, C)`` for rows ``(n, d)``, in the units of the targets.
@@ -184,12 +184,15 @@ class Online:
         rows = count if count == self.warmup else 1 << (count.bit_length() - 1)
         if self.made is None or self.made.rows != rows:
             self.made = self._calibrated(self.kept[:rows])
-            method = self.made.method
-            self.state = method.init(np, (self.nodes,), self.task.outputs, self.made.features.spectrum)
-            self.open, self.rounds, self._learned = {}, 0, 0
+            self._start(self.made)
         for row in self.kept[self._learned :]:
             self._take(row)
         self._learned = count
+
+    def _start(self, made: Calibrated) -> None:
+        """Begin with no row learned."""
+        self.state = made.method.init(np, (self.nodes,), self.task.outputs, made.features.spectrum)
+        self.open, self.rounds, self._learned = {}, 0, 0
 
     def _take(self, row: Row) -> None:
         self._ahead = None

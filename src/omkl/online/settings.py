@@ -1,11 +1,13 @@
 """How the estimators learn unless told otherwise: their defaults, in one place."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from omkl.calibration import Basis
+from omkl.errors import pick
 from omkl.features import Kernel, gaussian
-from omkl.learners import Learner, Shared
+from omkl.learners import LEARNERS, Learner, Shared
 from omkl.methods import Local, Method, recommended
 
 
@@ -35,6 +37,24 @@ class Settings:
     learner: Learner = Shared(prior=30, c=0.05)  # noqa: RUF009 - it is frozen
     weight_rate: float = 1.0
     warmup: int = 512
+
+    sigmas: ClassVar[tuple[float, ...]] = tuple(kernel.sigma for kernel in kernels)
+    """The bandwidths of the default kernels."""
+
+    @classmethod
+    def of(
+        cls,
+        kernels: Sequence[float | Kernel],
+        features: int,
+        rank: int | None,
+        learner: Learner | str | None,
+        weight_rate: float,
+        warmup: int,
+    ) -> Self:
+        """Return settings as users give them: bandwidths for Gaussian kernels, and learners by name."""
+        bank = tuple(kernel if isinstance(kernel, Kernel) else Kernel("gaussian", kernel) for kernel in kernels)
+        rule = pick("learner", learner, LEARNERS)() if isinstance(learner, str) else learner
+        return cls(bank, features, rank, cls.learner if rule is None else rule, weight_rate, warmup)
 
     def method(self, nodes: int = 1) -> Method:
         """Return the method of one node, or the recommended gossip of several."""

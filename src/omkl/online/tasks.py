@@ -1,14 +1,14 @@
 """What targets are: class numbers or values, as the loss wants them and back."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from omkl import losses
 from omkl.errors import pick
-from omkl.losses import Logistic, Loss, Softmax
+from omkl.losses import LOSSES, Logistic, Loss, Softmax
 from omkl.online.calibrating import Units, units
 from omkl.scaling import Floats
 
@@ -65,11 +65,16 @@ class Regression:
     outputs: int = 1
     loss_name: str = "squared"
 
+    def __post_init__(self) -> None:
+        self._kind()
+
+    def _kind(self) -> Callable[..., Loss]:
+        return pick("loss", self.loss_name, {name: kind for name, kind in LOSSES.items() if hasattr(kind, "outputs")})
+
     @property
     def loss(self) -> Loss:
         """The loss of so many outputs."""
-        known = {name: loss for name, loss in losses.LOSSES.items() if hasattr(loss, "outputs")}
-        return pick("loss", self.loss_name, known)(outputs=self.outputs)  # type: ignore[call-arg]
+        return self._kind()(outputs=self.outputs)
 
     def units(self, y: Floats) -> Units:
         """Return mean and deviation of every output."""

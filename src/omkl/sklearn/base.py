@@ -7,17 +7,15 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from omkl.errors import InputError, pick
-from omkl.features import Kernel, gaussian
-from omkl.learners import LEARNERS, Learner
+from omkl.errors import InputError
+from omkl.features import Kernel
+from omkl.learners import Learner
 from omkl.methods import Method
 from omkl.model import Model, load_model
 from omkl.online import BLOCK, Online, Row, Settings, Task, files
 from omkl.topology import build
-
-SIGMAS = tuple(kernel.sigma for kernel in Settings.kernels)
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Table: TypeAlias = Any
@@ -49,7 +47,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        kernels: tuple[float | Kernel, ...] = SIGMAS,
+        kernels: tuple[float | Kernel, ...] = Settings.sigmas,
         features: int = Settings.features,
         rank: int | None = Settings.rank,
         learner: Learner | str | None = None,
@@ -90,10 +88,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             params["topology"] = build(self.topology, self.nodes).matrix().tolist()
         header, arrays = files.dump(self._online)
         header |= {"estimator": type(self).__name__, "params": {key: files.plain(params[key]) for key in params}}
-        header |= {
-            "n_features_in": self.n_features_in_,
-            "feature_names_in": list(getattr(self, "feature_names_in_", [])),
-        }
+        header |= {"columns": self.n_features_in_, "names": list(getattr(self, "feature_names_in_", []))}
         files.write(path, header, arrays | self._own_arrays())
 
     @classmethod
@@ -101,30 +96,30 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         """Return the estimator that ``save`` wrote."""
         header, arrays = files.read(path, cls.__name__)
         estimator = cls(**{key: files.setting(value) for key, value in header["params"].items()})
-        estimator.n_features_in_ = header["n_features_in"]
-        if header["feature_names_in"]:
-            estimator.feature_names_in_ = np.array(header["feature_names_in"], dtype=object)
-        estimator._online = estimator._begin(estimator._own_task(arrays))
+        estimator.n_features_in_ = header["columns"]
+        if header["names"]:
+            estimator.feature_names_in_ = np.array(header["names"], dtype=object)
+        # Not by the parameters, of which those left open may mean something else in another version.
+        method = files.setting(header["method"])
+        estimator._online = estimator._begin(estimator._own_task(arrays), method)
         files.fill(estimator._online, header, arrays)
         return estimator
 
-    def _begin(self, task: Task) -> Online:
+    def _begin(self, task: Task, method: Method | None = None) -> Online:
         """Return a learner that has seen nothing."""
-        bank = tuple(k if isinstance(k, Kernel) else gaussian(k)[0] for k in self.kernels)
-        rule = Settings.learner if self.learner is None else self.learner
-        rule = pick("learner", rule, LEARNERS)() if isinstance(rule, str) else rule
-        settings = Settings(bank, self.features, self.rank, rule, self.weight_rate, self.warmup)
+        if method is None:
+            parts = self.kernels, self.features, self.rank, self.learner, self.weight_rate, self.warmup
+            method = self.method or Settings.of(*parts).method(self.nodes)
         is_seed = isinstance(self.random_state, int | np.integer)
         seed = self.random_state if is_seed else check_random_state(self.random_state).randint(2**31)
         topology = None if self.nodes == 1 else build(self.topology, self.nodes)
-        return Online(task, self.method or settings.method(self.nodes), int(seed), self.warmup, topology)
+        return Online(task, method, int(seed), self.warmup, topology)
 
-    def _learn(self, X: Floats, y: Floats, sample_weight: Any, node: Any, shuffle: bool) -> Self:
+    def _learn(self, X: Floats, y: Floats, weights: Floats, node: Any, shuffle: bool = False) -> Self:
         """Learn rows; those of weight zero are not there."""
         online = self._online
         if isinstance(online, Fixed):
             raise InputError("the model was learned elsewhere and has no learner's memory; call fit to learn anew")
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         nodes = None if node is None else self._checked(np.broadcast_to(np.asarray(node), (len(X),)))
         order = np.random.default_rng(online.seed).permutation(len(X)) if shuffle else np.arange(len(X))
         kept, before = order[weights[order] > 0], online.seen
@@ -135,6 +130,18 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 for turn, k in enumerate(kept[start : start + BLOCK], start)
             ])  # fmt: skip
         return self
+
+    @staticmethod
+    def _weights(sample_weight: Any, rows: int) -> Floats:
+        """Return a weight for every row; refuse what is none."""
+        rule = f"there are {rows} rows; give each a finite weight of zero or more"
+        try:
+            weights = np.asarray(1.0 if sample_weight is None else sample_weight, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError(f"sample_weight is {sample_weight!r}; {rule}") from None
+        if weights.shape not in ((), (rows,)) or not (np.isfinite(weights) & (weights >= 0)).all():
+            raise InputError(f"sample_weight has shape {weights.shape} and minimum {weights.min(initial=0):g}; {rule}")
+        return np.broadcast_to(weights, (rows,))
 
     def _checked(self, nodes: npt.NDArray[Any]) -> npt.NDArray[Any]:
         count = self._online.nodes

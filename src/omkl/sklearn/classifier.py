@@ -73,21 +73,25 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         """Return the estimator after it has learned these rows and no others."""
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
+        weights = self._weights(sample_weight, len(X))
+        if not weights.any():
+            raise InputError("every sample weight is zero; rows of weight zero are not there; give some rows weight")
         self._know(unique_labels(y))
-        return self._learn(X, self._numbers(y), sample_weight, node, self.shuffle)
+        return self._learn(X, self._numbers(y), weights, node, self.shuffle)
 
     def partial_fit(self, X: Table, y: Any, classes: Any = None, sample_weight: Any = None, node: Any = None) -> Self:
         """Return the estimator after it has learned these rows too; the first call names all ``classes``."""
         first = not hasattr(self, "_online")
         X, y = validate_data(self, X, y, dtype=np.float64, reset=first)
         check_classification_targets(y)
+        weights = self._weights(sample_weight, len(X))
         if first:
             if classes is None:
                 raise InputError("classes is None; the first call to partial_fit needs all there will be; pass classes")
             self._know(unique_labels(classes))
         elif classes is not None and not np.array_equal(self.classes_, unique_labels(classes)):
             raise InputError(f"classes is {classes!r}; the first call had {self.classes_}; give the same, or none")
-        return self._learn(X, self._numbers(y), sample_weight, node, False)
+        return self._learn(X, self._numbers(y), weights, node)
 
     def decision_function(self, X: Table, node: int | None = None) -> Floats:
         """Return outputs: ``(n,)`` for two classes, positive for the second of them; else ``(n, C)``."""
@@ -122,7 +126,7 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     def _know(self, classes: npt.NDArray[Any]) -> None:
         if len(classes) < 2:
-            raise InputError(f"the number of classes is {len(classes)}; a classifier needs two or more; give more rows")
+            raise InputError(f"y has {len(classes)} class; a classifier needs two or more; give rows of others")
         self._online = self._begin(Classification(len(classes)))
         self.classes_ = classes
 

@@ -13,7 +13,7 @@ from omkl.learners import Learner
 from omkl.methods import Method
 from omkl.model import Model
 from omkl.online import Regression, Settings, Task, files
-from omkl.sklearn.base import SIGMAS, Estimator, Floats, Table
+from omkl.sklearn.base import Estimator, Floats, Table
 
 
 class OMKLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
@@ -46,7 +46,7 @@ class OMKLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         self,
         *,
         loss: str = "squared",
-        kernels: tuple[float | Kernel, ...] = SIGMAS,
+        kernels: tuple[float | Kernel, ...] = Settings.sigmas,
         features: int = Settings.features,
         rank: int | None = Settings.rank,
         learner: Learner | str | None = None,
@@ -76,18 +76,22 @@ class OMKLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     def fit(self, X: Table, y: Any, sample_weight: Any = None, node: Any = None) -> Self:
         """Return the estimator after it has learned these rows and no others."""
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        weights = self._weights(sample_weight, len(X))
+        if not weights.any():
+            raise InputError("every sample weight is zero; rows of weight zero are not there; give some rows weight")
         self._expect(y.shape[1:])
-        return self._learn(X, y.reshape(len(X), -1).astype(np.float64), sample_weight, node, self.shuffle)
+        return self._learn(X, y.reshape(len(X), -1).astype(np.float64), weights, node, self.shuffle)
 
     def partial_fit(self, X: Table, y: Any, sample_weight: Any = None, node: Any = None) -> Self:
         """Return the estimator after it has learned these rows too."""
         first = not hasattr(self, "_online")
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=first)
+        weights = self._weights(sample_weight, len(X))
         if first:
             self._expect(y.shape[1:])
         elif y.shape[1:] != self._shape:
             raise InputError(f"y has shape {y.shape}; rows before had targets of shape {self._shape}; give the same")
-        return self._learn(X, y.reshape(len(X), -1).astype(np.float64), sample_weight, node, False)
+        return self._learn(X, y.reshape(len(X), -1).astype(np.float64), weights, node)
 
     def predict(self, X: Table, node: int | None = None) -> Floats:
         """Return the values ``(n,)``, or ``(n, C)`` where the targets were."""
@@ -109,9 +113,7 @@ class OMKLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         self._shape = shape
 
     def _task(self, shape: tuple[int, ...]) -> Task:
-        task = Regression(shape[0] if shape else 1, self.loss)
-        assert task.loss  # one that is not known is refused now
-        return task
+        return Regression(shape[0] if shape else 1, self.loss)
 
     def _own_arrays(self) -> files.Arrays:
         return {"shape": np.array(self._shape, dtype=int)}
