@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
 from omkl.compressors import QUANTIZERS
-from omkl.data import DATA_SETS, by_node, known, read_table
+from omkl.data import DATA_SETS, PARTITIONS, Partition, by_node, known, read_table
 from omkl.errors import InputError, pick, unknown
 from omkl.features import SPECTRA, Kernel
 from omkl.learners import LEARNERS, Learner
@@ -35,6 +35,7 @@ CHOICES: dict[Any, tuple[str, Registry]] = {
     Learner: ("learner", LEARNERS),
     Loss: ("loss", LOSSES),
     Method: ("method", METHODS),
+    Partition: ("partition", PARTITIONS),
     Quantizer: ("quantizer", QUANTIZERS),
     Sending: ("sending", SENDING),
 }
@@ -53,6 +54,7 @@ class Spec:
     seeds: Count = 1
     seed: int = 0
     shuffle: int | None = 0
+    partition: Partition | None = None
     record_every: Count = 1
     pooled: bool = False
     standardize: bool = False

@@ -93,7 +93,11 @@ def cluster(
 
 def _stream(settings: "Settings", rounds: int | None) -> Stream:
     stream, _ = as_stream(
-        settings.data, settings.nodes, settings.shuffle, np.float64 if settings.standardize else np.float32
+        settings.data,
+        settings.nodes,
+        settings.shuffle,
+        np.float64 if settings.standardize else np.float32,
+        settings.partition,
     )
     if rounds is not None and not 0 < rounds <= len(stream.X):
         raise InputError(f"--rounds {rounds}; the stream has {len(stream.X)}; run 1 to {len(stream.X)} of them")

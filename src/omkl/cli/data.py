@@ -26,12 +26,15 @@ def data(output: options.Output = Format.TABLE) -> None:
     for header, justify in columns.items():
         table.add_column(header, justify=justify)  # type: ignore[arg-type]
     where = Table.grid(padding=(0, 2, 0, 0))
+    told: set[str] = set()
     for one in sets:
         copy = "verified" if one.verified else "wrong" if one.place else "missing"
         nodes = str(one.nodes or "")
         table.add_row(one.name, one.task, f"{one.n:,}", f"{one.d:,}", nodes, one.license, copy)
         where.add_row(one.name, escape(one.remedy or one.place or ""))
         for file, digest in one.checksums.items():
-            where.add_row("", f"[dim]sha256 {digest[:16]}...  {file}[/dim]")
+            if digest not in told:  # sets may be made of the same files
+                where.add_row("", f"[dim]sha256 {digest[:16]}...  {file}[/dim]")
+        told.update(one.checksums.values())
     console = show.console()
     console.print(table, "", where)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl import topology as topologies
-from omkl.data import Data, Stream, as_stream, load
+from omkl.data import Data, Partition, Stream, as_stream, load
 from omkl.errors import InputError, pick, whole
 from omkl.features import Features
 from omkl.losses import Loss
@@ -41,6 +41,7 @@ def simulate(
     seeds: int = 1,
     seed: int = 0,
     shuffle: int | None = 0,
+    partition: Partition | str | None = None,
     record_every: int = 1,
     pooled: bool = False,
     standardize: bool = False,
@@ -73,6 +74,9 @@ def simulate(
         stream where the method does. A run depends on its own seed alone.
     shuffle
         Seed of the order in which a table is dealt out, the same for all runs; None keeps the order of the rows.
+    partition
+        Which rows of a table a node sees, such as ``omkl.data.Dirichlet(alpha=0.1)``, or a name; None deals them out
+        like cards.
     record_every
         Record every k-th round.
     pooled
@@ -104,6 +108,7 @@ def simulate(
         seeds=seeds,
         seed=seed,
         shuffle=shuffle,
+        partition=partition,
         record_every=record_every,
         pooled=pooled,
         standardize=standardize,
@@ -124,6 +129,7 @@ def compare(
     seeds: int = 1,
     seed: int = 0,
     shuffle: int | None = 0,
+    partition: Partition | str | None = None,
     record_every: int = 1,
     pooled: bool = False,
     standardize: bool = False,
@@ -158,7 +164,7 @@ def compare(
     own = getattr(source, "graph", None) or "path"
     given_graphs = [own if topology is None else topology for _, topology in pairs]
     nodes = _nodes(given_graphs, weights) if nodes is None else nodes
-    given, _ = as_stream(source, nodes, shuffle, np.float64 if standardize else np.float32)
+    given, _ = as_stream(source, nodes, shuffle, np.float64 if standardize else np.float32, partition)
     stream, moments = _standardized(given, pooled) if standardize else (given, None)
     rounds, count, _ = stream.X.shape
     if record_every > rounds:
@@ -196,6 +202,7 @@ def compare(
         "seeds": seeds,
         "seed": seed,
         "shuffle": shuffle,
+        "partition": describe(partition),
         "record_every": record_every,
         "standardize": standardize,
         "versions": versions(),

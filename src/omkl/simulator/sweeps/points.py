@@ -59,7 +59,7 @@ def point(arguments: Mapping[str, Any], **known: Any) -> Point:
         arrays = [array for turn in turns for array in (turn.graph.edges, turn.weights)]
         name = turns[0].graph.name if len(turns) == 1 else "schedule"
         given["topology"] = {"name": name, "sha256": fingerprint(*arrays)}
-    given["faults"] = describe(given["faults"])
+    given |= {name: describe(given[name]) for name in ("faults", "partition")}
     made = Point(arguments, given | known)
     if " at 0x" in json.dumps(made.settings):
         raise InputError("a setting is described by its address in memory; a record needs a lasting name; add __repr__")
