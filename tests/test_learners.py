@@ -19,7 +19,8 @@ from omkl.quantizers import QSGD
 from tests.conftest import Library
 
 RULES: list[Learner] = [
-    SGD(0.3), SGD(0.3, decay="sqrt"), AdaGrad(0.5), Newton(), Newton(5.0, forget=0.9), Newton(5.0, block=2), Shared()
+    SGD(0.3), SGD(0.3, decay="sqrt"), AdaGrad(0.5), Newton(), Newton(5.0, forget=0.9), Newton(5.0, block=2), Shared(),
+    Shared(forget=0.99),
 ]  # fmt: skip
 LOSSES: list[tuple[Loss, int]] = [
     (Logistic(), 1),
@@ -343,3 +344,13 @@ def test_rules_by_name(table: Any, rule: Learner) -> None:
 def test_bad_settings_are_refused(make: Any, text: str) -> None:
     with pytest.raises(InputError, match=text):
         make()
+
+
+def test_shared_forgets_down_to_a_count() -> None:
+    spectrum, rate = np.array([[1.0, 1.0]]), 0.9
+    _, memory = learn(Shared(forget=rate), [([1.0, 0.0], [1.0])] * 3, Squared(), 1, spectrum)
+    assert float(memory.count) == pytest.approx(1 + rate + rate**2)
+    _, memory = learn(Shared(forget=rate), [([1.0, 0.0], [1.0])] * 400, Squared(), 1, spectrum)
+    assert float(memory.count) == pytest.approx(1 / (1 - rate))
+    with pytest.raises(InputError, match=r"forget is 1\.5"):
+        Shared(forget=1.5)

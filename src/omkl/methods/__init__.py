@@ -4,6 +4,7 @@ from omkl.methods.adaraker import AdaRaker
 from omkl.methods.choco import Choco
 from omkl.methods.complete import Complete
 from omkl.methods.domkl import DOMKL
+from omkl.methods.ensemble import suited
 from omkl.methods.gossip import Gossip
 from omkl.methods.local import Local
 from omkl.methods.presets import frugal, letter, recommended
@@ -27,4 +28,5 @@ __all__ = [
     "frugal",
     "letter",
     "recommended",
+    "suited",
 ]
