@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl.errors import pick
+from omkl.learners import Learner
 from omkl.losses import LOSSES, Logistic, Loss, Softmax
 from omkl.online.calibrating import Units, units
 from omkl.online.settings import CLASSES, NUMBERS
