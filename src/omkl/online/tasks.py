@@ -8,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl.errors import pick
+from omkl.learners import Learner
 from omkl.losses import LOSSES, Logistic, Loss, Softmax
 from omkl.online.calibrating import Units, units
+from omkl.online.settings import CLASSES, NUMBERS
 from omkl.scaling import Floats
 
 
@@ -23,6 +25,10 @@ class Task(Protocol):
     @property
     def loss(self) -> Loss:
         """The loss of so many outputs."""
+
+    @property
+    def learner(self) -> Learner:
+        """The update rule that suits it."""
 
     def units(self, y: Floats) -> Units:
         """Return what targets ``(n, ...)`` of the calibration rows are measured in."""
@@ -46,6 +52,11 @@ class Classification:
     def outputs(self) -> int:
         """C."""
         return 1 if self.classes <= 2 else self.classes
+
+    @property
+    def learner(self) -> Learner:
+        """The update rule that suits classes."""
+        return CLASSES
 
     def units(self, y: Floats) -> Units:
         """Return units in which class numbers are as they are."""
@@ -75,6 +86,11 @@ class Regression:
     def loss(self) -> Loss:
         """The loss of so many outputs."""
         return self._kind()(outputs=self.outputs)
+
+    @property
+    def learner(self) -> Learner:
+        """The update rule that suits numbers."""
+        return NUMBERS
 
     def units(self, y: Floats) -> Units:
         """Return mean and deviation of every output."""

@@ -108,7 +108,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def _begin(self, task: Task, method: Method | None = None) -> Online:
         """Return a learner that has seen nothing."""
         if method is None:
-            parts = self.kernels, self.features, self.rank, self.learner, self.weight_rate, self.warmup
+            learner = self.learner or task.learner
+            parts = self.kernels, self.features, self.rank, learner, self.weight_rate, self.warmup
             method = self.method or Settings.of(*parts).method(self.nodes)
         is_seed = isinstance(self.random_state, int | np.integer)
         seed = self.random_state if is_seed else check_random_state(self.random_state).randint(2**31)
