@@ -18,7 +18,6 @@ one; they count as 0.01 and 0.99.
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -27,9 +26,7 @@ import numpy.typing as npt
 from benchmarks import eager, report
 
 from omkl import AdaRaker, Basis, Local, Newton, Shared, gaussian, topology
-from omkl.arrays import Array, namespace
 from omkl.data import load
-from omkl.learners import Memory, Sample, SharedMemory
 from omkl.methods import Method
 
 MOST_ROWS = 6000
@@ -46,20 +43,6 @@ class Table(NamedTuple):
 
     X: Floats
     y: Floats
-
-
-@dataclass(frozen=True)
-class Fading(Shared):
-    """``Shared`` that counts no further than ``most`` samples, so that its steps stop shrinking; a prototype."""
-
-    most: float = 300.0
-
-    def update(
-        self, theta: Array, memory: SharedMemory, gradient: Array, z: Array, sample: Sample
-    ) -> tuple[Array, Memory]:
-        """Return what ``Shared`` does with the sample, were it the last of so many."""
-        count = namespace(theta).clip(memory.count, None, self.most)
-        return super().update(theta, memory._replace(count=count), gradient, z, sample)
 
 
 def swapped(seed: int) -> Table:
@@ -111,7 +94,7 @@ RULES: dict[str, tuple[Method, ...]] = {
     "Newton, forget 0.95": (Local(learner=Newton(100, 0.95), weight_rate=0.5, **BANK),),
     "Newton, forget 0.9": (Local(learner=Newton(100, 0.9), weight_rate=0.5, **BANK),),
     "Shared": (Local(learner=Shared(), **IN_BASIS),),
-    "Shared, counts to 300": (Local(learner=Fading(most=300), **IN_BASIS),),
+    "Shared, counts to 300": (Local(learner=Shared(forget=0.997), **IN_BASIS),),
 }
 FOREST = "river's ARF"
 
@@ -181,7 +164,8 @@ def described(found: dict[str, Floats], name: str) -> Iterator[report.Row]:
 
 def _interval(value: float, drawn: list[float]) -> str:
     low, high = np.quantile(drawn, [0.025, 0.975], method="nearest")
-    return " ".join(f"{x:.0f}" if np.isfinite(x) else "never" for x in (value,)) + f" [{low:.0f}, {high:.0f}]"
+    each = [f"{x:.0f}" if np.isfinite(x) else "never" for x in (value, low, high)]
+    return each[0] if len(set(each)) == 1 else f"{each[0]} [{each[1]}, {each[2]}]"
 
 
 def draw(found: dict[str, dict[str, Floats]], path: Path) -> None:
