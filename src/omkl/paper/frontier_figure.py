@@ -129,13 +129,13 @@ def _family(axis: "Axes", points: Sequence[Point], style: Style) -> None:
     """Draw a family: filled what is not beaten by its own, joined by a line, and the rest hollow."""
     kept = front(points)
     sizes, losses = [*(p.bytes for p in kept), max(p.bytes for p in points)], [*(p.loss for p in kept), kept[-1].loss]
-    shape = {"color": style.color, "marker": style.marker}
-    axis.plot(sizes, losses, linestyle="-" if len(points) > 1 else "", linewidth=style.width, label=style.label,
-              markersize=3 * style.width, markevery=range(len(kept)), zorder=4, **shape)  # fmt: skip
+    axis.plot(sizes, losses, color=style.color, linestyle="-" if len(points) > 1 else "", linewidth=style.width,
+              marker=style.marker, markersize=3 * style.width, markevery=range(len(kept)), label=style.label,
+              zorder=4)  # fmt: skip
     for p in points:
         axis.errorbar(p.bytes, p.loss, p.half, fmt="none", ecolor=style.color, elinewidth=0.8, zorder=3)
         if p not in kept:
-            axis.plot(p.bytes, p.loss, markersize=4, mfc="w", alpha=0.6, zorder=4, **shape)
+            axis.plot(p.bytes, p.loss, style.marker, color=style.color, markersize=4, mfc="w", alpha=0.6, zorder=4)
 
 
 def _references(axis: "Axes", lines: Mapping[str, Point]) -> None:
