@@ -28,13 +28,16 @@ class Sample(NamedTuple):
     y: Array
     """The target, ``(..., 1, C)``."""
     loss: Loss
+    weight: Array | None = None
+    """How many samples it counts as, ``(...)``; None is one. The gradient beside it has the weight in it already."""
 
     def derivative(self, outputs: Array) -> Array:
-        """Return C' at some outputs, ``(..., P, C)``."""
-        return self.loss.derivative(outputs, self.y)
+        """Return C' at some outputs, ``(..., P, C)``, times the weight."""
+        slope = self.loss.derivative(outputs, self.y)
+        return slope if self.weight is None else self.weight[..., None, None] * slope
 
     def curvature(self) -> Array:
-        """Return C'' at those of the sample, ``(..., P, C, C)``."""
+        """Return C'' at those of the sample, ``(..., P, C, C)``, without the weight: floors come first."""
         return self.loss.curvature(self.outputs, self.y)
 
 
@@ -167,9 +170,7 @@ class Newton:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prior", positive("prior", self.prior, "try 10"))
-        object.__setattr__(self, "forget", real("forget", self.forget))
-        if not 0.5 <= self.forget <= 1:
-            raise InputError(f"forget is {self.forget}; it must lie in [0.5, 1]; 1 forgets nothing, else try 0.999")
+        object.__setattr__(self, "forget", _forget(self.forget))
         if self.block is not None:
             object.__setattr__(self, "block", whole("block", self.block))
 
@@ -197,6 +198,8 @@ class Newton:
         slope = xp.sum(root * xp.reshape(gradient, rows)[..., None], axis=-2)
         step = xp.reshape(xp.sum(root * slope[..., None, :], axis=-1), theta.shape)
         s = _diagonal(xp, sample.curvature())
+        if sample.weight is not None:
+            s = sample.weight[..., None, None, None] * s
         energy = xp.sum(seen * seen, axis=-1)
         a = 1 / (1 + s * xp.sum(energy, axis=-1, keepdims=True))
         # Blocks get the diagonal blocks of S'. With one of them what is left of its direction is a, but for rounding.
@@ -238,6 +241,9 @@ class Shared:
         Variance of a coefficient of the features before any sample, in the place of lambda.
     c
         Mean curvature that a sample is taken to have.
+    forget
+        Each sample multiplies the count of earlier ones by it, so that steps never get smaller than those after
+        1 / (1 - forget) samples, for data that drift; one forgets nothing.
 
     Notes
     -----
@@ -249,6 +255,7 @@ class Shared:
 
     prior: float = 100.0
     c: float = 0.05
+    forget: float = 1.0
 
     name: ClassVar[str] = "shared"
     has_prior: ClassVar[bool] = True
@@ -256,6 +263,7 @@ class Shared:
     def __post_init__(self) -> None:
         for name, usual in (("prior", "try 100"), ("c", "try 0.05")):
             object.__setattr__(self, name, positive(name, getattr(self, name), usual))
+        object.__setattr__(self, "forget", _forget(self.forget))
 
     def init(self, theta: Array, spectrum: Array | None = None) -> SharedMemory:
         """Return no samples, and the spectrum."""
@@ -272,16 +280,17 @@ class Shared:
         self, theta: Array, memory: SharedMemory, gradient: Array, z: Array, sample: Sample
     ) -> tuple[Array, SharedMemory]:
         """Return theta - r S * gradient, and one more sample."""
-        count = memory.count + 1
+        count = self.forget * memory.count + (1 if sample.weight is None else sample.weight)
         bound = min(sample.loss.smoothness, STEEPEST)
         variance = self.prior * memory.spectrum
         shared = variance / (1 + self.c * max(1.0, bound / LOGISTIC) * count[..., None, None] * variance)
         energy = namespace(theta).sum(shared * z * z, axis=-1, keepdims=True)
-        length = _length(sample, energy, bound)[..., None]
+        steepest = bound if sample.weight is None else bound * sample.weight[..., None, None]
+        length = _length(sample, energy, steepest)[..., None]
         return theta - length * shared[..., None, :] * gradient, SharedMemory(count, memory.spectrum)
 
 
-def _length(sample: Sample, energy: Array, bound: float) -> Array:
+def _length(sample: Sample, energy: Array, bound: Array | float) -> Array:
     """Return the r that minimizes C(f - r q C') + r^2 q |C'|^2 / 2 for q = z.Sz, ``(..., P, 1)``.
 
     Its derivative rises in r; with a curvature of at most ``bound`` it is negative at 1 / (1 + bound q), and at 1 it is
@@ -306,6 +315,13 @@ def _length(sample: Sample, energy: Array, bound: float) -> Array:
 
 
 LEARNERS: dict[str, type[Learner]] = {learner.name: learner for learner in (SGD, AdaGrad, Newton, Shared)}
+
+
+def _forget(value: float) -> float:
+    rate = real("forget", value)
+    if not 0.5 <= rate <= 1:
+        raise InputError(f"forget is {rate}; it must lie in [0.5, 1]; 1 forgets nothing, else try 0.999")
+    return rate
 
 
 def _count(theta: Array) -> Array:

@@ -42,8 +42,8 @@ class Ensemble:
     regularization
         lambda, the weight of |theta|^2 in the loss that is learned.
     loss
-        ``"logistic"``, ``"softmax"``, ``"squared"``, or an object; None is the one that suits a data set known by name,
-        and logistic otherwise.
+        ``"logistic"``, ``"smoothed_hinge"``, ``"softmax"``, ``"squared"``, ``"huber"``, or an object; None is the one
+        that suits a data set known by name, and logistic otherwise.
     weight_rate
         Rate of the kernel weights; None takes ``eta``, as the letter does.
     learner
@@ -147,12 +147,15 @@ class Ensemble:
         loss, lam = self.objective, self.regularization
         output, outputs = algorithm.predict(theta, log_weights, inputs.z)
         losses = algorithm.kernel_losses(theta, outputs, inputs.y, loss, lam)
+        if inputs.weight is not None:
+            losses = inputs.weight[..., None] * losses
         weighed = algorithm.weigh(log_weights, losses, self.hedge_rate)
         if self.weigh_first:
             info = self.score(algorithm.predict(theta, weighed, inputs.z).output, theta, weighed, inputs.y)
         else:
             info = self.score(output, theta, log_weights, inputs.y)
-        theta, memory = algorithm.learn(theta, memory, outputs, inputs.z, inputs.y, loss, lam, self.rule)
+        given = outputs, inputs.z, inputs.y, loss, lam, self.rule, inputs.weight
+        theta, memory = algorithm.learn(theta, memory, *given)
         return theta, weighed, memory, info
 
     def score(self, output: Array, theta: Array, log_weights: Array, y: Array) -> Info:
