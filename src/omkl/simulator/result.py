@@ -90,7 +90,8 @@ class Result:
     @property
     def r2(self) -> npt.NDArray[np.float64]:
         """The share of the targets' variance that was predicted, ``(S,)``, over all recorded rounds; nan of classes."""
-        spread = self.config["target_variance"] if self.config["method"]["loss"]["name"] == "squared" else np.nan
+        squared = self.config["method"]["loss"]["name"] == "squared"
+        spread = self.config.get("target_variance", np.nan) if squared else np.nan
         return np.asarray(1 - self.loss.mean(axis=1, dtype=np.float64) / spread)
 
     def regret(self, data: Any, regularization: float = 1e-3, changes: Sequence[int] = ()) -> npt.NDArray[np.float64]:
