@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import differ, eager, naive, report, robust, scale, stations, vectorized, weights
+from benchmarks import differ, eager, naive, report, robust, scale, vectorized, weights
 
 import omkl
 from omkl import features, topology
@@ -91,12 +91,6 @@ def test_rows_are_dealt_once(rng: np.random.Generator) -> None:
     mixed = stream.shuffled(0)
     assert sorted(mixed.y[stream.seen]) == sorted(stream.y[stream.seen])
     assert (mixed.X[..., 0] == mixed.y).all()
-
-
-def test_links_are_as_short_as_they_can_be() -> None:
-    positions = np.array([[0.0, 0], [1, 0], [3, 0], [3, 1.5]])
-    assert stations.linked(positions).edges.tolist() == [[0, 1], [1, 2], [2, 3]]
-    assert len(stations.linked(positions, slack=1.3).edges) == 4
 
 
 def test_a_table_has_a_column_for_every_key() -> None:

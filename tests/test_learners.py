@@ -12,16 +12,24 @@ from scipy.optimize import brentq
 from omkl import algorithm, specs
 from omkl.errors import InputError
 from omkl.learners import LEARNERS, SGD, AdaGrad, Learner, Newton, NewtonMemory, Sample, Shared, SharedMemory
-from omkl.losses import Logistic, Loss, Softmax, Squared
+from omkl.losses import Huber, Logistic, Loss, SmoothedHinge, Softmax, Squared
 from omkl.methods import Gossip, Local, Round
 from omkl.methods.plain import is_plain
 from omkl.quantizers import QSGD
 from tests.conftest import Library
 
 RULES: list[Learner] = [
-    SGD(0.3), SGD(0.3, decay="sqrt"), AdaGrad(0.5), Newton(), Newton(5.0, forget=0.9), Newton(5.0, block=2), Shared()
+    SGD(0.3), SGD(0.3, decay="sqrt"), AdaGrad(0.5), Newton(), Newton(5.0, forget=0.9), Newton(5.0, block=2), Shared(),
+    Shared(forget=0.99),
 ]  # fmt: skip
-LOSSES: list[tuple[Loss, int]] = [(Logistic(), 1), (Squared(), 1), (Squared(outputs=2), 2), (Softmax(classes=3), 3)]
+LOSSES: list[tuple[Loss, int]] = [
+    (Logistic(), 1),
+    (SmoothedHinge(), 1),
+    (Squared(), 1),
+    (Squared(outputs=2), 2),
+    (Huber(outputs=2, delta=0.5), 2),
+    (Softmax(classes=3), 3),
+]
 
 
 def learn(rule: Learner, samples: Any, loss: Loss, outputs: int = 1, spectrum: Any = None, lam: float = 0.0) -> Any:
@@ -69,7 +77,8 @@ def test_every_rule_learns_every_loss(rule: Learner, loss: Loss, outputs: int, r
     truth = rng.normal(size=(outputs, 4))
     inputs = rng.normal(size=(400, 4)) / 2
     f = inputs @ truth.T
-    y = {"softmax": np.eye(max(outputs, 2))[f.argmax(1)], "squared": f, "logistic": np.sign(f)}[loss.name]
+    real, sign = isinstance(loss, Squared | Huber), np.sign(f)
+    y = f if real else sign if outputs == 1 else np.eye(outputs)[f.argmax(1)]
     theta, _ = learn(rule, list(zip(inputs, y, strict=True)), loss, outputs, np.full((1, 4), 0.25))
     before, after = (loss.value(inputs @ model.T, y).mean() for model in (np.zeros_like(truth), theta[0]))
     assert after < 0.7 * before
@@ -313,3 +322,13 @@ def test_rules_by_name(table: Any, rule: Learner) -> None:
 def test_bad_settings_are_refused(make: Any, text: str) -> None:
     with pytest.raises(InputError, match=text):
         make()
+
+
+def test_shared_forgets_down_to_a_count() -> None:
+    spectrum, rate = np.array([[1.0, 1.0]]), 0.9
+    _, memory = learn(Shared(forget=rate), [([1.0, 0.0], [1.0])] * 3, Squared(), 1, spectrum)
+    assert float(memory.count) == pytest.approx(1 + rate + rate**2)
+    _, memory = learn(Shared(forget=rate), [([1.0, 0.0], [1.0])] * 400, Squared(), 1, spectrum)
+    assert float(memory.count) == pytest.approx(1 / (1 - rate))
+    with pytest.raises(InputError, match=r"forget is 1\.5"):
+        Shared(forget=1.5)

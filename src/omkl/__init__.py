@@ -13,8 +13,8 @@ from omkl.compressors import RandK, Sign, TopK
 from omkl.errors import DivergedError, InputError, MissingExtraError
 from omkl.features import Kernel, cauchy, gaussian, laplacian, matern
 from omkl.learners import SGD, AdaGrad, Newton, Shared
-from omkl.losses import Logistic, Softmax, Squared
-from omkl.methods import Choco, Complete, Gossip, Local, frugal, letter, recommended
+from omkl.losses import Huber, Logistic, SmoothedHinge, Softmax, Squared
+from omkl.methods import DOMKL, AdaRaker, Choco, Complete, Gossip, Local, frugal, letter, recommended
 from omkl.model import Model, load_model
 from omkl.quantizers import QSGD, Exact, Nearest
 from omkl.sending import Pace, Sampled, Triggered
@@ -30,9 +30,11 @@ _LAZY = dict.fromkeys(("Result", "Tuned", "compare", "load", "simulate", "tune")
 _LAZY["Node"] = ("omkl.node.node", "node")
 
 __all__ = [
+    "DOMKL",
     "QSGD",
     "SGD",
     "AdaGrad",
+    "AdaRaker",
     "Basis",
     "Choco",
     "Complete",
@@ -40,6 +42,7 @@ __all__ = [
     "Exact",
     "Faults",
     "Gossip",
+    "Huber",
     "InputError",
     "Kernel",
     "Local",
@@ -55,6 +58,7 @@ __all__ = [
     "Sampled",
     "Shared",
     "Sign",
+    "SmoothedHinge",
     "Softmax",
     "Squared",
     "TopK",

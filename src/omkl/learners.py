@@ -170,9 +170,7 @@ class Newton:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prior", positive("prior", self.prior, "try 10"))
-        object.__setattr__(self, "forget", real("forget", self.forget))
-        if not 0.5 <= self.forget <= 1:
-            raise InputError(f"forget is {self.forget}; it must lie in [0.5, 1]; 1 forgets nothing, else try 0.999")
+        object.__setattr__(self, "forget", _forget(self.forget))
         if self.block is not None:
             object.__setattr__(self, "block", whole("block", self.block))
 
@@ -243,6 +241,9 @@ class Shared:
         Variance of a coefficient of the features before any sample, in the place of lambda.
     c
         Mean curvature that a sample is taken to have.
+    forget
+        Each sample multiplies the count of earlier ones by it, so that steps never get smaller than those after
+        1 / (1 - forget) samples, for data that drift; one forgets nothing.
 
     Notes
     -----
@@ -254,6 +255,7 @@ class Shared:
 
     prior: float = 100.0
     c: float = 0.05
+    forget: float = 1.0
 
     name: ClassVar[str] = "shared"
     has_prior: ClassVar[bool] = True
@@ -261,6 +263,7 @@ class Shared:
     def __post_init__(self) -> None:
         for name, usual in (("prior", "try 100"), ("c", "try 0.05")):
             object.__setattr__(self, name, positive(name, getattr(self, name), usual))
+        object.__setattr__(self, "forget", _forget(self.forget))
 
     def init(self, theta: Array, spectrum: Array | None = None) -> SharedMemory:
         """Return no samples, and the spectrum."""
@@ -277,7 +280,7 @@ class Shared:
         self, theta: Array, memory: SharedMemory, gradient: Array, z: Array, sample: Sample
     ) -> tuple[Array, SharedMemory]:
         """Return theta - r S * gradient, and one more sample."""
-        count = memory.count + (1 if sample.weight is None else sample.weight)
+        count = self.forget * memory.count + (1 if sample.weight is None else sample.weight)
         bound = min(sample.loss.smoothness, STEEPEST)
         variance = self.prior * memory.spectrum
         shared = variance / (1 + self.c * max(1.0, bound / LOGISTIC) * count[..., None, None] * variance)
@@ -312,6 +315,13 @@ def _length(sample: Sample, energy: Array, bound: Array | float) -> Array:
 
 
 LEARNERS: dict[str, type[Learner]] = {learner.name: learner for learner in (SGD, AdaGrad, Newton, Shared)}
+
+
+def _forget(value: float) -> float:
+    rate = real("forget", value)
+    if not 0.5 <= rate <= 1:
+        raise InputError(f"forget is {rate}; it must lie in [0.5, 1]; 1 forgets nothing, else try 0.999")
+    return rate
 
 
 def _count(theta: Array) -> Array:

@@ -53,7 +53,8 @@ class _Estimator:
         self._online: Online | None = None
 
     def _begin(self, task: Task) -> Online:
-        settings = Settings.of(self.kernels, self.features, self.rank, self.learner, self.weight_rate, self.warmup)
+        learner = self.learner or task.learner
+        settings = Settings.of(self.kernels, self.features, self.rank, learner, self.weight_rate, self.warmup)
         return Online(task, self.method or settings.method(), self.seed, self.warmup)
 
     def _learn(self, online: Online, x: Named, y: float, w: float) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from omkl.compressors import QUANTIZERS
+from omkl.data import PARTITIONS
 from omkl.errors import InputError
 from omkl.features import SPECTRA
 from omkl.losses import LOSSES
@@ -40,6 +41,7 @@ Weights: TypeAlias = Annotated[str | None, option(NETWORK, names(WEIGHTS, "metro
 Faults: TypeAlias = Annotated[
     str | None, option(NETWORK, "What fails in a round, with what probability: {links=0.1, nodes=0.05}.", "TABLE")
 ]
+Partition: TypeAlias = Annotated[str | None, option(NETWORK, names(PARTITIONS, "none"), "NAME")]
 Name: TypeAlias = Annotated[str | None, option(METHOD, names(METHODS, "gossip"), "NAME")]
 Kernels: TypeAlias = Annotated[
     list[str] | None,
@@ -86,6 +88,7 @@ _TOP = (
     "seeds",
     "seed",
     "shuffle",
+    "partition",
     "record_every",
     "pooled",
     "standardize",

@@ -48,6 +48,7 @@ def simulate(
     no_shuffle: Annotated[
         bool, typer.Option("--no-shuffle", rich_help_panel=RUN, help="Keep the rows' order.")
     ] = False,
+    partition: options.Partition = None,
     record_every: Annotated[int | None, option(RUN, "Record every k-th round.", "K")] = None,
     pooled: Annotated[
         bool | None,
@@ -71,6 +72,8 @@ def simulate(
 
     Links that fail and nodes that sleep: --faults '{links=0.1, nodes=0.05}'; graphs that take turns:
     --topology '{graphs=["ring", "star"]}'.
+
+    Nodes that see different rows of a table: --partition '{name="dirichlet", alpha=0.1}'.
 
     Data of your own: --data '{file="x.csv", target="y"}'; node="station" says which column tells the nodes apart.
 

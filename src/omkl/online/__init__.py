@@ -11,8 +11,8 @@ As a network, every row is one node's. A round goes on until all nodes have a sa
 then they gossip and learn; nodes without a sample rest. All nodes share the calibration.
 """
 
-from omkl.online.learner import Online, Row
+from omkl.online.learner import BLOCK, Online, Row
 from omkl.online.settings import Settings
 from omkl.online.tasks import Classification, Regression, Task, probabilities
 
-__all__ = ["Classification", "Online", "Regression", "Row", "Settings", "Task", "probabilities"]
+__all__ = ["BLOCK", "Classification", "Online", "Regression", "Row", "Settings", "Task", "probabilities"]

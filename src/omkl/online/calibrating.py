@@ -12,6 +12,10 @@ from omkl.features import Features
 from omkl.methods import Method
 from omkl.scaling import Floats
 
+FARTHEST = np.float32(
+    5
+)  # deviations: units are of the first rows, and beyond what those have shown kernels see nothing
+
 Rows: TypeAlias = npt.NDArray[np.float32]
 """Standardized, ``(n, d)``."""
 
@@ -101,9 +105,9 @@ def scaled(X: Floats, made: Calibrated) -> Rows:
 
 
 def standardized(X: Floats, units: Units) -> Rows:
-    """Return rows in these units; what is missing is at the mean."""
+    """Return rows in these units, none farther out than ``FARTHEST``; what is missing is at the mean."""
     made = scaling.standardize(X, *units)
-    return np.where(np.isnan(made), np.float32(0), made)
+    return np.where(np.isnan(made), np.float32(0), np.clip(made, -FARTHEST, FARTHEST))
 
 
 def _is_one_place(sample: Rows) -> bool:

@@ -1,5 +1,6 @@
 """The learner of rows."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -7,13 +8,14 @@ import numpy as np
 
 from omkl import algorithm
 from omkl.errors import DivergedError, InputError, whole
+from omkl.features import Features
 from omkl.methods import Gossip, Method, Neighbors, Round, eager
 from omkl.online.calibrating import Calibrated, calibrated, mapped, scaled, standardized, table, units, widened
 from omkl.online.tasks import Classification, Task
 from omkl.scaling import Floats
 from omkl.topology import Topology
 
-BLOCK = 256  # rows predicted at once: features before the basis are many
+BLOCK = 256  # rows at once: features before the basis are many
 
 
 class Row(NamedTuple):
@@ -66,6 +68,16 @@ class Online:
         self.state: Any = None
         self._learned = 0
         self._ahead: Any = None
+        self._fast: Any = None
+        self._mapped: tuple[Floats, Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_fast": None, "_mapped": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self.kept is None:
+            self.settle()  # compiled loops need not be there where it is loaded
 
     def learn(self, row: Row) -> None:
         """Learn a row, or keep it."""
@@ -74,9 +86,30 @@ class Online:
             self.kept.append(row)
             if len(self.kept) == self.warmup:
                 self._catch_up()
-                self.kept = None
-        else:
+                self.settle()
+        elif self._fast is None or row.weight != 1:
             self._take(row)
+        else:
+            target = self.task.target(row.y, self.settled().targets)
+            self.state = self._fast.learn(self.state, self._features(row.x[None]), target[None])
+            self.rounds += 1
+
+    def learn_many(self, rows: Sequence[Row]) -> None:
+        """Learn rows in order: to the bit what they would do one by one, and sooner."""
+        for start in range(0, len(rows), BLOCK):
+            block = rows[start : start + BLOCK]
+            if self._fast is None or any(row.weight != 1 for row in block):
+                for row in block:
+                    self.learn(row)
+                continue
+            targets = np.stack([self.task.target(row.y, self.settled().targets) for row in block])
+            self.state = self._fast.learn(self.state, self._features(table([row.x for row in block])), targets)
+            self.seen, self.rounds = self.seen + len(block), self.rounds + len(block)
+
+    def settle(self) -> None:
+        """Keep no more rows; from here on compiled loops learn, where there are such."""
+        self.kept, made = None, self.settled()
+        self._fast = compiled_loops(made.method, made.features)
 
     def grow(self, classes: int) -> None:
         """Know more classes: from the start while rows are kept, later with outputs that begin at zero."""
@@ -93,6 +126,7 @@ class Online:
         else:
             fresh = method.init(np, (self.nodes,), task.outputs, self.made.features.spectrum)
             self.state = _grown(self.state, fresh)
+            self.settle()
 
     def outputs(self, X: Floats, node: int | None = None) -> Floats:
         """Return the outputs ``(n, C)`` for rows ``(n, d)``, in the units of the targets.
@@ -102,11 +136,24 @@ class Online:
         theta, log_weights = self.models(node)
         made = self.settled()
         blocks = [
-            algorithm.predict(theta, log_weights, mapped(scaled(X[k : k + BLOCK], made).astype(np.float64), made.wide))
-            for k in range(0, len(X), BLOCK)
+            algorithm.predict(theta, log_weights, self._features(X[k : k + BLOCK])) for k in range(0, len(X), BLOCK)
         ]
         center, scale = made.targets
         return np.concatenate([block.output for block in blocks]) * scale + center
+
+    def _features(self, X: Floats) -> Any:
+        """Return the features of rows to predict, or to learn by compiled loops; often it is first one, then the other.
+
+        Those of a row do not depend on the rows beside it.
+        """
+        made = self.settled()
+        if self._fast is None:
+            return mapped(scaled(X, made).astype(np.float64), made.wide)
+        if len(X) != 1:
+            return self._fast.mapped(scaled(X, made))
+        if self._mapped is None or not np.array_equal(self._mapped[0], X, equal_nan=True):
+            self._mapped = X.copy(), self._fast.mapped(scaled(X, made))
+        return self._mapped[1]
 
     def models(self, node: int | None = None) -> tuple[Floats, Floats]:
         """Return theta ``(P, C, n)`` and log weights ``(P,)`` of one node, or their means."""
@@ -183,6 +230,15 @@ class Online:
         method: Any = replace(self.method, loss=self.task.loss)  # type: ignore[type-var]
         method, made = calibrated(method, standardized(X, inputs), self.seed)
         return Calibrated(len(rows), method, made, widened(made), inputs, targets)
+
+
+def compiled_loops(method: Method, made: Features) -> Any:
+    """Return the loops that know a method; None where there are none, or no Numba."""
+    try:
+        from omkl.online import compiled
+    except (ImportError, RuntimeError):
+        return None
+    return compiled.Compiled(method, made) if compiled.knows(method) else None
 
 
 def _network(topology: Topology | None) -> Neighbors:

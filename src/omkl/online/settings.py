@@ -10,6 +10,9 @@ from omkl.features import Kernel, gaussian
 from omkl.learners import LEARNERS, Learner, Shared
 from omkl.methods import Local, Method, recommended
 
+CLASSES = Shared(prior=30, c=0.05)
+NUMBERS = Shared(prior=30, c=0.01)  # steps that fall off later: values drift more than classes do
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -24,17 +27,17 @@ class Settings:
     rank
         Directions of the 2D features that are learned; fewer while fewer rows are known. None learns all as they are.
     learner
-        The update rule.
+        The update rule; that of classes, here. For numbers it is ``NUMBERS``.
     weight_rate
         Rate of the kernel weights.
     warmup
         Rows to calibrate on.
     """
 
-    kernels: tuple[Kernel, ...] = gaussian(0.35, 0.7, 1.4)
-    features: int = 256
-    rank: int | None = 160
-    learner: Learner = Shared(prior=100, c=0.05)  # noqa: RUF009 - it is frozen
+    kernels: tuple[Kernel, ...] = gaussian(0.35, 0.8, 2, 5)
+    features: int = 384
+    rank: int | None = 240
+    learner: Learner = CLASSES
     weight_rate: float = 1.0
     warmup: int = 512
 
@@ -47,14 +50,14 @@ class Settings:
         kernels: Sequence[float | Kernel],
         features: int,
         rank: int | None,
-        learner: Learner | str | None,
+        learner: Learner | str,
         weight_rate: float,
         warmup: int,
     ) -> Self:
         """Return settings as users give them: bandwidths for Gaussian kernels, and learners by name."""
         bank = tuple(kernel if isinstance(kernel, Kernel) else Kernel("gaussian", kernel) for kernel in kernels)
         rule = pick("learner", learner, LEARNERS)() if isinstance(learner, str) else learner
-        return cls(bank, features, rank, cls.learner if rule is None else rule, weight_rate, warmup)
+        return cls(bank, features, rank, rule, weight_rate, warmup)
 
     def method(self, nodes: int = 1) -> Method:
         """Return the method of one node, or the recommended gossip of several."""

@@ -8,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl.errors import pick
+from omkl.learners import Learner
 from omkl.losses import LOSSES, Logistic, Loss, Softmax
 from omkl.online.calibrating import Units, units
+from omkl.online.settings import CLASSES, NUMBERS
 from omkl.scaling import Floats
 
 
@@ -23,6 +25,10 @@ class Task(Protocol):
     @property
     def loss(self) -> Loss:
         """The loss of so many outputs."""
+
+    @property
+    def learner(self) -> Learner:
+        """The update rule that suits it."""
 
     def units(self, y: Floats) -> Units:
         """Return what targets ``(n, ...)`` of the calibration rows are measured in."""
@@ -47,13 +53,20 @@ class Classification:
         """C."""
         return 1 if self.classes <= 2 else self.classes
 
+    @property
+    def learner(self) -> Learner:
+        """The update rule that suits classes."""
+        return CLASSES
+
     def units(self, y: Floats) -> Units:
         """Return units in which class numbers are as they are."""
         return Units(np.zeros(1), np.ones(1))
 
     def target(self, y: Floats, units: Units) -> npt.NDArray[np.float32]:
         """Return the target ``(C,)`` of a class number ``(1,)``."""
-        return self.loss.encode(2 * y[0] - 1 if self.classes <= 2 else y[0])
+        if self.classes <= 2:
+            return (2 * y - 1).astype(np.float32)
+        return np.asarray(np.arange(self.classes) == y, dtype=np.float32)
 
 
 @dataclass(frozen=True)
@@ -73,6 +86,11 @@ class Regression:
     def loss(self) -> Loss:
         """The loss of so many outputs."""
         return self._kind()(outputs=self.outputs)
+
+    @property
+    def learner(self) -> Learner:
+        """The update rule that suits numbers."""
+        return NUMBERS
 
     def units(self, y: Floats) -> Units:
         """Return mean and deviation of every output."""

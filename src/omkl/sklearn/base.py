@@ -14,7 +14,7 @@ from omkl.features import Kernel
 from omkl.learners import Learner
 from omkl.methods import Method
 from omkl.model import Model, load_model
-from omkl.online import Online, Row, Settings, Task, files
+from omkl.online import BLOCK, Online, Row, Settings, Task, files
 from omkl.topology import build
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -108,7 +108,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def _begin(self, task: Task, method: Method | None = None) -> Online:
         """Return a learner that has seen nothing."""
         if method is None:
-            parts = self.kernels, self.features, self.rank, self.learner, self.weight_rate, self.warmup
+            learner = self.learner or task.learner
+            parts = self.kernels, self.features, self.rank, learner, self.weight_rate, self.warmup
             method = self.method or Settings.of(*parts).method(self.nodes)
         is_seed = isinstance(self.random_state, int | np.integer)
         seed = self.random_state if is_seed else check_random_state(self.random_state).randint(2**31)
@@ -122,9 +123,13 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             raise InputError("the model was learned elsewhere and has no learner's memory; call fit to learn anew")
         nodes = None if node is None else self._checked(np.asarray(node), len(X))
         order = np.random.default_rng(online.seed).permutation(len(X)) if shuffle else np.arange(len(X))
-        for k in order[weights[order] > 0]:
-            at = online.seen % online.nodes if nodes is None else int(nodes[k])
-            online.learn(Row(X[k].copy(), y[k].copy(), float(weights[k]), at))
+        kept, before = order[weights[order] > 0], online.seen
+        for start in range(0, len(kept), BLOCK):
+            online.learn_many([
+                Row(X[k].copy(), y[k].copy(), float(weights[k]),
+                    (before + turn) % online.nodes if nodes is None else int(nodes[k]))
+                for turn, k in enumerate(kept[start : start + BLOCK], start)
+            ])  # fmt: skip
         return self
 
     @staticmethod

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from omkl.data import Partition
 from omkl.errors import InputError, real, whole
 from omkl.methods import Method, recommended
 from omkl.simulator.tuning.halving import BASE, Evaluate, Score, Trial, halve, judged, reasons, rungs
@@ -21,7 +22,7 @@ __all__ = ["Candidate", "Comparison", "Progress", "Space", "Tuned", "as_table", 
 
 def tune(
     data: Any,
-    topology: Any = "path",
+    topology: Any = None,
     nodes: int | None = None,
     method: Method | None = None,
     *,
@@ -34,6 +35,7 @@ def tune(
     weights: str = "metropolis",
     faults: Faults | None = None,
     shuffle: int | None = 0,
+    partition: Partition | str | None = None,
     pooled: bool = False,
     standardize: bool = False,
     folder: str | Path | None = None,
@@ -48,7 +50,7 @@ def tune(
 
     Parameters
     ----------
-    data, topology, nodes, weights, faults, standardize
+    data, topology, nodes, weights, faults, partition, standardize
         As for ``simulate``.
     method
         The base, which tuning starts from; None is ``recommended()``.
@@ -93,7 +95,7 @@ def tune(
     plan = rungs(len(made), whole("seeds", seeds), seed)
     others = range(plan[-1].seeds.stop, plan[-1].seeds.stop + held_out)
     shared = {"data": data, "topology": topology, "nodes": nodes, "weights": weights, "faults": faults}
-    shared |= {"pooled": pooled, "standardize": standardize}
+    shared |= {"partition": partition, "pooled": pooled, "standardize": standardize}
     with _records(folder) as place:
         methods = [one.method for one in drawn]
         evaluate = Runs(methods, shared, shuffle, place, jobs, progress)
