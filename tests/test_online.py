@@ -83,7 +83,8 @@ def test_is_the_method_and_nothing_else(name: str) -> None:
     X, y = table(48)
     online = teach(Online(Classification(), method, 7, 16, RING), X, y)
     made = online.settled()
-    z = np.stack([mapped(scaled(x[None], made), made.features)[0] for x in X]).reshape(16, 3, 3, -1)
+    z = np.stack([mapped(scaled(x[None], made), made.features)[0] for x in X])
+    z = z.reshape(16, 3, *z.shape[1:])
     states = eager.play(made.method, z, 2 * y.reshape(16, 3) - 1, eager.fixed(RING), 7, made.features.spectrum)
     *_, last = states
     for got, wanted in zip(jax.tree.leaves(online.state), jax.tree.leaves(last.state), strict=True):

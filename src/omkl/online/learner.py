@@ -109,7 +109,7 @@ class Online:
     def settle(self) -> None:
         """Keep no more rows; from here on compiled loops learn, where there are such."""
         self.kept, made = None, self.settled()
-        self._fast = compiled_loops(made.method, made.features)
+        self._fast = compiled_loops(made.method, made.features) if self.nodes == 1 else None
 
     def grow(self, classes: int) -> None:
         """Know more classes: from the start while rows are kept, later with outputs that begin at zero."""
