@@ -153,10 +153,17 @@ def test_every_learner_takes_late_classes(learner: str) -> None:
     assert np.isfinite(teach(online, X[:5], np.full((5, 1), 2.0)).outputs(X)).all()
 
 
-def test_a_network_knows_its_classes_at_the_start() -> None:
+def test_what_only_some_methods_can_do() -> None:
     X, y = table(40)
-    with pytest.raises(InputError, match="must know them all"):
-        teach(begin(3), X, y).grow(3)
+    drifting = Online(Classification(), omkl.AdaRaker(), 0, 16)
+    for online in (teach(begin(3), X, y), teach(drifting, X, y)):
+        with pytest.raises(InputError, match="must know them all"):
+            online.grow(3)
+    assert np.isfinite(drifting.outputs(X)).all()
+    with pytest.raises(InputError, match="leave weights out"):
+        teach(drifting, X, y, weight=2)
+    with pytest.raises(InputError, match="use Gossip"):
+        Online(Classification(), omkl.AdaRaker(), 0, 16, RING)
 
 
 def test_early_classes_are_as_if_they_had_been_known() -> None:
