@@ -12,10 +12,10 @@ from river import checks, compose, datasets, preprocessing
 from threadpoolctl import threadpool_limits
 
 from omkl.errors import InputError
-from omkl.river import OMKLClassifier, OMKLRegressor
+from omkl.river import OMKLClassifier, OMKLMultiTargetRegressor, OMKLRegressor
 
 # Of river 0.26: all, and those that are made without pandas.
-CHECKS = {OMKLClassifier: (62, 53), OMKLRegressor: (27, 25)}
+CHECKS = {OMKLClassifier: (62, 53), OMKLRegressor: (27, 25), OMKLMultiTargetRegressor: (36, 36)}
 QUICK: dict[str, Any] = {"features": 16, "rank": 12, "warmup": 16}
 
 
@@ -85,8 +85,18 @@ def test_rows_without_any_value() -> None:
 
 @pytest.mark.parametrize("value", ["red", [1], float("inf")])
 def test_values_that_are_no_numbers(value: Any) -> None:
+    model = OMKLClassifier()
     with pytest.raises(InputError, match="'a' is"):
-        OMKLClassifier().learn_one({"a": value}, True)
+        model.learn_one({"a": value}, True)
+    assert model.predict_proba_one({"a": 1.0}) == {}
+
+
+@pytest.mark.parametrize("weight", [-1, float("nan"), float("inf")])
+def test_weights_and_targets_that_are_none(weight: float) -> None:
+    with pytest.raises(InputError, match="w is"):
+        OMKLClassifier().learn_one({"a": 1.0}, True, w=weight)
+    with pytest.raises(InputError, match="targets must be finite"):
+        OMKLRegressor().learn_one({"a": 1.0}, float("nan"))
 
 
 @pytest.mark.parametrize("at", [10, 30])
@@ -117,6 +127,19 @@ def test_weights() -> None:
     one.learn_one(x, 3.0, w=5.0)
     other.learn_one(x, 3.0)
     assert one.predict_one(x) > other.predict_one(x)
+
+
+def test_several_targets() -> None:
+    several, one = OMKLMultiTargetRegressor(**QUICK), OMKLRegressor(**QUICK)
+    assert several.predict_one({"a": 1.0}) == {}
+    for x, _ in rows(60):
+        several.learn_one(x, {"same": x["a"], 3: x["b"]})
+        one.learn_one(x, x["a"])
+    told = several.predict_one(x)
+    assert list(told) == [3, "same"]
+    assert abs(told["same"] - x["a"]) < 1
+    with pytest.raises(InputError, match="give all in every row"):
+        several.learn_one(x, {"same": 1.0})
 
 
 def test_frames() -> None:
