@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 import omkl
-from omkl import algorithm, losses
+from omkl import losses, metrics
 from omkl.data import load
 from omkl.features import Features, transform
 from omkl.methods import Method
@@ -99,9 +99,7 @@ def dealt(X: Inputs, y: Inputs, order: Order, seed: int) -> tuple[Integers, Inte
 
 def scored(method: Method, theta: Inputs, log_weights: Inputs, made: Features, X: Inputs, y: Inputs) -> Floats:
     """Return the loss of every node's model on each of these samples, ``(J, n)``."""
-    z, loss = transform(X, made), method.objective
-    outputs = np.stack([algorithm.predict(*model, z).output for model in zip(theta, log_weights, strict=True)])
-    return np.asarray(loss.value(outputs, loss.encode(y)), dtype=np.float64)
+    return metrics.pooled_losses(theta, log_weights, transform(X, made), y, method.objective)
 
 
 def shuffled(X: Inputs, y: Inputs, rng: np.random.Generator) -> Integers:

@@ -132,13 +132,35 @@ def test_newton_is_ridge_for_the_squared_loss(outputs: int, spectrum: Any, rng: 
 
 
 def test_newton_forgets(rng: np.random.Generator) -> None:
-    """It is ridge with samples weighed by forget to the power of their age, as long as S is below the prior."""
-    rate, z, y = 0.8, rng.normal(size=(40, 3)), rng.normal(size=(40, 1))
+    """With one coefficient it is ridge with samples weighed by forget to the power of their age."""
+    rate, z, y = 0.8, rng.normal(size=(40, 1)), rng.normal(size=(40, 1))
     theta, memory = learn(Newton(2.0, forget=rate), list(zip(z, y, strict=True)), Squared())
     ages = rate ** np.arange(40)[::-1]
-    precision = 2 * (z * ages[:, None]).T @ z  # of the prior .8^40 is left
-    np.testing.assert_allclose(theta[0, 0], np.linalg.solve(precision, 2 * (z * ages[:, None]).T @ y[:, 0]), rtol=1e-3)
-    np.testing.assert_allclose(covariance(memory)[0, 0], np.linalg.inv(precision), rtol=2e-3)
+    precision = rate**40 / 2 + 2 * np.sum(ages * z[:, 0] ** 2)
+    assert theta[0, 0, 0] == pytest.approx(2 * np.sum(ages * z[:, 0] * y[:, 0]) / precision, rel=1e-3)
+    assert covariance(memory)[0, 0, 0, 0] == pytest.approx(1 / precision, rel=1e-3)  # the prior bounds the first few
+
+
+def test_newton_forgets_along_the_sample_alone(rng: np.random.Generator) -> None:
+    rate, z = 0.7, rng.normal(size=(30, 4))
+    precision, w = np.eye(4) / 5, np.zeros(4)
+    for one in z:
+        precision -= (1 - rate) * np.outer(one, one) / (one @ np.linalg.solve(precision, one))
+        precision += 2 * np.outer(one, one)
+        w = w + np.linalg.solve(precision, 2 * one * (1 - one @ w))
+    theta, memory = learn(Newton(5.0, forget=rate), [(one, [1.0]) for one in z], Squared())
+    np.testing.assert_allclose(covariance(memory)[0, 0], np.linalg.inv(precision), rtol=1e-6)
+    np.testing.assert_allclose(theta[0, 0], w, rtol=1e-6)
+
+
+def test_what_is_not_shown_is_not_forgotten(rng: np.random.Generator) -> None:
+    samples = [(np.append(one, [0.0, 0.0]), [1.0]) for one in rng.normal(size=(500, 2))]
+    seen = [(rng.normal(size=4), [1.0]) for _ in range(500)]
+    _, before = learn(Newton(100.0, forget=0.9), seen, Logistic())
+    _, after = learn(Newton(100.0, forget=0.9), [*seen, *samples], Logistic())
+    there, later = (np.linalg.inv(covariance(memory)[0, 0]) for memory in (before, after))
+    np.testing.assert_allclose(later[2:], there[2:], rtol=1e-6)
+    assert not np.allclose(later[:2, :2], there[:2, :2], rtol=0.1)
 
 
 def test_forgetting_does_not_wind_up() -> None:
@@ -198,7 +220,7 @@ def test_s_stays_positive_in_float32(rule: Newton, repeats: int) -> None:
     assert np.linalg.eigvalsh(s).min() > 0
     assert np.trace(s) <= 6 * rule.prior * 1.001
     assert s[5, 5] == pytest.approx(rule.prior, rel=1e-2) or rule.forget < 1  # no sample shows it
-    assert s[0, 0] < 0.05
+    assert s[0, 0] < (0.05 if rule.forget == 1 else 100 * (1 - rule.forget))  # what a sample of least curvature shows
 
 
 def test_shared_by_hand() -> None:

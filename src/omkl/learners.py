@@ -16,6 +16,7 @@ Memory: TypeAlias = Any
 
 FLOOR = 0.01  # of the curvature: a logistic sample that is surely wrong has next to none, and would be overshot
 LOGISTIC = 0.25  # the largest curvature of the logistic loss, for which the settings of Shared are meant
+TINY = 1e-20  # of z.Sz, where z is next to nothing
 STEEPEST = 1e3  # curvature of a loss that states no bound
 HALVINGS = 8  # of the logarithm of a step's length; with the interpolation after them it is right to a percent
 
@@ -145,7 +146,8 @@ class Newton:
     prior
         Variance of a coefficient before any sample, in the place of lambda: ridge's is 1 / (2 lambda).
     forget
-        Each sample divides S by it, so that old samples fade, for data that drift; one forgets nothing.
+        What is known along a sample's direction is worth so much of itself before the sample is learned, so that old
+        samples fade, for data that drift: 0.9 to 0.97 after abrupt changes; one forgets nothing.
     block
         Keep S as blocks of so many coefficients, where n x n numbers a kernel are too many; None keeps it whole.
 
@@ -154,8 +156,15 @@ class Newton:
     The memory is R with S = R R^T, in Potter's form: R' = R - a s / (1 + sqrt(a)) (R r) r^T with r = R^T z. So S is
     symmetric and has no negative eigenvalue whatever float32 makes of the sums. Every output has an S of its own, and
     its curvature is the sum of the magnitudes in its row of C'': a diagonal that C'' does not exceed, and C'' itself
-    where there is one output. Curvature has a floor of 0.01. Forgetting stops where the trace of S is back at that of
-    the prior: directions that no sample shows would grow for ever.
+    where there is one output. Curvature has a floor of 0.01.
+
+    Forgetting adds (1/forget - 1) (Sz)(Sz)^T / z.Sz to S, which makes 1 / z.Sz that much smaller and nothing else:
+    were all of S divided, directions that samples seldom show would soon be unknown, and of the features of a kernel
+    most are such. Where the trace of S exceeds that of the prior all of it shrinks.
+
+    References
+    ----------
+    R. Kulhavy, "Restricted exponential forgetting in real-time identification", Automatica 23 (1987).
 
     Curvature here is a node's own: where nodes see different data, their models settle off the common optimum, and
     ``Shared`` does not.
@@ -191,7 +200,7 @@ class Newton:
     ) -> tuple[Array, NewtonMemory]:
         """Return theta - a S * gradient, and R after the sample."""
         xp = namespace(theta)
-        root = memory.root if self.forget == 1 else self._faded(*memory)
+        root = memory.root
         rows = root.shape[:-1]
         z = xp.reshape(xp.broadcast_to(z[..., None, :], theta.shape), rows)
         seen = xp.sum(root * z[..., None], axis=-2)
@@ -201,20 +210,23 @@ class Newton:
         if sample.weight is not None:
             s = sample.weight[..., None, None, None] * s
         energy = xp.sum(seen * seen, axis=-1)
-        a = 1 / (1 + s * xp.sum(energy, axis=-1, keepdims=True))
+        total = xp.sum(energy, axis=-1, keepdims=True)
+        a = 1 / (self.forget + s * total)
+        shown = s * a if self.forget == 1 else a * (s - (1 - self.forget) / xp.clip(total, TINY, None))
         # Blocks get the diagonal blocks of S'. With one of them what is left of its direction is a, but for rounding.
-        left = xp.maximum(1 - s * a * energy, a)
-        gain = (s * a / (1 + xp.sqrt(left)))[..., None, None]
+        left = xp.maximum(1 - shown * energy, xp.clip(a, None, 1))
+        gain = (shown / (1 + xp.sqrt(left)))[..., None, None]
         moved = xp.sum(root * seen[..., None, :], axis=-1)
         root = root - gain * moved[..., :, None] * seen[..., None, :]
-        return theta - a * step, NewtonMemory(root, memory.trace)
+        return theta - a * step, NewtonMemory(root if self.forget == 1 else _bounded(root, memory.trace), memory.trace)
 
-    def _faded(self, root: Array, most: Array) -> Array:
-        """Return R with S divided by ``forget``, or by less where its trace would exceed that of the start."""
-        xp = namespace(root)
-        trace = xp.sum(root * root, axis=(-3, -2, -1))
-        growth = xp.clip(most / xp.where(trace > 0, trace, xp.ones_like(trace)), 1, 1 / self.forget)
-        return root * xp.sqrt(growth)[..., None, None, None]
+
+def _bounded(root: Array, most: Array) -> Array:
+    """Return R, or less of it where the trace of S would exceed that of the start."""
+    xp = namespace(root)
+    trace = xp.sum(root * root, axis=(-3, -2, -1))
+    share = xp.clip(most / xp.where(trace > 0, trace, xp.ones_like(trace)), None, 1)
+    return root * xp.sqrt(share)[..., None, None, None]
 
 
 class SharedMemory(NamedTuple):

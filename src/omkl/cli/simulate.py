@@ -135,6 +135,8 @@ def _print(result: "Result") -> None:
     page.add_row("  final loss", f"{summary['final_loss']:.4f}{error}", "over the last tenth")
     if not math.isnan(summary["final_accuracy"]):
         page.add_row("  final accuracy", f"{summary['final_accuracy']:.2%}", "over the last tenth")
+    if not math.isnan(r2 := float(result.r2.mean())):
+        page.add_row("  R2", f"{r2:.4f}", "over all rounds, of the targets' variance")
     page.add_row("  bits", f"{summary['bits_per_node_round']:,.0f}", "sent by a node in a round, header and all")
     console = show.console()
     rounds, nodes = config["rounds"], config["nodes"]

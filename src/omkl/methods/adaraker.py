@@ -6,7 +6,6 @@ from typing import Any, ClassVar, NamedTuple
 from omkl import algorithm
 from omkl.arrays import Array, namespace
 from omkl.errors import InputError, whole
-from omkl.learners import Memory
 from omkl.methods.ensemble import Ensemble
 from omkl.methods.protocol import Info, Network, Round
 from omkl.topology import Topology
@@ -22,14 +21,10 @@ class LevelsState(NamedTuple):
     """``(J, ..., K, P, C, 2D)``."""
     log_weights: Array
     """Of the kernels, each learner's own, ``(J, ..., K, P)``."""
-    memory: Memory
-    """Of the learners; empty where they take gradient steps."""
     log_shares: Array
     """ln h of the learners, ``(J, ..., K)``."""
     count: Array
     """Samples that a node has seen, ``(J, ...)``."""
-    spectrum: Any
-    """Eigenvalues of the basis, which memories begin with, ``(J, ..., P, n)``; empty where there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,32 +42,34 @@ class AdaRaker(Ensemble):
     ----------
     eta
         eta_0.
+    weight_rate
+        Rate of the kernel weights in all learners; None takes eta_k.
     levels
-        K; the last learner never begins anew.
-    learner
-        The update rule of all learners, whose memory begins anew with them; None is the gradient step at rate eta_k.
+        K, of which the last keeps its models: only its share begins anew.
 
     Notes
     -----
     After Y. Shen, T. Chen, G. B. Giannakis, "Random feature-based online multi-kernel learning in environments with
-    unknown dynamics", JMLR 20 (2019). Confirmed is that a learner of theirs, Raker, is online gradient descent for
+    unknown dynamics", JMLR 20 (2019). Confirmed is that Raker, a learner of theirs, is online gradient descent for
     every kernel and multiplicative weights, which is ``Local``. What is around it here is from memory: intervals of
     geometric lengths, the rates, a second layer of multiplicative weights. The paper and its public code differ, and no
     fidelity is claimed to either. Ours are a number of levels that is fixed, so that a node's memory is; a last learner
-    that goes on, for all others begin together at multiples of the longest interval; the start of all of them at the
-    first sample; and other update rules.
+    that goes on, for all others begin together at multiples of the longest interval; and the start of all of them at
+    the first sample.
     """
 
     name: ClassVar[str] = "adaraker"
 
-    eta: float = 1.0
+    eta: float = 30.0
     levels: int = 12
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "levels", whole("levels", self.levels))
         if self.levels > MOST_LEVELS:
-            raise InputError(f"levels is {self.levels}; it must be at most {MOST_LEVELS}; use 12")
+            raise InputError(f"levels is {self.levels}; it must be at most {MOST_LEVELS}; try 12")
+        if self.learner is not None:
+            raise InputError(f"learner is {self.learner}; AdaRaker has rates for gradient steps; leave learner out")
         if self.weigh_first:
             raise InputError("weigh_first is True; AdaRaker predicts before it sees the label; leave it out")
 
@@ -92,63 +89,49 @@ class AdaRaker(Ensemble):
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> LevelsState:
         """Return learners that have seen nothing."""
         theta = self.zeros(xp, (*leading, self.levels), outputs)
-        own: Any = ()
-        if spectrum is not None:
-            own = xp.zeros((*leading, *theta.shape[-3:-2], theta.shape[-1]), dtype=theta.dtype) + xp.asarray(spectrum)
-        return self._fresh(theta, xp.zeros(leading, dtype=xp.int32), own)
-
-    def _fresh(self, theta: Array, count: Array, spectrum: Any) -> LevelsState:
-        """Return learners in the shape of theta as they begin."""
-        xp = namespace(theta)
         log_weights = xp.zeros(theta.shape[:-2], dtype=theta.dtype)
-        given = None if isinstance(spectrum, tuple) else spectrum[..., None, :, :]
-        memory = () if self.learner is None else self.learner.init(theta, given)
-        shares = xp.log(self._rates(theta)) + xp.zeros(theta.shape[:-3], dtype=theta.dtype)
-        return LevelsState(xp.zeros_like(theta), log_weights, memory, shares, count, spectrum)
-
-    def _rates(self, theta: Array) -> Array:
-        return namespace(theta).asarray(self.rates, dtype=theta.dtype)
+        log_shares = xp.zeros(theta.shape[:-3], dtype=theta.dtype) + xp.log(self._rates(theta))
+        return LevelsState(theta, log_weights, log_shares, xp.zeros(leading, dtype=xp.int32))
 
     def step(self, state: LevelsState, inputs: Round, network: Network) -> tuple[LevelsState, Info]:
         """Return the nodes after all learners had the sample, those whose interval is over begun anew."""
-        theta, log_weights, memory, log_shares, count, spectrum = state
+        theta, log_weights, log_shares, count = state
         loss, lam, rates = self.objective, self.regularization, self._rates(theta)
         z, y = inputs.z[..., None, :, :], inputs.y[..., None, :]
         each, outputs = algorithm.predict(theta, log_weights, z)
         mean = namespace(theta).sum(algorithm.normalize(log_shares)[..., None] * each, axis=-2)
         info = self.score(mean, *self.models(state), inputs.y)
         losses = algorithm.kernel_losses(theta, outputs, y, loss, lam)
-        log_weights = algorithm.weigh(
-            log_weights, losses, rates[:, None] if self.weight_rate is None else self.weight_rate
+        weight_rate = rates[:, None] if self.weight_rate is None else self.weight_rate
+        learned = LevelsState(
+            theta - rates[:, None, None, None] * algorithm.gradient(theta, outputs, z, y, loss, lam),
+            algorithm.weigh(log_weights, losses, weight_rate),
+            log_shares - rates * (loss.value(each, y) - info.loss[..., None]),
+            count + 1,
         )
-        log_shares = log_shares - rates * (loss.value(each, y) - info.loss[..., None])
-        if self.learner is None:
-            slopes = algorithm.gradient(theta, outputs, z, y, loss, lam)
-            theta = theta - rates[:, None, None, None] * slopes
-        else:
-            theta, memory = algorithm.learn(theta, memory, outputs, z, y, loss, lam, self.learner)
-        return self._begun(LevelsState(theta, log_weights, memory, log_shares, count + 1, spectrum)), info
+        return self._renewed(learned), info
 
-    def _begun(self, state: LevelsState) -> LevelsState:
+    def _rates(self, theta: Array) -> Array:
+        return namespace(theta).asarray(self.rates, dtype=theta.dtype)
+
+    def _renewed(self, state: LevelsState) -> LevelsState:
         """Return the nodes with those learners begun anew whose interval is over."""
-        xp, fresh = namespace(state.theta), self._fresh(state.theta, state.count, state.spectrum)
-        lengths = xp.asarray([2**k for k in range(self.levels - 1)] + [2**31 - 1], dtype=xp.int32)
-        begins = state.count[..., None] % lengths == 0
-
-        def chosen(new: Any, old: Any) -> Any:
-            if isinstance(new, tuple):
-                parts = map(chosen, new, old)
-                return type(new)(*parts) if hasattr(new, "_make") else tuple(parts)
-            return xp.where(xp.reshape(begins, (*begins.shape, *(1,) * (new.ndim - begins.ndim))), new, old)
-
-        return LevelsState(*map(chosen, fresh[:4], state[:4]), state.count, state.spectrum)
+        theta, log_weights, log_shares, count = state
+        xp = namespace(theta)
+        lengths = xp.asarray([2**k for k in range(self.levels)], dtype=xp.int32)
+        over = count[..., None] % lengths == 0
+        begins = (over & (lengths < 2 ** (self.levels - 1)))[..., None]
+        return LevelsState(
+            xp.where(begins[..., None, None], xp.zeros_like(theta), theta),
+            xp.where(begins, xp.zeros_like(log_weights), log_weights),
+            xp.where(over, xp.log(self._rates(theta)), log_shares),
+            count,
+        )
 
     def models(self, state: LevelsState) -> tuple[Array, Array]:
         """Return one model for every kernel and its log weight, which predict what the learners do together."""
         xp = namespace(state.theta)
         shares = algorithm.normalize(state.log_shares)[..., None] * algorithm.normalize(state.log_weights)
-        weights = xp.sum(shares, axis=-2)
-        smallest = xp.finfo(weights.dtype).smallest_normal
-        weights = xp.clip(weights, smallest, None)
+        weights = xp.clip(xp.sum(shares, axis=-2), xp.finfo(shares.dtype).smallest_normal, None)
         theta = xp.sum(shares[..., None, None] * state.theta, axis=-4) / weights[..., None, None]
         return theta, xp.log(weights)

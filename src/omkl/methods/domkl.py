@@ -125,15 +125,17 @@ class DOMKL(Ensemble):
 def nearest(f: Array, energy: Array, y: Array, loss: Loss) -> Array:
     """Return argmin energy * C(f', y) + |f' - f|^2 / 2, for a loss that is a sum over outputs, ``(..., C)``.
 
-    Its derivative rises, and is of either sign at f and at f - energy C'(f): Newton's step is taken where it stays
-    between the two, and half of what is left where it does not.
+    Its derivative rises, and is of either sign at f and at f - energy C'(f). Newton's step is taken where it stays
+    between the bounds that are known by then, and half of what is left where it does not: where a loss has kinks it may
+    lead from one end to the other and back.
     """
     xp = namespace(f)
-    far = f - energy * loss.derivative(f, y)
-    low, high, found = xp.minimum(f, far), xp.maximum(f, far), f
+    move = energy * loss.derivative(f, y)
+    spare = 0.01 * xp.abs(move)  # so that a step to the very end is one that stays between
+    low, high, found = xp.minimum(f, f - move) - spare, xp.maximum(f, f - move) + spare, f
     for _ in range(SEARCHES):
         rise = found - f + energy * loss.derivative(found, y)
         low, high = xp.where(rise < 0, found, low), xp.where(rise < 0, high, found)
         step = found - rise / (1 + energy * xp.sum(loss.curvature(found, y), axis=-1))
-        found = xp.where((low <= step) & (step <= high), step, (low + high) / 2)
+        found = xp.where(((low < step) & (step < high)) | (step == found), step, (low + high) / 2)
     return found

@@ -205,6 +205,7 @@ def compare(
         "partition": describe(partition),
         "record_every": record_every,
         "standardize": standardize,
+        "target_variance": float(np.var(targets, axis=(0, 1), dtype=np.float64).sum()),
         "versions": versions(),
     }
     recorded = np.arange(record_every - 1, rounds, record_every)
