@@ -77,6 +77,17 @@ def test_rows_at_once_are_rows_one_by_one_to_the_bit(moons: Any, nodes: int, row
     assert np.array_equal(many.kernel_weights_, single.kernel_weights_)
 
 
+@pytest.mark.parametrize("rows", [10, 60])
+def test_a_prediction_does_not_depend_on_the_rows_beside_it(moons: Any, rows: int) -> None:
+    X, y = moons
+    model = OMKLClassifier(**QUICK).partial_fit(X[:rows], y[:rows], [0, 1])
+    single = np.concatenate([model.decision_function(x[None]) for x in X])
+    together = model.decision_function(X)
+    assert np.allclose(together, single, rtol=1e-12, atol=1e-14)
+    if rows > QUICK["warmup"] and find_spec("numba"):
+        assert np.array_equal(together, single)
+
+
 def test_several_outputs_at_once_are_rows_one_by_one_to_the_bit() -> None:
     X = np.random.default_rng(0).normal(size=(40, 3))
     y = np.stack([X[:, 0], X[:, 1] * X[:, 2]], axis=1)
@@ -253,6 +264,14 @@ def test_models_of_values() -> None:
     assert np.array_equal(OMKLRegressor.from_model(model).predict(X), model.predict(X))
     with pytest.raises(InputError, match="no classes"):
         OMKLClassifier.from_model(model)
+
+
+def test_huber_minds_outliers_less() -> None:
+    X = np.random.default_rng(0).uniform(-2, 2, size=(300, 1))
+    y = np.sin(X[:, 0])
+    dirty = np.where(np.arange(300) % 10 == 0, 20.0, y)
+    errors = [((OMKLRegressor(loss=loss).fit(X, dirty).predict(X) - y) ** 2).mean() for loss in ("squared", "huber")]
+    assert errors[1] < 0.5 * errors[0]
 
 
 def test_unknown_losses_and_learners() -> None:

@@ -248,9 +248,7 @@ class OMKLMultiTargetRegressor(_Regressor, base.MultiTargetRegressor):
             self._labels = {name: k for k, name in enumerate(_sorted(y))}
             self._online = self._begin(Regression(len(y), self.loss))
         if y.keys() != self._labels.keys():
-            raise InputError(
-                f"targets are {list(y)}; the first row had {list(self._labels)}; give as many in every row"
-            )
+            raise InputError(f"targets are {list(y)}; the first row had {list(self._labels)}; give all in every row")
         self._learn(self._online, values, [y[name] for name in self._labels], w)
 
     def predict_one(self, x: Named) -> dict[Any, float]:
