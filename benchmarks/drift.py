@@ -94,7 +94,7 @@ RULES: dict[str, tuple[Method, ...]] = {
     "Newton, forget 0.95": (Local(learner=Newton(100, 0.95), weight_rate=0.5, **BANK),),
     "Newton, forget 0.9": (Local(learner=Newton(100, 0.9), weight_rate=0.5, **BANK),),
     "Shared": (Local(learner=Shared(), **IN_BASIS),),
-    "Shared, counts to 300": (Local(learner=Shared(forget=0.997), **IN_BASIS),),
+    "Shared, forget 0.997": (Local(learner=Shared(forget=0.997), **IN_BASIS),),
 }
 FOREST = "river's ARF"
 
@@ -172,15 +172,15 @@ def draw(found: dict[str, dict[str, Floats]], path: Path) -> None:
     """Draw the loss after the change, averaged over windows."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, len(found), figsize=(4 * len(found), 3.4), squeeze=False, layout="constrained")
-    for axis, (name, runs) in zip(axes[0], found.items(), strict=True):
+    figure, axes = plt.subplots(-(-len(found) // 2), 2, figsize=(9, 7), squeeze=False, layout="constrained")
+    for axis, (name, runs) in zip(axes.flat, found.items(), strict=False):
         for rule, run in runs.items():
             mean, half = run.mean(axis=1), len(run) // 2
             smooth = np.convolve(mean, np.ones(WINDOW) / WINDOW, "valid")
             axis.plot(np.arange(len(smooth)) + WINDOW - half, smooth, label=rule, linewidth=1)
-        axis.set(title=name, xlabel="samples after the change", xlim=(-500, 2000), ylim=(0, None))
+        axis.set(title=name, xlabel="samples after the change", xlim=(-300, 1500), yscale="log")
         axis.axvline(0, color="gray", linewidth=0.5)
-    axes[0, 0].set_ylabel("log loss, mean of the last 100")
+        axis.set_ylabel("log loss, mean of the last 100")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     figure.savefig(path, dpi=120)
     plt.close(figure)
