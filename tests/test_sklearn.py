@@ -22,6 +22,7 @@ from sklearn.preprocessing import StandardScaler
 import omkl
 from omkl.errors import InputError
 from omkl.features import Features
+from omkl.node.learning import Learning
 from omkl.sklearn import OMKLClassifier, OMKLRegressor
 
 # In a process of its own: scikit-learn leaves one check out unless the variable is set before SciPy is imported.
@@ -254,6 +255,18 @@ def test_models_of_a_simulation(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="name each of them"):
         OMKLClassifier.from_model(model, classes=[1, 2, 3])
     assert estimator.fit(X, y).score(X, y) > 0.8
+
+
+def test_models_of_a_node(tmp_path: Path) -> None:
+    X = 100 + 50 * np.random.default_rng(0).normal(size=(60, 2))
+    node = Learning(omkl.Gossip(eta=1.0, loss=omkl.Softmax(3)), 2, seed=0, index=0, standardize=True)
+    for x in X:
+        node.learn(x, node.targets(int(x[0] > 80) + int(x[0] > 120)))
+    node.model().save(tmp_path / "model.npz")
+    estimator = OMKLClassifier.from_model(tmp_path / "model.npz")
+    assert estimator.classes_.tolist() == [0, 1, 2]
+    assert np.array_equal(estimator.decision_function(X), node.predict(X))
+    assert np.array_equal(estimator.predict(X), node.model().predict(X))
 
 
 def test_models_of_values() -> None:
