@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from omkl import topology as topologies
 from omkl.data import Stream, as_stream
-from omkl.errors import InputError, pick, whole
+from omkl.errors import InputError, whole
 from omkl.features import Features
 from omkl.losses import Loss
-from omkl.methods import METHODS, Gossip, Method, Network
+from omkl.methods import Gossip, Method, Network, named
 from omkl.methods.protocol import MethodState
 from omkl.scaling import Moments, standardize_stream
 from omkl.simulator import engine
@@ -61,7 +61,8 @@ def simulate(
     nodes
         J; may be left out where data or topology tell it.
     method
-        ``Gossip(...)``, ``Local(...)``, ... or a name, with its defaults; None is ``Gossip()``.
+        ``Gossip(...)``, ``Local(...)``, ... or a name: of one of these with its defaults, or of a preset, ``"letter"``
+        or ``"frugal"``; None is ``recommended()``.
     weights
         Rule for the gossip weights of a graph.
     faults
@@ -148,7 +149,7 @@ def compare(
         raise InputError("cases must be named pairs of a method and a topology; pass {'mine': (Gossip(), 'ring')}")
     seeds, record_every = whole("seeds", seeds), whole("record_every", record_every)
     runs = _runs(seeds, seed)
-    methods = [_method(method) for method, _ in cases.values()]
+    methods = [named(method) for method, _ in cases.values()]
     widest = _widest_bank(methods)
     nodes = _nodes([topology for _, topology in cases.values()], weights) if nodes is None else nodes
     if shuffle is not None:
@@ -307,14 +308,6 @@ def _features(method: Method, given: Stream, runs: list[int], standardize: bool)
     with one_thread():  # small matrices: more threads would wait for each other
         each = [method.draw(given.X.shape[-1], run, given.X, standardize) for run in runs]
     return Features(*(None if parts[0] is None else np.stack(parts) for parts in zip(*each, strict=True)))
-
-
-def _method(method: Method | str | None) -> Method:
-    if isinstance(method, str):
-        return pick("method", method, METHODS)()
-    if isinstance(method, type):
-        raise InputError(f"method is the class {method.__name__}; give an object; pass {method.__name__}()")
-    return Gossip() if method is None else method
 
 
 def _targets(objective: Loss, data: Any, stream: Stream) -> npt.NDArray[np.float32]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from omkl import topology as topologies
 from omkl.errors import InputError, pick
-from omkl.methods import METHODS, Gossip
+from omkl.methods import named
 from omkl.simulator.description import describe
 from omkl.simulator.simulation import simulate
 
@@ -44,8 +44,7 @@ def point(arguments: Mapping[str, Any], **known: Any) -> Point:
     given = defaults | dict(arguments)
     if given["data"] is inspect.Parameter.empty:
         raise InputError("data is missing; a simulation needs a stream to learn; pass data='banana'")
-    method = given["method"] or Gossip()
-    method = pick("method", method, METHODS)() if isinstance(method, str) else method
+    method = named(given["method"])
     given["method"] = describe(method) | {"loss": describe(method.objective)}
     if not isinstance(given["data"], str) and "data" not in known:
         given["data"] = {"name": "table", "sha256": fingerprint(*given["data"])}
