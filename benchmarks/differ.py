@@ -13,18 +13,18 @@ order; a station has no sample where a reading is missing, and is scored on hour
 
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from benchmarks import eager, report, stations
+from benchmarks import eager, report
 from benchmarks.per_bit import NODES, averaged, scored
 
 import omkl
 from omkl import topology
-from omkl.data import DATA_SETS, load
-from omkl.data.files import Raw, local_folder, package_folder
+from omkl.data import known, load, sensors
+from omkl.data.files import local_folder
 from omkl.methods import Method
 from omkl.paper.frontier import alone
 from omkl.topology import Graph, Topology
@@ -61,20 +61,11 @@ class Stream(NamedTuple):
 
 def digits(seed: int) -> tuple[Stream, Graph]:
     """Nodes that each see few of the ten digits, and not equally many samples."""
-    rng, (table, labels) = np.random.default_rng(seed), ten_digits()
+    rng, (X, labels, *_) = np.random.default_rng(seed), load("digits10")
     shares = rng.dirichlet(DIRICHLET * np.ones(NODES), size=10)
     owner = np.array([rng.choice(NODES, p=shares[int(label)]) for label in labels])
     y = np.where(labels == 8, 1, -1)
-    return dealt((table / 16).astype(np.float32), y, owner, rng), topology.path(NODES)
-
-
-def ten_digits() -> Raw:
-    known, folder, package = DATA_SETS["digits"], local_folder(), package_folder("sklearn")
-    if folder and (folder / "digits").exists() and known.read:
-        return known.read([file.read(folder / "digits") for file in known.files])
-    assert known.bundle
-    assert package, "digits/digits.csv.gz in $OMKL_DATA, or scikit-learn"
-    return known.bundle.read(package / known.bundle.path)
+    return dealt(X, y, owner, rng), topology.path(NODES)
 
 
 def banana(ratios: tuple[int, ...], by_position: bool, seed: int) -> tuple[Stream, Graph]:
@@ -102,16 +93,25 @@ def dealt(X: Floats, y: Floats, owner: Integers, rng: np.random.Generator, round
 
 def beijing(seed: int) -> tuple[Stream, Graph]:
     """Stations that each see the air of their own place."""
-    hours = stations.readings().swapaxes(0, 1)
+    hours, graph = stations()
     between = np.arange(STRIDE // 2, len(hours), STRIDE)
     later = hours[np.sort(np.random.default_rng(seed).choice(between, HELD_OUT_HOURS, replace=False))]
     now = hours[::STRIDE]
-    seen, known = (np.asarray(np.isfinite(part).all(axis=-1)) for part in (now, later))
+    seen, whole = (np.asarray(np.isfinite(part).all(axis=-1)) for part in (now, later))
     mean, deviation = now[seen].mean(axis=0), now[seen].std(axis=0)
     X, held = (((part - mean) / deviation)[..., 1:].astype(np.float32) for part in (now, later))
     y, held_y = (np.where(part[..., 0] > LIMIT, 1, -1) for part in (now, later))
     X[~seen] = 0
-    return Stream(X, y, seen, held[known], held_y[known], np.nonzero(known)[1]), stations.linked(stations.positions())
+    return Stream(X, y, seen, held[whole], held_y[whole], np.nonzero(whole)[1]), graph
+
+
+@cache
+def stations() -> tuple[Floats, Graph]:
+    """Return PM2.5 and twelve other readings of every hour and station, nan where one is missing, and the graph."""
+    root, files = local_folder(), known("beijing_stations").files
+    assert root, "OMKL_DATA names the folder that has beijing_multisite"
+    contents = [file.read(root / "beijing_multisite") for file in files]
+    return sensors.beijing_hours(contents)[..., :13], sensors.beijing_graph(contents)
 
 
 def ways(graph: Graph) -> dict[str, tuple[Method, Topology]]:

@@ -1,7 +1,4 @@
-"""Rounds of a method in NumPy, as it states them and without compiling: for many settings, each run once.
-
-Nodes need not have a sample in every round, nor the same links.
-"""
+"""Streams through the rounds of ``omkl.methods.eager``, without compiling: for many settings, each run once."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -12,12 +9,10 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from omkl import features, noise
+from omkl import features
 from omkl.features import Features
-from omkl.methods import Gossip, Info, Method, Neighbors, Network, Round
-from omkl.sending import Pace
+from omkl.methods import Info, Method, Neighbors, Network, Round, eager
 from omkl.topology import Topology
-from omkl.wire import message_bytes
 
 AHEAD = 64  # rounds
 
@@ -50,21 +45,11 @@ def play(
     """
     targets = method.objective.encode(y)
     nodes, outputs = targets.shape[1:]
-    key = noise.fold(noise.key(seed, "quantizer"), np.arange(nodes)[:, None])
-    shape = (len(method.kernels), outputs, method.sent)
     state = method.init(np, (nodes,), outputs, spectrum)
-
-    def dither(round_: int) -> Floats | None:
-        return noise.dither(noise.fold(key, round_), shape) if method.dithered else None
-
+    dither = eager.dither(method, nodes, outputs, seed)
     for t, inputs in enumerate(zip(z, targets, strict=True)):
-        if isinstance(method, Gossip) and method.pace is not None:
-            sample = Round(*inputs, None)
-            after, info = _paced(method, state, sample, network(t), method.pace, dither, t)
-        else:
-            sample = Round(*inputs, dither(t), t)
-            after, info = method.step(state, sample, network(t))
-        state = after if seen is None or seen[t].all() else _rested(state, after, info, seen[t])
+        sample = Round(*inputs, dither(t), t)
+        state, info = eager.advance(method, state, sample, network(t), dither, None if seen is None else seen[t])
         yield Moment(state, info, sample)
 
 
@@ -86,29 +71,3 @@ def in_processes(work: Callable[[Work], Done], items: Iterable[Work]) -> Iterato
         os.environ[name] = "1"
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         yield from pool.map(work, items)
-
-
-def _paced(
-    method: Gossip, state: Any, sample: Round, network: Network, pace: Pace, dither: Callable[[int], Any], t: int
-) -> tuple[Any, Info]:
-    """Return the state after as many rounds of gossip as go with sample t, and the sample; messages are added up."""
-    sent = np.zeros(len(sample.y))
-    for round_ in range(int(pace.rounds(t)), int(pace.rounds(t + 1))):
-        state, message = method.gossip(state, dither(round_), network, round_)
-        sent += message_bytes(message, method.channel)
-    state, info = method.learn(state, sample)
-    return state, info._replace(message_bytes=sent)
-
-
-def _rested(before: Any, after: Any, info: Info, seen: npt.NDArray[np.bool_]) -> Any:
-    """Return the state in which nodes without a sample have what they would have predicted with."""
-    own = {name: getattr(before, name) for name in ("memory", "moved") if hasattr(before, name)}
-    rest = after._replace(theta=info.theta, log_weights=info.log_weights, **own)
-
-    def chosen(new: Any, old: Any) -> Any:
-        if isinstance(new, tuple):
-            parts = map(chosen, new, old)
-            return type(new)(*parts) if hasattr(new, "_make") else tuple(parts)
-        return np.where(seen.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
-
-    return chosen(after, rest)

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from benchmarks import eager, report
-from benchmarks.stations import linked
 
 import omkl
 from omkl import algorithm, topology
@@ -29,7 +28,7 @@ from omkl.methods import Method
 from omkl.paper.frontier import alone
 from omkl.quantizers import QSGD, Exact, Nearest, Quantizer
 from omkl.sending import Pace, Sampled, Sending, Triggered
-from omkl.topology import GRAPHS, WEIGHTS, Graph, Topology
+from omkl.topology import GRAPHS, WEIGHTS, Graph, Topology, nearby
 
 ROUNDS = 300
 EVERY = 5  # rounds between those in which every model is scored on all samples
@@ -114,7 +113,7 @@ def dealt(X: eager.Floats, y: eager.Floats, nodes: int, order: str, rng: Rng) ->
 def graph(rng: Rng, nodes: int) -> Graph:
     name = str(rng.choice(["path", "ring", "grid", "star", "complete", "tree", "sparse", "erdos_renyi", "geometric"]))
     if name == "geometric":
-        return linked(rng.random((nodes, 2)), slack=rng.uniform(1, 1.5))
+        return nearby(rng.random((nodes, 2)), slack=rng.uniform(1, 1.5))
     if name in ("tree", "sparse", "erdos_renyi"):  # links at random, over a tree that connects them
         parents = (rng.random(nodes - 1) * np.arange(1, nodes)).astype(np.int64)
         share = {"tree": 0, "sparse": 2 / nodes, "erdos_renyi": 3 * math.log(nodes) / nodes}[name]

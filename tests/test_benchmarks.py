@@ -5,12 +5,13 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import differ, eager, naive, report, robust, scale, stations, vectorized, weights
+from benchmarks import differ, drift, eager, naive, report, robust, scale, vectorized, weights
 
 import omkl
 from omkl import features, topology
@@ -93,12 +94,6 @@ def test_rows_are_dealt_once(rng: np.random.Generator) -> None:
     assert (mixed.X[..., 0] == mixed.y).all()
 
 
-def test_links_are_as_short_as_they_can_be() -> None:
-    positions = np.array([[0.0, 0], [1, 0], [3, 0], [3, 1.5]])
-    assert stations.linked(positions).edges.tolist() == [[0, 1], [1, 2], [2, 3]]
-    assert len(stations.linked(positions, slack=1.3).edges) == 4
-
-
 def test_a_table_has_a_column_for_every_key() -> None:
     rows: list[report.Row] = [{"nodes": 1000, "ns": 123.4}, {"nodes": 10, "ns": 0.5, "more": "x"}]
     assert report.table(rows).split("\n") == ["nodes   ns  more", "1,000  123      ", "   10  0.5     x"]
@@ -138,3 +133,21 @@ def test_a_soak_ends_with_every_copy_its_owners(tmp_path: Path) -> None:
     assert "8 of 8 copies are their owner's" in done.stdout
     lines = (tmp_path / "out/bench/soak.jsonl").read_text().splitlines()
     assert json.loads(lines[-1])["round"] == 5000
+
+
+def test_a_learner_is_back_when_a_whole_window_is() -> None:
+    before, after = np.full(2000, 0.2), np.concatenate([np.full(300, 1.0), np.full(1700, 0.2)])
+    curve = np.concatenate([before, after])
+    assert drift.earlier(curve) == pytest.approx(0.2)
+    assert drift.back(curve, 0.21) == 399  # 100 samples, of which at most one is from before sample 300
+    assert drift.back(curve, 0.19) == np.inf
+
+
+@pytest.mark.parametrize("make", [drift.swapped, drift.turned])
+def test_a_stream_changes_half_way(make: Callable[[int], drift.Table]) -> None:
+    changed, given = make(3), drift.rows("banana", 3)
+    half = len(given.y) // 2
+    for part, whole in zip(changed, given, strict=True):
+        np.testing.assert_array_equal(part[:half], whole[:half])
+    assert (changed.X[half:] != given.X[half:]).any() != (changed.y[half:] != given.y[half:]).any()
+    np.testing.assert_allclose(np.linalg.norm(changed.X, axis=1), np.linalg.norm(given.X, axis=1), rtol=1e-6)

@@ -3,16 +3,19 @@ import os
 import shutil
 import sys
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from omkl import data
-from omkl.data import files, lookup
+from omkl.data import files, lookup, readers, sensors
 from omkl.data.files import Raw
 from omkl.errors import InputError, MissingExtraError
+from omkl.losses import Softmax
 
 # Read before `bare` hides it.
 FULL = Path(os.environ.get("OMKL_DATA") or "absent")
@@ -49,7 +52,7 @@ def test_banana(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("OMKL_DATA", str(FULL) if source == "file" else "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert data.status("banana").place == (str(FULL / "banana") if source == "file" else "package river")
-    X, y, loss = data.load("banana")
+    X, y, loss, _ = data.load("banana")
     assert (X.shape, X.dtype.name, y.dtype.name, loss) == ((5300, 2), "float32", "float32", "logistic")
     assert (np.sum(y == -1), np.sum(y == 1)) == (2924, 2376)
     np.testing.assert_allclose(X.mean(axis=0), 0, atol=1e-4)
@@ -60,7 +63,7 @@ def test_banana(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @needs("credit_card")
 def test_credit_card_is_standardized() -> None:
-    X, y, loss = data.load("credit_card")
+    X, y, loss, _ = data.load("credit_card")
     assert (X.shape, X.dtype.name, loss) == ((30000, 23), "float32", "logistic")
     assert (np.sum(y == 1), np.sum(y == -1)) == (6636, 23364)
     np.testing.assert_allclose(X.mean(axis=0, dtype=np.float64), 0, atol=1e-6)
@@ -70,7 +73,7 @@ def test_credit_card_is_standardized() -> None:
 
 @needs("mnist")
 def test_mnist() -> None:
-    X, y, _ = data.load("MNIST")
+    X, y, *_ = data.load("MNIST")
     assert (X.shape, X.dtype.name) == ((70000, 784), "float32")
     assert (X.min(), X.max()) == (0, 1)
     assert (np.sum(y == 1), np.sum(y == -1)) == (6825, 63175)
@@ -84,7 +87,7 @@ def test_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMKL_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert data.status("digits").place == "package sklearn"
-    X, y, loss = data.load("digits")
+    X, y, loss, _ = data.load("digits")
     folder = files.package_folder("sklearn")
     assert folder is not None
     (tmp_path / "digits").mkdir()
@@ -93,6 +96,111 @@ def test_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert files.digest(*data.load("digits")[:2]) == files.digest(X, y)
     assert (X.shape, X.dtype.name, X.max(), loss) == ((1797, 64), "float32", 1, "logistic")
     assert (np.sum(y == 1), np.sum(y == -1)) == (174, 1623)
+
+
+@pytest.mark.parametrize("name", [name for name in data.DATA_SETS if not name.startswith("digits")])
+def test_every_set_is_whole(name: str) -> None:
+    chosen = data.known(name)
+    if not (FULL / chosen.folder).is_dir():
+        pytest.skip(f"needs {chosen.folder} in $OMKL_DATA")
+    X, y, loss, graph = data.load(name)
+    assert (X.dtype.name, y.dtype.name, loss) == ("float32", "float32", chosen.loss)
+    assert np.isfinite(X).all()
+    assert (
+        X.shape[:-1] == y.shape == ((chosen.n,) if chosen.nodes is None else (chosen.n // chosen.nodes, chosen.nodes))
+    )
+    assert (graph is None) == (chosen.nodes is None)
+    labels = np.unique(y).tolist()
+    if isinstance(loss, Softmax):
+        assert labels == list(range(loss.classes or 0))
+    else:
+        assert len(labels) > 20 if chosen.task == "regression" else labels == [-1, 1]
+
+
+def test_ten_digits() -> None:
+    pytest.importorskip("sklearn")
+    X, y, loss, _ = data.load("digits10")
+    assert loss == Softmax(10)
+    assert np.bincount(y.astype(int)).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+    eight = data.load("digits")
+    np.testing.assert_array_equal(eight.X, X)
+    np.testing.assert_array_equal(eight.y == 1, y == 8)
+
+
+@needs("room_occupancy")
+def test_room_occupancy() -> None:
+    count, occupied = data.load("room_occupancy"), data.load("room_occupied")
+    assert np.bincount(count.y.astype(int)).tolist() == [8228, 459, 748, 694]
+    np.testing.assert_array_equal(occupied.y == 1, count.y > 0)
+    np.testing.assert_allclose(count.X.mean(axis=0, dtype=np.float64), 0, atol=1e-6)
+
+
+@needs("online_mkl_benchmarks")
+@pytest.mark.parametrize("name", ["Twitter", "Air", "Energy"])
+def test_matlab_files_are_read_as_scipy_reads_them(name: str) -> None:
+    io = pytest.importorskip("scipy.io")
+    told = io.loadmat(FULL / "online_mkl_benchmarks" / f"{name}Data.mat")
+    X, y, *_ = data.load(name)
+    np.testing.assert_array_equal(X, told["X"].T.astype(np.float32))
+    np.testing.assert_array_equal(y, told["y"][:, 0].astype(np.float32))
+    assert (y.min(), y.max(), X.min(), X.max()) == (0, 1, 0, 1)
+
+
+def test_a_matlab_file_by_hand() -> None:
+    def element(values: npt.NDArray[np.float64]) -> bytes:
+        shape = np.array(values.shape, "<i4").tobytes()
+        packed = zlib.compress(bytes(32) + shape + bytes(16) + values.tobytes(order="F"))
+        return (15).to_bytes(4, "little") + len(packed).to_bytes(4, "little") + packed
+
+    X, y = np.arange(6.0).reshape(2, 3), np.array([[7.0], [8], [9]])
+    raw = readers.matlab([bytes(128) + element(X) + element(y)])
+    np.testing.assert_array_equal(raw.table, X.T)
+    np.testing.assert_array_equal(raw.labels, [7, 8, 9])
+
+
+@needs("beijing_multisite")
+def test_the_air_of_beijing() -> None:
+    rows, stations = data.load("beijing"), data.load("beijing_stations")
+    high, stations_high = data.load("beijing_high"), data.load("beijing_stations_high")
+    for X, y, *_ in (rows, stations):
+        np.testing.assert_allclose(X.reshape(-1, 16).mean(axis=0, dtype=np.float64), 0, atol=1e-6)
+        np.testing.assert_allclose((y.mean(dtype=np.float64), y.std(dtype=np.float64)), (0, 1), atol=1e-6)
+    for regression, binary in ((rows, high), (stations, stations_high)):
+        np.testing.assert_array_equal(regression.X, binary.X)
+        assert regression.y[binary.y > 0].min() > regression.y[binary.y < 0].max()
+    # Every station has the same hour: its sine and cosine, and those of the season.
+    assert (stations.X[:, :, -4:] == stations.X[:, :1, -4:]).all()
+    assert stations.graph is not None
+    assert not stations.graph.components.any()
+    assert {(1, 2), (6, 8)} <= {tuple(edge) for edge in stations.graph.edges.tolist()}  # in the north and northeast
+    assert len(stations.graph.edges) == 32
+
+
+@needs("beijing_multisite")
+def test_hours_of_beijing_by_hand() -> None:
+    folder = FULL / "beijing_multisite"
+    hours = sensors.beijing_hours([file.read(folder) for file in data.known("beijing").files])
+    assert hours.shape == (35064, 12, 17)
+    # Dongsi, 1 March 2013, 0 h: 9,9,3,17,300,89,-0.5,1024.5,-21.4,0,"NNW",5.7
+    expected = [9, 9, 3, 17, 300, 89, -0.5, 1024.5, -21.4, 0, 5.7, -np.sin(np.pi / 8), np.cos(np.pi / 8), 0, 1, 0, 1]
+    np.testing.assert_allclose(hours[0, 3], expected, atol=1e-12)
+    np.testing.assert_allclose(hours[6, 0, 13:15], [1, 0], atol=1e-12)
+    assert np.isnan(hours[..., 0]).sum() == 8739
+    assert not np.isnan(hours[..., 13:]).any()
+
+
+@needs("los_loop")
+def test_speeds_are_foretold_from_those_before() -> None:
+    X, y, _, graph = data.load("los_loop")
+    speeds = readers.csv((FULL / "los_loop" / "los_speed.csv.gz").read_bytes(), skiprows=1)
+    speeds = (speeds - speeds.mean()) / speeds.std()
+    t, j = 100, 7  # the first round has the readings 0 ... 11 and is asked for 14
+    np.testing.assert_allclose(X[t, j, :12], speeds[t + 11 - np.arange(12), j], atol=1e-5)
+    np.testing.assert_allclose(y[t, j], speeds[t + 14, j], atol=1e-5)
+    np.testing.assert_allclose(np.hypot(X[..., 12], X[..., 13]), 1, atol=1e-6)
+    assert graph is not None
+    assert not graph.components.any()
+    assert len(graph.edges) == (2833 - 207) // 2 + 1
 
 
 def test_a_package_is_found_without_importing_it() -> None:
@@ -221,6 +329,11 @@ def test_nominal_columns_are_decoded() -> None:
 def test_without_network_the_remedy_is_told(bare: Path) -> None:
     with pytest.raises(InputError, match=r"no network.*put train-images.* in \$OMKL_DATA/mnist/, or load it once"):
         data.load("mnist")
+
+
+def test_a_set_that_nobody_serves_names_its_files(bare: Path) -> None:
+    with pytest.raises(InputError, match=r"air is not here.*; put AirData\.mat in \$OMKL_DATA/online_mkl_benchmarks/"):
+        data.load("air")
 
 
 def test_without_scikit_learn_the_extra_is_told(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from omkl import data
-from omkl.data.streams import permutation
+from omkl.data.partition import permutation
 from omkl.errors import InputError
 
 X = np.arange(12.0).reshape(6, 2)

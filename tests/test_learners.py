@@ -12,16 +12,24 @@ from scipy.optimize import brentq
 from omkl import algorithm, specs
 from omkl.errors import InputError
 from omkl.learners import LEARNERS, SGD, AdaGrad, Learner, Newton, NewtonMemory, Sample, Shared, SharedMemory
-from omkl.losses import Logistic, Loss, Softmax, Squared
+from omkl.losses import Huber, Logistic, Loss, SmoothedHinge, Softmax, Squared
 from omkl.methods import Gossip, Local, Round
 from omkl.methods.plain import is_plain
 from omkl.quantizers import QSGD
 from tests.conftest import Library
 
 RULES: list[Learner] = [
-    SGD(0.3), SGD(0.3, decay="sqrt"), AdaGrad(0.5), Newton(), Newton(5.0, forget=0.9), Newton(5.0, block=2), Shared()
+    SGD(0.3), SGD(0.3, decay="sqrt"), AdaGrad(0.5), Newton(), Newton(5.0, forget=0.9), Newton(5.0, block=2), Shared(),
+    Shared(forget=0.99),
 ]  # fmt: skip
-LOSSES: list[tuple[Loss, int]] = [(Logistic(), 1), (Squared(), 1), (Squared(outputs=2), 2), (Softmax(classes=3), 3)]
+LOSSES: list[tuple[Loss, int]] = [
+    (Logistic(), 1),
+    (SmoothedHinge(), 1),
+    (Squared(), 1),
+    (Squared(outputs=2), 2),
+    (Huber(outputs=2, delta=0.5), 2),
+    (Softmax(classes=3), 3),
+]
 
 
 def learn(rule: Learner, samples: Any, loss: Loss, outputs: int = 1, spectrum: Any = None, lam: float = 0.0) -> Any:
@@ -69,7 +77,8 @@ def test_every_rule_learns_every_loss(rule: Learner, loss: Loss, outputs: int, r
     truth = rng.normal(size=(outputs, 4))
     inputs = rng.normal(size=(400, 4)) / 2
     f = inputs @ truth.T
-    y = {"softmax": np.eye(max(outputs, 2))[f.argmax(1)], "squared": f, "logistic": np.sign(f)}[loss.name]
+    real, sign = isinstance(loss, Squared | Huber), np.sign(f)
+    y = f if real else sign if outputs == 1 else np.eye(outputs)[f.argmax(1)]
     theta, _ = learn(rule, list(zip(inputs, y, strict=True)), loss, outputs, np.full((1, 4), 0.25))
     before, after = (loss.value(inputs @ model.T, y).mean() for model in (np.zeros_like(truth), theta[0]))
     assert after < 0.7 * before
@@ -123,13 +132,35 @@ def test_newton_is_ridge_for_the_squared_loss(outputs: int, spectrum: Any, rng: 
 
 
 def test_newton_forgets(rng: np.random.Generator) -> None:
-    """It is ridge with samples weighed by forget to the power of their age, as long as S is below the prior."""
-    rate, z, y = 0.8, rng.normal(size=(40, 3)), rng.normal(size=(40, 1))
+    """With one coefficient it is ridge with samples weighed by forget to the power of their age."""
+    rate, z, y = 0.8, rng.normal(size=(40, 1)), rng.normal(size=(40, 1))
     theta, memory = learn(Newton(2.0, forget=rate), list(zip(z, y, strict=True)), Squared())
     ages = rate ** np.arange(40)[::-1]
-    precision = 2 * (z * ages[:, None]).T @ z  # of the prior .8^40 is left
-    np.testing.assert_allclose(theta[0, 0], np.linalg.solve(precision, 2 * (z * ages[:, None]).T @ y[:, 0]), rtol=1e-3)
-    np.testing.assert_allclose(covariance(memory)[0, 0], np.linalg.inv(precision), rtol=2e-3)
+    precision = rate**40 / 2 + 2 * np.sum(ages * z[:, 0] ** 2)
+    assert theta[0, 0, 0] == pytest.approx(2 * np.sum(ages * z[:, 0] * y[:, 0]) / precision, rel=1e-3)
+    assert covariance(memory)[0, 0, 0, 0] == pytest.approx(1 / precision, rel=1e-3)  # the prior bounds the first few
+
+
+def test_newton_forgets_along_the_sample_alone(rng: np.random.Generator) -> None:
+    rate, z = 0.7, rng.normal(size=(30, 4))
+    precision, w = np.eye(4) / 5, np.zeros(4)
+    for one in z:
+        precision -= (1 - rate) * np.outer(one, one) / (one @ np.linalg.solve(precision, one))
+        precision += 2 * np.outer(one, one)
+        w = w + np.linalg.solve(precision, 2 * one * (1 - one @ w))
+    theta, memory = learn(Newton(5.0, forget=rate), [(one, [1.0]) for one in z], Squared())
+    np.testing.assert_allclose(covariance(memory)[0, 0], np.linalg.inv(precision), rtol=1e-6)
+    np.testing.assert_allclose(theta[0, 0], w, rtol=1e-6)
+
+
+def test_what_is_not_shown_is_not_forgotten(rng: np.random.Generator) -> None:
+    samples = [(np.append(one, [0.0, 0.0]), [1.0]) for one in rng.normal(size=(500, 2))]
+    seen = [(rng.normal(size=4), [1.0]) for _ in range(500)]
+    _, before = learn(Newton(100.0, forget=0.9), seen, Logistic())
+    _, after = learn(Newton(100.0, forget=0.9), [*seen, *samples], Logistic())
+    there, later = (np.linalg.inv(covariance(memory)[0, 0]) for memory in (before, after))
+    np.testing.assert_allclose(later[2:], there[2:], rtol=1e-6)
+    assert not np.allclose(later[:2, :2], there[:2, :2], rtol=0.1)
 
 
 def test_forgetting_does_not_wind_up() -> None:
@@ -189,7 +220,7 @@ def test_s_stays_positive_in_float32(rule: Newton, repeats: int) -> None:
     assert np.linalg.eigvalsh(s).min() > 0
     assert np.trace(s) <= 6 * rule.prior * 1.001
     assert s[5, 5] == pytest.approx(rule.prior, rel=1e-2) or rule.forget < 1  # no sample shows it
-    assert s[0, 0] < 0.05
+    assert s[0, 0] < (0.05 if rule.forget == 1 else 100 * (1 - rule.forget))  # what a sample of least curvature shows
 
 
 def test_shared_by_hand() -> None:
@@ -313,3 +344,13 @@ def test_rules_by_name(table: Any, rule: Learner) -> None:
 def test_bad_settings_are_refused(make: Any, text: str) -> None:
     with pytest.raises(InputError, match=text):
         make()
+
+
+def test_shared_forgets_down_to_a_count() -> None:
+    spectrum, rate = np.array([[1.0, 1.0]]), 0.9
+    _, memory = learn(Shared(forget=rate), [([1.0, 0.0], [1.0])] * 3, Squared(), 1, spectrum)
+    assert float(memory.count) == pytest.approx(1 + rate + rate**2)
+    _, memory = learn(Shared(forget=rate), [([1.0, 0.0], [1.0])] * 400, Squared(), 1, spectrum)
+    assert float(memory.count) == pytest.approx(1 / (1 - rate))
+    with pytest.raises(InputError, match=r"forget is 1\.5"):
+        Shared(forget=1.5)

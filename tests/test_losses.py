@@ -8,13 +8,15 @@ from hypothesis import strategies as st
 
 from omkl import losses
 from omkl.errors import InputError
-from omkl.losses import Logistic, Loss, Softmax, Squared
+from omkl.losses import Huber, Logistic, Loss, SmoothedHinge, Softmax, Squared
 from tests.conftest import Library
 
 CASES: list[tuple[Loss, Any]] = [
     (Logistic(), [[1.0], [-1.0], [1.0]]),
     (Softmax(3), [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]),
     (Squared(2), [[0.5, -1.0], [2.0, 0.0], [0.0, 0.0]]),
+    (SmoothedHinge(), [[1.0], [-1.0], [1.0], [-1.0], [1.0]]),
+    (Huber(2, delta=0.7), [[0.5, -1.0], [2.0, 0.0], [0.0, 3.0]]),
 ]
 
 
@@ -68,10 +70,33 @@ def test_softmax_of_two_is_logistic_of_the_difference() -> None:
 
 @given(st.lists(st.floats(-50, 50), min_size=3, max_size=3), st.integers(0, 2))
 def test_constants_bound_what_they_claim(f: list[float], label: int) -> None:
-    for loss, outputs, y in ((Logistic(), f[:1], [1.0]), (Softmax(3), f, np.eye(3)[label])):
+    cases: list[tuple[Loss, Any, Any]] = [
+        (Logistic(), f[:1], [1.0]),
+        (SmoothedHinge(), f[:1], [-1.0]),
+        (Softmax(3), f, np.eye(3)[label]),
+        (Huber(3, delta=0.3), f, np.eye(3)[label]),
+    ]
+    for loss, outputs, y in cases:
         out, target = np.array([outputs]), np.array([y])
         assert np.linalg.norm(loss.derivative(out, target)) <= loss.lipschitz + 1e-9
         assert np.linalg.eigvalsh(loss.curvature(out, target)[0]).max() <= loss.smoothness + 1e-9
+
+
+def test_smoothed_hinge_by_hand() -> None:
+    f = np.array([[2.0], [0.5], [-1.0]])
+    loss, y = SmoothedHinge(), np.ones((3, 1))
+    np.testing.assert_allclose(loss.value(f, y), [0, 0.125, 1.5])
+    np.testing.assert_allclose(loss.derivative(f, y)[:, 0], [0, -0.5, -1])
+    np.testing.assert_allclose(loss.curvature(f, y)[:, 0, 0], [0, 1, 0])
+
+
+def test_huber_is_squared_near_and_straight_far() -> None:
+    f, y = np.array([[0.5], [-0.5], [3.0]]), np.zeros((3, 1))
+    np.testing.assert_allclose(Huber().value(f, y), [0.25, 0.25, 5])
+    np.testing.assert_allclose(Huber().derivative(f, y)[:, 0], [1, -1, 2])
+    np.testing.assert_allclose(Huber(delta=1e9).value(f, y), Squared().value(f, y))
+    with pytest.raises(InputError, match="delta is 0"):
+        Huber(delta=0)
 
 
 def test_encoding() -> None:

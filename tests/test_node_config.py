@@ -218,7 +218,7 @@ def test_a_spec_that_was_simulated_is_deployed_as_it_stands(tmp_path: Path) -> N
     (tmp_path / "spec.toml").write_text(spec)
     read = parse(network(learning="spec.toml"), tmp_path)
     inline = parse(network(learning=tomllib.loads(spec)), tmp_path)
-    assert (read.method, read.seed) == (omkl.Gossip(eta=1, quantizer=omkl.Nearest()), 7)
+    assert (read.method, read.seed) == (omkl.Gossip(eta=1, quantizer=omkl.Nearest(), loss="logistic"), 7)
     assert np.array_equal(read.topology.matrix(), topology.build("ring", 3).matrix())
     assert (inline.method, inline.seed) == (read.method, read.seed)
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import omkl
-from omkl.plots import figure, moving_average, plot_loss
+from omkl.plots import figure, moving_average, plot_loss, plot_partition
 
 
 def test_moving_average_by_hand() -> None:
@@ -33,3 +33,20 @@ def test_loss_is_drawn_with_its_interval(against: str) -> None:
     assert np.asarray(axes.lines[-1].get_xdata())[-1] == pytest.approx(expected)
     with pytest.raises(omkl.InputError, match="unknown axis"):
         plot_loss(axes, result, label="", against="bitz")
+
+
+def test_partition_is_drawn_as_counts() -> None:
+    _, (axes,) = figure()
+    assert plot_partition(axes, [[0, 0, 2], [2], [0, 2, 2, 2]]) is axes
+    heights = [[bar.get_height() for bar in bars] for bars in axes.containers]
+    assert heights == [[2, 0, 1], [1, 1, 3]]
+    assert [bar.get_y() for bar in axes.containers[1]] == [2, 0, 1]
+    assert axes.get_legend_handles_labels()[1] == ["0", "2"]
+
+
+def test_partition_of_values_is_drawn_in_quarters() -> None:
+    _, (axes,) = figure()
+    plot_partition(axes, np.arange(100.0).reshape(2, 50))
+    heights = [[bar.get_height() for bar in bars] for bars in axes.containers]
+    assert heights == [[25, 0], [25, 0], [0, 25], [0, 25]]
+    assert axes.get_legend_handles_labels()[1] == ["to 25", "to 50", "to 74", "above"]

@@ -15,7 +15,7 @@ import pytest
 
 import omkl
 from omkl import QSGD, Gossip, Local, Nearest, algorithm, features, topology, wire
-from omkl.data import as_stream, load
+from omkl.data import Data, as_stream, load
 from omkl.errors import InputError
 from omkl.methods import Method, Neighbors
 from omkl.methods.plain import is_plain
@@ -529,3 +529,24 @@ def test_pooled_loss_survives_its_file(tmp_path: Path) -> None:
 def test_complete_wants_the_complete_graph() -> None:
     with pytest.raises(InputError, match="4 edges between 5 nodes; Complete needs all of them"):
         omkl.simulate(blobs(5, 5), "path", method="complete")
+
+
+def test_a_set_brings_its_loss() -> None:
+    pytest.importorskip("sklearn")
+    ten = omkl.simulate("digits10", "ring", 20)
+    assert ten.config["method"]["loss"] == {"name": "softmax", "classes": 10}
+    assert ten.theta.shape[3] == 10
+    own = omkl.simulate("digits", "ring", 20, omkl.Gossip(loss="squared"))
+    assert own.config["method"]["loss"]["name"] == "squared"
+    with pytest.raises(InputError, match="logistic loss takes labels -1 and \\+1"):
+        omkl.simulate("digits10", "ring", 20, omkl.Gossip(loss="logistic"))
+
+
+def test_a_set_brings_its_graph(rng: np.random.Generator) -> None:
+    graph = topology.star(4)
+    streamed = Data(rng.normal(size=(5, 4, 2)).astype(np.float32), np.ones((5, 4), np.float32), "logistic", graph)
+    own, given = omkl.simulate(streamed), omkl.simulate(streamed, "ring")
+    assert own.config["topology"]["edges"] == graph.edges.tolist()
+    assert given.config["topology"] == "ring"
+    table = omkl.simulate((streamed.X, streamed.y))
+    assert table.config["topology"] == "path"

@@ -9,7 +9,9 @@ import pytest
 import omkl
 from omkl import specs
 from omkl.cli import options
+from omkl.data import Dirichlet, Shards
 from omkl.errors import InputError
+from omkl.losses import Softmax, Squared
 
 
 def resolve(method: dict[str, Any] | None = None, **table: Any) -> specs.Spec:
@@ -336,3 +338,26 @@ def test_malformed_flags(flags: dict[str, Any], message: str) -> None:
 def test_a_family_may_be_given_twice() -> None:
     flags = options.tables({"kernels": ["gaussian:1", "cauchy:2", "gaussian:3"]})
     assert flags == {"method": {"kernels": {"gaussian": [1.0, 3.0], "cauchy": [2.0]}}}
+
+
+def test_a_partition_has_a_name_or_settings() -> None:
+    table = {"data": "banana", "nodes": 20}
+    assert specs.resolve(table | {"partition": "shards"}).partition == Shards()
+    given = specs.resolve(table | {"partition": {"name": "dirichlet", "alpha": 0.1}})
+    assert given.partition == Dirichlet(alpha=0.1)
+    with pytest.raises(InputError, match=r"^partition\.alpha: alpha is 0.0; it must be positive"):
+        specs.resolve(table | {"partition": {"name": "dirichlet", "alpha": 0.0}})
+    with pytest.raises(InputError, match="did you mean 'dirichlet'"):
+        specs.resolve(table | {"partition": "dirichle"})
+
+
+def test_nodes_of_a_set_have_its_loss() -> None:
+    assert specs.deployed({"data": "mnist10"}, 3).method.objective == Softmax(10)
+    assert specs.deployed({"data": "mnist10", "method": {"loss": "squared"}}, 3).method.objective == Squared()
+    assert specs.deployed({}, 3).topology == "path"
+
+
+def test_a_set_of_nodes_tells_their_number() -> None:
+    spec = specs.resolve({"data": "los-loop", "topology": {"name": "erdos_renyi", "p": 0.1}})
+    assert spec.topology.nodes == 207
+    assert specs.resolve({"data": "los-loop"}).topology is None

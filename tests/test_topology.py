@@ -253,3 +253,10 @@ def test_many_components_are_cut_short() -> None:
         build(nx.empty_graph(100))
     with pytest.raises(InputError, match="2 components"):
         build(np.eye(2))
+
+
+def test_links_are_as_short_as_they_can_be() -> None:
+    positions = np.array([[0.0, 0], [1, 0], [3, 0], [3, 1.5]])
+    assert topology.nearby(positions).edges.tolist() == [[0, 1], [1, 2], [2, 3]]
+    assert len(topology.nearby(positions, slack=1.3).edges) == 4
+    assert topology.nearby([[0.0, 0]]).nodes == 1

@@ -13,8 +13,8 @@ from omkl.compressors import RandK, Sign, TopK
 from omkl.errors import DivergedError, InputError, MissingExtraError
 from omkl.features import Kernel, cauchy, gaussian, laplacian, matern
 from omkl.learners import SGD, AdaGrad, Newton, Shared
-from omkl.losses import Logistic, Softmax, Squared
-from omkl.methods import Choco, Complete, Gossip, Local, frugal, letter, recommended
+from omkl.losses import Huber, Logistic, SmoothedHinge, Softmax, Squared
+from omkl.methods import DOMKL, AdaRaker, Choco, Complete, Gossip, Local, frugal, letter, recommended
 from omkl.model import Model, load_model
 from omkl.quantizers import QSGD, Exact, Nearest
 from omkl.sending import Pace, Sampled, Triggered
@@ -22,6 +22,7 @@ from omkl.theory import explain
 from omkl.topology import Faults
 
 if TYPE_CHECKING:
+    from omkl import data, metrics
     from omkl.node.node import Node
     from omkl.simulator import Result, Tuned, compare, load, simulate, tune
 
@@ -30,9 +31,11 @@ _LAZY = dict.fromkeys(("Result", "Tuned", "compare", "load", "simulate", "tune")
 _LAZY["Node"] = ("omkl.node.node", "node")
 
 __all__ = [
+    "DOMKL",
     "QSGD",
     "SGD",
     "AdaGrad",
+    "AdaRaker",
     "Basis",
     "Choco",
     "Complete",
@@ -40,6 +43,7 @@ __all__ = [
     "Exact",
     "Faults",
     "Gossip",
+    "Huber",
     "InputError",
     "Kernel",
     "Local",
@@ -55,6 +59,7 @@ __all__ = [
     "Sampled",
     "Shared",
     "Sign",
+    "SmoothedHinge",
     "Softmax",
     "Squared",
     "TopK",
@@ -62,6 +67,7 @@ __all__ = [
     "Tuned",
     "cauchy",
     "compare",
+    "data",
     "explain",
     "frugal",
     "gaussian",
@@ -70,6 +76,7 @@ __all__ = [
     "load",
     "load_model",
     "matern",
+    "metrics",
     "recommended",
     "simulate",
     "topology",
@@ -78,6 +85,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("data", "metrics"):
+        return import_module(f"omkl.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'omkl' has no attribute {name!r}")
     module, extra = _LAZY[name]

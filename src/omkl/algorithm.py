@@ -203,13 +203,16 @@ def learn(
     loss: Loss,
     regularization: float,
     learner: Learner,
+    weight: Array | None = None,
 ) -> tuple[Array, Memory]:
     """Return theta' = theta - eta grad L(theta), line 14, or what the learner makes of the gradient.
 
-    One that has a prior is given that of C alone.
+    One that has a prior is given that of C alone. A sample of ``weight (...)`` has its loss times that.
     """
     slope = gradient(theta, kernel_outputs, z, y, loss, 0.0 if learner.has_prior else regularization)
-    return learner.update(theta, memory, slope, z, Sample(kernel_outputs, y[..., None, :], loss))
+    if weight is not None:
+        slope = weight[..., None, None, None] * slope
+    return learner.update(theta, memory, slope, z, Sample(kernel_outputs, y[..., None, :], loss, weight))
 
 
 def normalize(log_weights: Array) -> Array:

@@ -16,6 +16,7 @@ Memory: TypeAlias = Any
 
 FLOOR = 0.01  # of the curvature: a logistic sample that is surely wrong has next to none, and would be overshot
 LOGISTIC = 0.25  # the largest curvature of the logistic loss, for which the settings of Shared are meant
+TINY = 1e-20  # of z.Sz, where z is next to nothing
 STEEPEST = 1e3  # curvature of a loss that states no bound
 HALVINGS = 8  # of the logarithm of a step's length; with the interpolation after them it is right to a percent
 
@@ -28,13 +29,16 @@ class Sample(NamedTuple):
     y: Array
     """The target, ``(..., 1, C)``."""
     loss: Loss
+    weight: Array | None = None
+    """How many samples it counts as, ``(...)``; None is one. The gradient beside it has the weight in it already."""
 
     def derivative(self, outputs: Array) -> Array:
-        """Return C' at some outputs, ``(..., P, C)``."""
-        return self.loss.derivative(outputs, self.y)
+        """Return C' at some outputs, ``(..., P, C)``, times the weight."""
+        slope = self.loss.derivative(outputs, self.y)
+        return slope if self.weight is None else self.weight[..., None, None] * slope
 
     def curvature(self) -> Array:
-        """Return C'' at those of the sample, ``(..., P, C, C)``."""
+        """Return C'' at those of the sample, ``(..., P, C, C)``, without the weight: floors come first."""
         return self.loss.curvature(self.outputs, self.y)
 
 
@@ -142,7 +146,8 @@ class Newton:
     prior
         Variance of a coefficient before any sample, in the place of lambda: ridge's is 1 / (2 lambda).
     forget
-        Each sample divides S by it, so that old samples fade, for data that drift; one forgets nothing.
+        What is known along a sample's direction is worth so much of itself before the sample is learned, so that old
+        samples fade, for data that drift: 0.9 to 0.97 after abrupt changes; one forgets nothing.
     block
         Keep S as blocks of so many coefficients, where n x n numbers a kernel are too many; None keeps it whole.
 
@@ -151,8 +156,15 @@ class Newton:
     The memory is R with S = R R^T, in Potter's form: R' = R - a s / (1 + sqrt(a)) (R r) r^T with r = R^T z. So S is
     symmetric and has no negative eigenvalue whatever float32 makes of the sums. Every output has an S of its own, and
     its curvature is the sum of the magnitudes in its row of C'': a diagonal that C'' does not exceed, and C'' itself
-    where there is one output. Curvature has a floor of 0.01. Forgetting stops where the trace of S is back at that of
-    the prior: directions that no sample shows would grow for ever.
+    where there is one output. Curvature has a floor of 0.01.
+
+    Forgetting adds (1/forget - 1) (Sz)(Sz)^T / z.Sz to S, which makes 1 / z.Sz that much smaller and nothing else:
+    were all of S divided, directions that samples seldom show would soon be unknown, and of the features of a kernel
+    most are such. Where the trace of S exceeds that of the prior all of it shrinks.
+
+    References
+    ----------
+    R. Kulhavy, "Restricted exponential forgetting in real-time identification", Automatica 23 (1987).
 
     Curvature here is a node's own: where nodes see different data, their models settle off the common optimum, and
     ``Shared`` does not.
@@ -167,9 +179,7 @@ class Newton:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prior", positive("prior", self.prior, "try 10"))
-        object.__setattr__(self, "forget", real("forget", self.forget))
-        if not 0.5 <= self.forget <= 1:
-            raise InputError(f"forget is {self.forget}; it must lie in [0.5, 1]; 1 forgets nothing, else try 0.999")
+        object.__setattr__(self, "forget", _forget(self.forget))
         if self.block is not None:
             object.__setattr__(self, "block", whole("block", self.block))
 
@@ -190,28 +200,33 @@ class Newton:
     ) -> tuple[Array, NewtonMemory]:
         """Return theta - a S * gradient, and R after the sample."""
         xp = namespace(theta)
-        root = memory.root if self.forget == 1 else self._faded(*memory)
+        root = memory.root
         rows = root.shape[:-1]
         z = xp.reshape(xp.broadcast_to(z[..., None, :], theta.shape), rows)
         seen = xp.sum(root * z[..., None], axis=-2)
         slope = xp.sum(root * xp.reshape(gradient, rows)[..., None], axis=-2)
         step = xp.reshape(xp.sum(root * slope[..., None, :], axis=-1), theta.shape)
         s = _diagonal(xp, sample.curvature())
+        if sample.weight is not None:
+            s = sample.weight[..., None, None, None] * s
         energy = xp.sum(seen * seen, axis=-1)
-        a = 1 / (1 + s * xp.sum(energy, axis=-1, keepdims=True))
+        total = xp.sum(energy, axis=-1, keepdims=True)
+        a = 1 / (self.forget + s * total)
+        shown = s * a if self.forget == 1 else a * (s - (1 - self.forget) / xp.clip(total, TINY, None))
         # Blocks get the diagonal blocks of S'. With one of them what is left of its direction is a, but for rounding.
-        left = xp.maximum(1 - s * a * energy, a)
-        gain = (s * a / (1 + xp.sqrt(left)))[..., None, None]
+        left = xp.maximum(1 - shown * energy, xp.clip(a, None, 1))
+        gain = (shown / (1 + xp.sqrt(left)))[..., None, None]
         moved = xp.sum(root * seen[..., None, :], axis=-1)
         root = root - gain * moved[..., :, None] * seen[..., None, :]
-        return theta - a * step, NewtonMemory(root, memory.trace)
+        return theta - a * step, NewtonMemory(root if self.forget == 1 else _bounded(root, memory.trace), memory.trace)
 
-    def _faded(self, root: Array, most: Array) -> Array:
-        """Return R with S divided by ``forget``, or by less where its trace would exceed that of the start."""
-        xp = namespace(root)
-        trace = xp.sum(root * root, axis=(-3, -2, -1))
-        growth = xp.clip(most / xp.where(trace > 0, trace, xp.ones_like(trace)), 1, 1 / self.forget)
-        return root * xp.sqrt(growth)[..., None, None, None]
+
+def _bounded(root: Array, most: Array) -> Array:
+    """Return R, or less of it where the trace of S would exceed that of the start."""
+    xp = namespace(root)
+    trace = xp.sum(root * root, axis=(-3, -2, -1))
+    share = xp.clip(most / xp.where(trace > 0, trace, xp.ones_like(trace)), None, 1)
+    return root * xp.sqrt(share)[..., None, None, None]
 
 
 class SharedMemory(NamedTuple):
@@ -238,6 +253,9 @@ class Shared:
         Variance of a coefficient of the features before any sample, in the place of lambda.
     c
         Mean curvature that a sample is taken to have.
+    forget
+        Each sample multiplies the count of earlier ones by it, so that steps never get smaller than those after
+        1 / (1 - forget) samples, for data that drift; one forgets nothing.
 
     Notes
     -----
@@ -249,6 +267,7 @@ class Shared:
 
     prior: float = 100.0
     c: float = 0.05
+    forget: float = 1.0
 
     name: ClassVar[str] = "shared"
     has_prior: ClassVar[bool] = True
@@ -256,6 +275,7 @@ class Shared:
     def __post_init__(self) -> None:
         for name, usual in (("prior", "try 100"), ("c", "try 0.05")):
             object.__setattr__(self, name, positive(name, getattr(self, name), usual))
+        object.__setattr__(self, "forget", _forget(self.forget))
 
     def init(self, theta: Array, spectrum: Array | None = None) -> SharedMemory:
         """Return no samples, and the spectrum."""
@@ -272,16 +292,17 @@ class Shared:
         self, theta: Array, memory: SharedMemory, gradient: Array, z: Array, sample: Sample
     ) -> tuple[Array, SharedMemory]:
         """Return theta - r S * gradient, and one more sample."""
-        count = memory.count + 1
+        count = self.forget * memory.count + (1 if sample.weight is None else sample.weight)
         bound = min(sample.loss.smoothness, STEEPEST)
         variance = self.prior * memory.spectrum
         shared = variance / (1 + self.c * max(1.0, bound / LOGISTIC) * count[..., None, None] * variance)
         energy = namespace(theta).sum(shared * z * z, axis=-1, keepdims=True)
-        length = _length(sample, energy, bound)[..., None]
+        steepest = bound if sample.weight is None else bound * sample.weight[..., None, None]
+        length = _length(sample, energy, steepest)[..., None]
         return theta - length * shared[..., None, :] * gradient, SharedMemory(count, memory.spectrum)
 
 
-def _length(sample: Sample, energy: Array, bound: float) -> Array:
+def _length(sample: Sample, energy: Array, bound: Array | float) -> Array:
     """Return the r that minimizes C(f - r q C') + r^2 q |C'|^2 / 2 for q = z.Sz, ``(..., P, 1)``.
 
     Its derivative rises in r; with a curvature of at most ``bound`` it is negative at 1 / (1 + bound q), and at 1 it is
@@ -306,6 +327,13 @@ def _length(sample: Sample, energy: Array, bound: float) -> Array:
 
 
 LEARNERS: dict[str, type[Learner]] = {learner.name: learner for learner in (SGD, AdaGrad, Newton, Shared)}
+
+
+def _forget(value: float) -> float:
+    rate = real("forget", value)
+    if not 0.5 <= rate <= 1:
+        raise InputError(f"forget is {rate}; it must lie in [0.5, 1]; 1 forgets nothing, else try 0.999")
+    return rate
 
 
 def _count(theta: Array) -> Array:

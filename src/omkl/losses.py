@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl.arrays import Array, namespace
-from omkl.errors import InputError, pick, whole
+from omkl.errors import InputError, pick, positive, whole
 
 MOST_CLASSES = 1000  # that are inferred from labels: a larger one is more likely an identifier
 
@@ -25,8 +25,11 @@ class Loss(Protocol):
     """
 
     name: ClassVar[str]
-    lipschitz: ClassVar[float]
     smoothness: ClassVar[float]
+
+    @property
+    def lipschitz(self) -> float:
+        """K."""
 
     def encode(self, labels: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """Return targets ``(..., C)`` for a user's labels."""
@@ -47,19 +50,35 @@ class Loss(Protocol):
         """Return 1.0 where the decision is the target's, else 0.0; nan in regression."""
 
 
+class _TwoClasses:
+    """Labels -1 and +1, and outputs whose sign decides."""
+
+    name: ClassVar[str]
+
+    def encode(self, labels: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """Return labels -1 and +1 as targets ``(..., 1)``."""
+        labels = _numeric(labels)
+        _refuse(labels, np.isin(labels, (-1, 1)), f"{self.name} loss takes labels -1 and +1; for 0 and 1 pass 2*y-1")
+        return labels[..., None].astype(np.float32)
+
+    def decide(self, f: Array) -> Array:
+        """Return +1 where f >= 0, else -1."""
+        xp = namespace(f)
+        return 2 * xp.astype(f[..., 0] >= 0, xp.int32) - 1
+
+    def score(self, f: Array, y: Array) -> Array:
+        """Return 1.0 where y f > 0; an output of zero decides nothing and counts one half."""
+        xp = namespace(f)
+        return (1 + xp.sign(y[..., 0] * f[..., 0])) / 2
+
+
 @dataclass(frozen=True)
-class Logistic:
+class Logistic(_TwoClasses):
     """Two classes, labels -1 and +1: C(f, y) = ln(1 + exp(-y f)), summed over outputs."""
 
     name: ClassVar[str] = "logistic"
     lipschitz: ClassVar[float] = 1.0
     smoothness: ClassVar[float] = 0.25
-
-    def encode(self, labels: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """Return labels -1 and +1 as targets ``(..., 1)``."""
-        labels = _numeric(labels)
-        _refuse(labels, np.isin(labels, (-1, 1)), "logistic loss takes labels -1 and +1; for 0 and 1 pass 2*y-1")
-        return labels[..., None].astype(np.float32)
 
     def value(self, f: Array, y: Array) -> Array:
         """Return ln(1 + exp(-y f)), without overflow at any margin."""
@@ -75,15 +94,34 @@ class Logistic:
         xp = namespace(f)
         return _diagonal(xp, _sigmoid(xp, f) * _sigmoid(xp, -f))
 
-    def decide(self, f: Array) -> Array:
-        """Return +1 where f >= 0, else -1."""
-        xp = namespace(f)
-        return 2 * xp.astype(f[..., 0] >= 0, xp.int32) - 1
 
-    def score(self, f: Array, y: Array) -> Array:
-        """Return 1.0 where y f > 0; an output of zero decides nothing and counts one half."""
+@dataclass(frozen=True)
+class SmoothedHinge(_TwoClasses):
+    """Two classes, labels -1 and +1: the hinge max(0, 1 - y f), rounded off by a parabola between margins 0 and 1.
+
+    References
+    ----------
+    J. D. M. Rennie, "Smooth hinge classification", 2005.
+    """
+
+    name: ClassVar[str] = "smoothed_hinge"
+    lipschitz: ClassVar[float] = 1.0
+    smoothness: ClassVar[float] = 1.0
+
+    def value(self, f: Array, y: Array) -> Array:
+        """Return (1 - m)^2 / 2 for margins m = y f from 0 to 1, 1/2 - m below, and nothing above."""
         xp = namespace(f)
-        return (1 + xp.sign(y[..., 0] * f[..., 0])) / 2
+        short = xp.clip(1 - y * f, 0, None)
+        return xp.sum(xp.where(short <= 1, short * short / 2, short - 0.5), axis=-1)
+
+    def derivative(self, f: Array, y: Array) -> Array:
+        """Return -y times what the margin lacks of one, at most one."""
+        return -y * namespace(f).clip(1 - y * f, 0, 1)
+
+    def curvature(self, f: Array, y: Array) -> Array:
+        """Return 1 for margins between 0 and 1, else 0."""
+        xp, margin = namespace(f), y * f
+        return _diagonal(xp, xp.astype((margin > 0) & (margin < 1), f.dtype))
 
 
 @dataclass(frozen=True)
@@ -135,14 +173,10 @@ class Softmax:
 
 
 @dataclass(frozen=True)
-class Squared:
-    """Regression on one output or several: C(f, y) = |f - y|^2."""
+class _Regression:
+    """Real targets, one output or several, which are the decision themselves."""
 
     outputs: int = 1
-
-    name: ClassVar[str] = "squared"
-    lipschitz: ClassVar[float] = math.inf
-    smoothness: ClassVar[float] = 2.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "outputs", whole("outputs", self.outputs))
@@ -154,10 +188,28 @@ class Squared:
             labels = labels[..., None]
         elif labels.shape[-1] != self.outputs:
             raise InputError(
-                f"targets have shape {labels.shape}; Squared(outputs={self.outputs}) needs a last axis of as many; "
-                "stack them"
+                f"targets have shape {labels.shape}; {type(self).__name__}(outputs={self.outputs}) needs a last axis "
+                "of as many; stack them"
             )
         return labels.astype(np.float32)
+
+    def decide(self, f: Array) -> Array:
+        """Return the outputs themselves, the last axis dropped where there is one output."""
+        return f[..., 0] if f.shape[-1] == 1 else f
+
+    def score(self, f: Array, y: Array) -> Array:
+        """Return nan: accuracy has no meaning in regression."""
+        xp = namespace(f)
+        return xp.full(f.shape[:-1], xp.nan, dtype=xp.float32)
+
+
+@dataclass(frozen=True)
+class Squared(_Regression):
+    """Regression on one output or several: C(f, y) = |f - y|^2."""
+
+    name: ClassVar[str] = "squared"
+    lipschitz: ClassVar[float] = math.inf
+    smoothness: ClassVar[float] = 2.0
 
     def value(self, f: Array, y: Array) -> Array:
         """Return |f - y|^2."""
@@ -172,17 +224,47 @@ class Squared:
         xp = namespace(f)
         return _diagonal(xp, 2 * xp.ones_like(f))
 
-    def decide(self, f: Array) -> Array:
-        """Return the outputs themselves, the last axis dropped where there is one output."""
-        return f[..., 0] if f.shape[-1] == 1 else f
 
-    def score(self, f: Array, y: Array) -> Array:
-        """Return nan: accuracy has no meaning in regression."""
+@dataclass(frozen=True)
+class Huber(_Regression):
+    """Regression that outliers move little: squared errors up to ``delta``, and beyond it their tangent.
+
+    C(f, y) is the sum over outputs of r^2, or 2 delta |r| - delta^2 where |r| = |f - y| exceeds ``delta``: a delta
+    without bound is ``Squared``.
+    """
+
+    delta: float = 1.0
+
+    name: ClassVar[str] = "huber"
+    smoothness: ClassVar[float] = 2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "delta", positive("delta", self.delta, "1 suits targets of deviation 1"))
+
+    @property
+    def lipschitz(self) -> float:
+        """2 delta for one output; more of them, as their root."""
+        return 2 * self.delta * math.sqrt(self.outputs)
+
+    def value(self, f: Array, y: Array) -> Array:
+        """Return the sum over outputs of r^2, or 2 delta |r| - delta^2."""
         xp = namespace(f)
-        return xp.full(f.shape[:-1], xp.nan, dtype=xp.float32)
+        far = xp.abs(f - y)
+        near = xp.clip(far, None, self.delta)
+        return xp.sum(near * (2 * far - near), axis=-1)
+
+    def derivative(self, f: Array, y: Array) -> Array:
+        """Return 2 (f - y), within 2 delta."""
+        return 2 * namespace(f).clip(f - y, -self.delta, self.delta)
+
+    def curvature(self, f: Array, y: Array) -> Array:
+        """Return 2 on the diagonal for errors of at most delta, and 0 beyond."""
+        xp = namespace(f)
+        return _diagonal(xp, 2 * xp.astype(xp.abs(f - y) <= self.delta, f.dtype))
 
 
-LOSSES: dict[str, type[Loss]] = {"logistic": Logistic, "softmax": Softmax, "squared": Squared}
+LOSSES: dict[str, type[Loss]] = {loss.name: loss for loss in (Logistic, SmoothedHinge, Softmax, Squared, Huber)}
 
 
 def named(loss: str | Loss) -> Loss:

@@ -1,5 +1,6 @@
 """Figures: functions that draw on the Axes they are given and return it."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from omkl.simulator import Result
 
 Floats = npt.NDArray[np.float64]
+
+MOST_CLASSES = 20  # that are told apart in a figure
+PALETTE = (
+    "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#332288", "#ee8866", "#44bb99",
+)  # fmt: skip
 
 
 def plot_loss(
@@ -46,6 +52,38 @@ def plot_loss(
     axes.fill_between(x, mean - half, mean + half, color=line.get_color(), alpha=0.2, linewidth=0)
     axes.set_ylabel("mean loss so far" if window is None else "loss")
     return axes
+
+
+def plot_partition(axes: "Axes", labels: Iterable[npt.ArrayLike]) -> "Axes":
+    """Draw how many samples of every class each node has, as stacked bars; of values that are no classes, quarters.
+
+    ``labels`` are those of each node: ``stream.y.T``, or ``[y[rows] for rows in partition.rows(X, y, nodes)]``.
+    """
+    each = [np.ravel(np.asarray(own, dtype=np.float64)) for own in labels]
+    label, names = _classes(np.concatenate(each))
+    ends = np.cumsum([len(own) for own in each])[:-1]
+    counts = np.stack([np.bincount(own, minlength=len(names)) for own in np.split(label, ends)])
+    nodes, floor = np.arange(len(counts)), np.zeros(len(counts))
+    for k, name in enumerate(names):
+        axes.bar(nodes, counts[:, k], bottom=floor, width=0.85, label=name, color=PALETTE[k % len(PALETTE)], zorder=2)
+        floor += counts[:, k]
+    axes.set_xlabel("node")
+    axes.set_ylabel("samples")
+    axes.set_xlim(-0.6, len(counts) - 0.4)
+    axes.locator_params(axis="x", integer=True)
+    axes.grid(axis="x", visible=False)
+    return axes
+
+
+def _classes(y: Floats) -> tuple[npt.NDArray[np.intp], list[str]]:
+    """Return the number of every label's class, and the names of the classes."""
+    values, label = np.unique(y, return_inverse=True)
+    if len(values) <= MOST_CLASSES:
+        return label, [f"{value:g}" for value in values]
+    quarters = np.quantile(y, (0.25, 0.5, 0.75))
+    ends = [f"{end:.2g}" for end in quarters]
+    names = [f"to {ends[0]}", f"to {ends[1]}", f"to {ends[2]}", "above"]
+    return np.searchsorted(quarters, y), names
 
 
 def moving_average(curve: Floats, window: int) -> Floats:

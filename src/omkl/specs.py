@@ -8,7 +8,7 @@ import inspect
 import tomllib
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_type_hints
 
@@ -16,12 +16,12 @@ import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
 from omkl.compressors import QUANTIZERS
-from omkl.data import DATA_SETS, by_node, read_table
+from omkl.data import DATA_SETS, PARTITIONS, Partition, by_node, known, read_table
 from omkl.errors import InputError, pick, unknown
 from omkl.features import SPECTRA, Kernel
 from omkl.learners import LEARNERS, Learner
 from omkl.losses import LOSSES, Loss
-from omkl.methods import METHODS, PRESETS, Gossip, Method, recommended, tables
+from omkl.methods import METHODS, PRESETS, Gossip, Method, recommended, suited, tables
 from omkl.quantizers import Quantizer
 from omkl.sending import SENDING, Sending
 from omkl.topology import GRAPHS, WEIGHTS, Faults, Schedule
@@ -36,6 +36,7 @@ CHOICES: dict[Any, tuple[str, Registry]] = {
     Learner: ("learner", LEARNERS),
     Loss: ("loss", LOSSES),
     Method: ("method", PRESETS | METHODS),
+    Partition: ("partition", PARTITIONS),
     Quantizer: ("quantizer", QUANTIZERS),
     Sending: ("sending", SENDING),
 }
@@ -46,7 +47,7 @@ class Spec:
     """The parameters of ``omkl.simulate``."""
 
     data: Any
-    topology: Any = "path"
+    topology: Any = None
     nodes: Count | None = None
     method: Method = recommended()  # noqa: RUF009 - it is frozen
     weights: str = "metropolis"
@@ -54,6 +55,7 @@ class Spec:
     seeds: Count = 1
     seed: int = 0
     shuffle: int | None = 0
+    partition: Partition | None = None
     record_every: Count = 1
     pooled: bool = False
     standardize: bool = False
@@ -92,9 +94,12 @@ def resolve(table: Table) -> Spec:
     values = _arguments(Spec, table, "")
     values["data"] = data = _data(values["data"])
     nodes = values.get("nodes")
-    if nodes is None and not isinstance(data, str) and data[0].ndim == 3:
+    if nodes is None and isinstance(data, str):
+        nodes = known(data).nodes
+    elif nodes is None and data[0].ndim == 3:
         nodes = data[0].shape[1]
-    values["topology"] = topology(values.get("topology", "path"), nodes)
+    if "topology" in values:
+        values["topology"] = topology(values["topology"], nodes)
     with at("weights"):
         pick("weights", values.get("weights", "metropolis"), WEIGHTS)
     return Spec(**values)
@@ -106,7 +111,8 @@ def deployed(table: Table, nodes: int) -> Spec:
     if isinstance(data, dict):
         _require(_read_file, _arguments(_read_file, data, "data"), "data")
     unread = {} if "data" in table and not isinstance(data, dict) else {"data": next(iter(DATA_SETS))}
-    return resolve({"nodes": nodes} | table | unread)
+    spec = resolve({"nodes": nodes, "topology": "path"} | table | unread)
+    return spec if unread else replace(spec, method=suited(spec.method, known(spec.data).loss))
 
 
 def fill(make: Callable[..., T], value: Any, path: str) -> T:
@@ -252,7 +258,7 @@ def _data(value: Any) -> Any:
             raise InputError(
                 f'{name} seems to be a file; a file needs its label column; give {{file="{name}", target="..."}}'
             )
-        pick("data set", name.lower().replace("-", "_"), DATA_SETS)
+        known(name)
     return name
 
 

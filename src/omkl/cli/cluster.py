@@ -1,5 +1,6 @@
 """``omkl cluster``: a process for every node, on this machine."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,8 +11,9 @@ from rich.table import Table
 import omkl
 from omkl.cli import options, show
 from omkl.cli.options import OUTPUT, Format, option
-from omkl.data import Stream, as_stream
+from omkl.data import Stream, as_stream, load
 from omkl.errors import InputError, MissingExtraError
+from omkl.methods import suited
 
 if TYPE_CHECKING:
     from omkl.node.cluster import Outcome
@@ -57,6 +59,10 @@ def cluster(
     simulate = omkl.simulate  # a missing extra shows before the work, not after it
     given = {key: value for key, value in ctx.params.items() if key not in ("rounds", "deadline")}
     settings = specs.resolve(specs.merge(specs.load(spec) if spec else {}, options.tables(given)))
+    if isinstance(settings.data, str):
+        loaded = load(settings.data)
+        method, graph = suited(settings.method, loaded.loss), settings.topology or loaded.graph
+        settings = replace(settings, data=loaded, method=method, topology=graph)
     stream = _stream(settings, rounds)
     network = processes.on_loopback(_network(settings, stream, deadline))
     with show.progress(quiet) as report:
@@ -77,7 +83,11 @@ def cluster(
 
 def _stream(settings: "Settings", rounds: int | None) -> Stream:
     stream, _ = as_stream(
-        settings.data, settings.nodes, settings.shuffle, np.float64 if settings.standardize else np.float32
+        settings.data,
+        settings.nodes,
+        settings.shuffle,
+        np.float64 if settings.standardize else np.float32,
+        settings.partition,
     )
     if rounds is not None and not 0 < rounds <= len(stream.X):
         raise InputError(f"--rounds {rounds}; the stream has {len(stream.X)}; run 1 to {len(stream.X)} of them")
@@ -98,7 +108,7 @@ def _network(settings: "Settings", stream: Stream, deadline: float) -> "NetworkC
         inputs=inputs,
         method=runnable(settings.method),
         seed=settings.seed,
-        topology=topology.build(settings.topology, nodes, settings.weights),
+        topology=topology.build(settings.topology or "path", nodes, settings.weights),
         members=tuple(Member(id=f"n{j}", listen=f"tcp/127.0.0.1:{j + 1}") for j in range(nodes)),
         timing=Timing(deadline=deadline, patience=deadline / 2),
         standardize=settings.standardize,

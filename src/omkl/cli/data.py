@@ -21,14 +21,20 @@ def data(output: options.Output = Format.TABLE) -> None:
         show.print_json(sets)
         return
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for header, justify in {"name": "left", "n": "right", "d": "right", "license": "left", "copy": "left"}.items():
+    columns = {"name": "left", "task": "left", "n": "right", "d": "right", "nodes": "right"}
+    columns |= {"license": "left", "copy": "left"}
+    for header, justify in columns.items():
         table.add_column(header, justify=justify)  # type: ignore[arg-type]
     where = Table.grid(padding=(0, 2, 0, 0))
+    told: set[str] = set()
     for one in sets:
         copy = "verified" if one.verified else "wrong" if one.place else "missing"
-        table.add_row(one.name, f"{one.n:,}", f"{one.d:,}", one.license, copy)
+        nodes = str(one.nodes or "")
+        table.add_row(one.name, one.task, f"{one.n:,}", f"{one.d:,}", nodes, one.license, copy)
         where.add_row(one.name, escape(one.remedy or one.place or ""))
         for file, digest in one.checksums.items():
-            where.add_row("", f"[dim]sha256 {digest[:16]}...  {file}[/dim]")
+            if digest not in told:  # sets may be made of the same files
+                where.add_row("", f"[dim]sha256 {digest[:16]}...  {file}[/dim]")
+        told.update(one.checksums.values())
     console = show.console()
     console.print(table, "", where)

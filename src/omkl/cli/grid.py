@@ -78,7 +78,7 @@ def _put(table: Any, keys: list[str], value: Any, path: str) -> Table:
 
 def _point(table: Table, read: dict[str, Any]) -> Point:
     spec, data = _resolve(table, read), table["data"]
-    known = {} if isinstance(spec.topology, str) else {"topology": table["topology"]}
+    known = {} if isinstance(spec.topology, str | None) else {"topology": table["topology"]}
     if isinstance(data, dict):
         rest = {key: data[key] for key in data if key != "file"}
         known["data"] = {"name": Path(data["file"]).name, **rest, "sha256": sweeps.fingerprint(*spec.data)}

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from omkl.compressors import QUANTIZERS
+from omkl.data import PARTITIONS
 from omkl.errors import InputError
 from omkl.features import SPECTRA
 from omkl.learners import LEARNERS
@@ -44,6 +45,7 @@ Weights: TypeAlias = Annotated[str | None, option(NETWORK, names(WEIGHTS, "metro
 Faults: TypeAlias = Annotated[
     str | None, option(NETWORK, "What fails in a round, with what probability: {links=0.1, nodes=0.05}.", "TABLE")
 ]
+Partition: TypeAlias = Annotated[str | None, option(NETWORK, names(PARTITIONS, "none"), "NAME")]
 Loss: TypeAlias = Annotated[str | None, option(METHOD, names(LOSSES, "logistic"), "NAME")]
 Standardize: TypeAlias = Annotated[
     bool | None,
@@ -125,6 +127,7 @@ _TOP = (
     "seeds",
     "seed",
     "shuffle",
+    "partition",
     "record_every",
     "pooled",
     "standardize",

@@ -38,6 +38,7 @@ def simulate(
     no_shuffle: Annotated[
         bool, typer.Option("--no-shuffle", rich_help_panel=RUN, help="Keep the rows' order.")
     ] = False,
+    partition: options.Partition = None,
     record_every: Annotated[int | None, option(RUN, "Record every k-th round.", "K")] = None,
     pooled: Annotated[
         bool | None,
@@ -63,6 +64,8 @@ def simulate(
 
     Links that fail and nodes that sleep: --faults '{links=0.1, nodes=0.05}'; graphs that take turns:
     --topology '{graphs=["ring", "star"]}'.
+
+    Nodes that see different rows of a table: --partition '{name="dirichlet", alpha=0.1}'.
 
     Data of your own: --data '{file="x.csv", target="y"}'; node="station" says which column tells the nodes apart.
 
@@ -129,6 +132,8 @@ def _print(result: "Result", method: str) -> None:
     page.add_row("  final loss", f"{summary['final_loss']:.4f}{error}", "over the last tenth")
     if not math.isnan(summary["final_accuracy"]):
         page.add_row("  final accuracy", f"{summary['final_accuracy']:.2%}", "over the last tenth")
+    if not math.isnan(r2 := float(result.r2.mean())):
+        page.add_row("  R2", f"{r2:.4f}", "over all rounds, of the targets' variance")
     page.add_row("  bits", f"{summary['bits_per_node_round']:,.0f}", "sent by a node in a round, header and all")
     console = show.console()
     rounds, nodes = config["rounds"], config["nodes"]

@@ -1,7 +1,7 @@
 """Data sets by name: a local copy, or one fetched from OpenML.
 
-A set is looked for in ``$OMKL_DATA/<name>/``, then in the user's cache, then in an installed package that carries it;
-failing that it is fetched into the cache. Every copy is checked before use.
+A set is looked for in its folder of ``$OMKL_DATA``, then in the user's cache, then in an installed package that carries
+it; failing that it is fetched into the cache. Every copy is checked before use.
 """
 
 import warnings
@@ -13,17 +13,23 @@ from typing import NamedTuple
 import numpy as np
 
 from omkl.data import files
-from omkl.data.files import Floats
-from omkl.data.sets import DATA_SETS, Arrays, DataSet
+from omkl.data.files import Floats, Raw
+from omkl.data.sets import DATA_SETS, DataSet
 from omkl.errors import InputError, MissingExtraError, pick
+from omkl.losses import Loss
+from omkl.topology import Graph
 
 
 class Data(NamedTuple):
-    """A table ``X (n, d)``, its labels ``y (n,)`` and the name of the loss that suits them."""
+    """A table ``X (n, d)``, its labels ``y (n,)`` and the loss that suits them.
+
+    Where rows belong to nodes it is a stream, ``X (T, J, d)`` and ``y (T, J)``, with the graph of the nodes.
+    """
 
     X: Floats
     y: Floats
-    loss: str
+    loss: Loss | str
+    graph: Graph | None = None
 
 
 class Status(NamedTuple):
@@ -40,11 +46,14 @@ class Status(NamedTuple):
     remedy: str
     checksums: dict[str, str]
     """The sha256 each file must have, by name."""
+    nodes: int | None = None
 
 
 class _Copy(NamedTuple):
     place: str
-    read: Callable[[], Arrays]
+    read: Callable[[], Data]
+    check: Callable[[], object]
+    """Refuses a wrong copy; files that are the right ones need not be read for that."""
 
 
 def load(name: str) -> Data:
@@ -52,31 +61,31 @@ def load(name: str) -> Data:
 
     A set that is not on this machine is fetched from OpenML once and kept.
     """
-    chosen = _chosen(name)
+    chosen = known(name)
     copy = _find(chosen)
     if copy:
-        return Data(*_checked(chosen, copy), chosen.loss)
-    X, y = _checked(chosen, _Copy(f"OpenML {chosen.openml}", partial(_fetched, chosen)))
+        return _checked(chosen, copy.place, copy.read())
+    data = _checked(chosen, f"OpenML {chosen.openml}", _fetched(chosen))
     try:
-        files.store(_cached(chosen), X, y)
+        files.store(_cached(chosen), data.X, data.y)
     except OSError as error:
         warnings.warn(f"{chosen.name} was fetched but cannot be kept ({error}); set XDG_CACHE_HOME", stacklevel=2)
-    return Data(X, y, chosen.loss)
+    return data
 
 
 def status(name: str) -> Status:
     """Return where a data set is and whether that copy is right, without fetching it."""
-    chosen = _chosen(name)
+    chosen = known(name)
     copy = _find(chosen)
     remedy = "" if copy else _remedy(chosen)
     if copy:
         try:
-            _checked(chosen, copy)
+            copy.check()
         except (InputError, OSError) as error:
             remedy = str(error)
     about = (chosen.name, chosen.task, chosen.n, chosen.d, chosen.license, chosen.source)
     checksums = {file.name: file.sha256 for file in chosen.files}
-    return Status(*about, copy.place if copy else None, not remedy, remedy, checksums)
+    return Status(*about, copy.place if copy else None, not remedy, remedy, checksums, chosen.nodes)
 
 
 def inventory() -> list[Status]:
@@ -84,55 +93,72 @@ def inventory() -> list[Status]:
     return [status(name) for name in DATA_SETS]
 
 
-def _chosen(name: str) -> DataSet:
+def known(name: str) -> DataSet:
+    """Return what is known of a data set; case, hyphen and underscore make no difference."""
     return pick("data set", name.lower().replace("-", "_"), DATA_SETS)
 
 
 def _find(chosen: DataSet) -> _Copy | None:
     root = files.local_folder()
-    if root and any((root / chosen.name / file.name).exists() for file in chosen.files):
-        return _Copy(str(root / chosen.name), partial(_from_files, chosen, root / chosen.name))
+    if root and any((root / chosen.folder / file.name).exists() for file in chosen.files):
+        contents = partial(_contents, chosen, root / chosen.folder)
+        return _Copy(str(root / chosen.folder), lambda: _from_files(chosen, contents()), contents)
     if _cached(chosen).exists():
-        return _Copy(str(_cached(chosen)), partial(files.restore, _cached(chosen)))
+        return _whole(chosen, str(_cached(chosen)), lambda: Data(*files.restore(_cached(chosen)), chosen.loss))
     bundle = chosen.bundle
     folder = files.package_folder(bundle.package) if bundle else None
     if bundle and folder and (folder / bundle.path).exists():
-        return _Copy(f"package {bundle.package}", lambda: chosen.prepare(bundle.read(folder / bundle.path)))
+        read = lambda: _prepared(chosen, bundle.read(folder / bundle.path))  # noqa: E731
+        return _whole(chosen, f"package {bundle.package}", read)
     return None
+
+
+def _whole(chosen: DataSet, place: str, read: Callable[[], Data]) -> _Copy:
+    return _Copy(place, read, lambda: _checked(chosen, place, read()))
 
 
 def _cached(chosen: DataSet) -> Path:
     return files.cache_folder() / f"{chosen.name}.npz"
 
 
-def _from_files(chosen: DataSet, folder: Path) -> Arrays:
+def _contents(chosen: DataSet, folder: Path) -> list[bytes]:
+    return [file.read(folder) for file in chosen.files]
+
+
+def _from_files(chosen: DataSet, contents: list[bytes]) -> Data:
     assert chosen.read
-    return chosen.prepare(chosen.read([file.read(folder) for file in chosen.files]))
+    data = _prepared(chosen, chosen.read(contents))
+    return data._replace(graph=chosen.graph(contents)) if chosen.graph else data
 
 
-def _fetched(chosen: DataSet) -> Arrays:
+def _prepared(chosen: DataSet, raw: Raw) -> Data:
+    return Data(*chosen.prepare(raw), chosen.loss)
+
+
+def _fetched(chosen: DataSet) -> Data:
     if chosen.openml is None:
-        assert chosen.bundle
-        raise MissingExtraError(chosen.bundle.package, chosen.bundle.extra)
+        if chosen.bundle:
+            raise MissingExtraError(chosen.bundle.package, chosen.bundle.extra)
+        raise InputError(f"{chosen.name} is not here, and nowhere to be fetched from; {_remedy(chosen)}")
     try:
-        return chosen.prepare(files.fetch(chosen.openml))
+        return _prepared(chosen, files.fetch(chosen.openml))
     except (OSError, ValueError) as error:
         raise InputError(f"{chosen.name} is not here and OpenML failed ({error}); {_remedy(chosen)}") from error
 
 
-def _checked(chosen: DataSet, copy: _Copy) -> Arrays:
-    X, y = copy.read()
-    found, expected = (*X.shape, int(np.sum(y == 1))), (chosen.n, chosen.d, chosen.positives)
+def _checked(chosen: DataSet, place: str, data: Data) -> Data:
+    found = (data.y.size, data.X.shape[-1], int(np.sum(data.y > 0)))
+    expected = (chosen.n, chosen.d, chosen.positives)
     if found != expected:
         raise InputError(
-            f"{chosen.name} from {copy.place} has n, d, positives {found}; they must be {expected}; {_remedy(chosen)}"
+            f"{chosen.name} from {place} has n, d, positives {found}; they must be {expected}; {_remedy(chosen)}"
         )
-    return X, y
+    return data
 
 
 def _remedy(chosen: DataSet) -> str:
     ways = (
-        f"put {', '.join(file.name for file in chosen.files)} in $OMKL_DATA/{chosen.name}/" if chosen.files else "",
+        f"put {', '.join(file.name for file in chosen.files)} in $OMKL_DATA/{chosen.folder}/" if chosen.files else "",
         f"pip install 'omkl[{chosen.bundle.extra}]'" if chosen.bundle else "",
         f"load it once with a network and omkl[sklearn] (OpenML {chosen.openml})" if chosen.openml else "",
     )

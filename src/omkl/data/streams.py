@@ -6,10 +6,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from omkl import noise
 from omkl.data.files import Floats
 from omkl.data.lookup import Data, load
-from omkl.errors import InputError, whole
+from omkl.data.partition import PARTITIONS, Partition, permutation, scheduled
+from omkl.errors import InputError, pick, whole
+from omkl.losses import Loss
 
 
 class Stream(NamedTuple):
@@ -24,8 +25,12 @@ Source: TypeAlias = str | Data | Stream | tuple[npt.ArrayLike, npt.ArrayLike]
 
 
 def as_stream(
-    data: Source, nodes: int | None = None, shuffle: int | None = 0, dtype: npt.DTypeLike = np.float32
-) -> tuple[Stream, str | None]:
+    data: Source,
+    nodes: int | None = None,
+    shuffle: int | None = 0,
+    dtype: npt.DTypeLike = np.float32,
+    partition: Partition | str | None = None,
+) -> tuple[Stream, Loss | str | None]:
     """Return the stream of any source, and the loss that suits it where the source says so.
 
     Parameters
@@ -38,6 +43,8 @@ def as_stream(
         Seed of the order in which a table is dealt; ``None`` keeps its order.
     dtype
         The precision of X: float64 for inputs that are yet to be standardized.
+    partition
+        Which rows of a table a node sees; None deals them out like cards.
     """
     if isinstance(data, str):
         data = load(data)
@@ -46,21 +53,29 @@ def as_stream(
         raise InputError(f"data is a {type(data).__name__}; it must be a name or a pair (X, y); pass data=(X, y)")
     X, y = _array(data[0], "X"), _array(data[1], "y")
     if X.ndim == 3:
+        if partition is not None:
+            raise InputError("partition of a stream; it says already who sees what; leave partition out")
         return _stream(X, y, nodes, dtype), loss
     if X.ndim != 2:
         raise InputError(f"X has shape {X.shape}; it must be (n, d), or (T, J, d) for a stream; reshape it")
     if nodes is None:
         raise InputError("nodes is not given; a table is dealt to a number of nodes; pass nodes=")
-    return deal(X, y, nodes, shuffle, dtype), loss
+    return deal(X, y, nodes, shuffle, dtype, partition), loss
 
 
 def deal(
-    X: npt.ArrayLike, y: npt.ArrayLike, nodes: int, shuffle: int | None = 0, dtype: npt.DTypeLike = np.float32
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    nodes: int,
+    shuffle: int | None = 0,
+    dtype: npt.DTypeLike = np.float32,
+    partition: Partition | str | None = None,
 ) -> Stream:
-    """Return a table dealt row by row to the nodes, like cards.
+    """Return a table dealt row by row to the nodes, like cards, or as a partition says.
 
     The rows are permuted by the seed ``shuffle`` (``None`` keeps their order); row ``t J + j`` goes to node j at round
-    t, and the last ``n mod J`` rows to nobody.
+    t, and the last ``n mod J`` rows to nobody. Under a partition, an object or its name, ``shuffle`` orders the rows of
+    every node.
 
     >>> deal([[0], [1], [2], [3], [4]], [0, 1, 2, 3, 4], nodes=2, shuffle=None).y
     array([[0., 1.],
@@ -69,7 +84,13 @@ def deal(
     X, y = _table(X, y, dtype)
     if isinstance(nodes, bool) or not isinstance(nodes, int | np.integer) or not 1 <= nodes <= len(X):
         raise InputError(f"nodes is {nodes}; it must be a whole number from 1 to the {len(X)} rows; change nodes")
-    order = np.arange(len(X)) if shuffle is None else permutation(len(X), whole("shuffle", shuffle, 0))
+    if shuffle is not None:
+        whole("shuffle", shuffle, 0)
+    if partition is not None:
+        split = pick("partition", partition, PARTITIONS)() if isinstance(partition, str) else partition
+        rows = scheduled(split.rows(X, y, nodes), shuffle)
+        return Stream(X[rows], y[rows])
+    order = np.arange(len(X)) if shuffle is None else permutation(len(X), shuffle)
     rounds = len(X) // nodes
     rows = order[: rounds * nodes].reshape(rounds, nodes)
     return Stream(X[rows], y[rows])
@@ -103,12 +124,6 @@ def by_node(X: npt.ArrayLike, y: npt.ArrayLike, node: npt.ArrayLike, dtype: npt.
     order = np.argsort(which, kind="stable")
     rows = order[np.arange(counts.min())[:, None] + np.cumsum(counts) - counts]
     return Stream(X[rows], y[rows])
-
-
-def permutation(n: int, seed: int) -> npt.NDArray[np.intp]:
-    """Return an order of n rows that depends on n and the seed alone."""
-    words = noise.words(noise.key(int(seed), "data"), 2 * n).reshape(n, 2).astype(np.uint64)
-    return np.argsort(words[:, 0] << np.uint64(32) | words[:, 1], kind="stable")
 
 
 def numbers(values: npt.ArrayLike, name: str, dtype: npt.DTypeLike = np.float32) -> Floats:

@@ -3,14 +3,17 @@
 from collections.abc import Callable
 
 from omkl.errors import InputError, pick
+from omkl.methods.adaraker import AdaRaker
 from omkl.methods.choco import Choco
 from omkl.methods.complete import Complete
+from omkl.methods.domkl import DOMKL
+from omkl.methods.ensemble import suited
 from omkl.methods.gossip import Gossip
 from omkl.methods.local import Local
 from omkl.methods.presets import frugal, letter, recommended
 from omkl.methods.protocol import Info, Method, Neighbors, Network, Round
 
-METHODS: dict[str, type[Method]] = {"gossip": Gossip, "complete": Complete, "choco": Choco, "local": Local}
+METHODS: dict[str, type[Method]] = {method.name: method for method in (Gossip, Complete, Choco, Local, DOMKL, AdaRaker)}
 PRESETS: dict[str, Callable[[], Gossip]] = {"recommended": recommended, "frugal": frugal, "letter": letter}
 
 
@@ -28,8 +31,10 @@ def named(method: Method | str | None) -> Method:
 
 
 __all__ = [
+    "DOMKL",
     "METHODS",
     "PRESETS",
+    "AdaRaker",
     "Choco",
     "Complete",
     "Gossip",
@@ -43,4 +48,5 @@ __all__ = [
     "letter",
     "named",
     "recommended",
+    "suited",
 ]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from omkl.errors import InputError, pick, real, whole
 from omkl.features import Features, Kernel, gaussian
 from omkl.learners import SGD, Learner, Memory
 from omkl.losses import Loss
-from omkl.methods.protocol import Info, Round
+from omkl.methods.protocol import Info, Method, Round
 from omkl.quantizers import QSGD, Message, Quantizer
 from omkl.wire import message_bytes
 
@@ -42,7 +42,8 @@ class Ensemble:
     regularization
         lambda, the weight of |theta|^2 in the loss that is learned.
     loss
-        ``"logistic"``, ``"softmax"``, ``"squared"``, or an object.
+        ``"logistic"``, ``"smoothed_hinge"``, ``"softmax"``, ``"squared"``, ``"huber"``, or an object; None is the one
+        that suits a data set known by name, and logistic otherwise.
     weight_rate
         Rate of the kernel weights; None takes ``eta``, as the letter does.
     learner
@@ -61,7 +62,7 @@ class Ensemble:
     sigma: Literal["given", "median"] = "given"
     eta: float = 0.01
     regularization: float = 1e-3
-    loss: Loss | str = "logistic"
+    loss: Loss | str | None = None
     weight_rate: float | None = None
     learner: Learner | None = None
     weigh_first: bool = False
@@ -81,7 +82,7 @@ class Ensemble:
         if self.weight_rate is not None and not 0 <= self.weight_rate < math.inf:
             raise InputError(f"weight_rate is {self.weight_rate}; it must be >= 0 and finite; None takes eta")
         SGD(self.eta)
-        losses.named(self.loss)
+        _ = self.objective
 
     def _check_basis(self) -> None:
         pick("sigma", self.sigma, SIGMA)
@@ -105,7 +106,7 @@ class Ensemble:
     @property
     def objective(self) -> Loss:
         """The loss C."""
-        return losses.named(self.loss)
+        return losses.named("logistic" if self.loss is None else self.loss)
 
     @property
     def rule(self) -> Learner:
@@ -146,12 +147,15 @@ class Ensemble:
         loss, lam = self.objective, self.regularization
         output, outputs = algorithm.predict(theta, log_weights, inputs.z)
         losses = algorithm.kernel_losses(theta, outputs, inputs.y, loss, lam)
+        if inputs.weight is not None:
+            losses = inputs.weight[..., None] * losses
         weighed = algorithm.weigh(log_weights, losses, self.hedge_rate)
         if self.weigh_first:
             info = self.score(algorithm.predict(theta, weighed, inputs.z).output, theta, weighed, inputs.y)
         else:
             info = self.score(output, theta, log_weights, inputs.y)
-        theta, memory = algorithm.learn(theta, memory, outputs, inputs.z, inputs.y, loss, lam, self.rule)
+        given = outputs, inputs.z, inputs.y, loss, lam, self.rule, inputs.weight
+        theta, memory = algorithm.learn(theta, memory, *given)
         return theta, weighed, memory, info
 
     def score(self, output: Array, theta: Array, log_weights: Array, y: Array) -> Info:
@@ -189,3 +193,9 @@ class Quantized(Ensemble):
     def charge(self, info: Info, message: Message) -> Info:
         """Return the info with the size of the messages that were sent."""
         return info._replace(message_bytes=message_bytes(message, self.channel))
+
+
+def suited(method: Method, loss: Loss | str | None) -> Method:
+    """Return the method with a loss that suits the data, where it has none of its own."""
+    unsaid = isinstance(method, Ensemble) and method.loss is None and loss is not None
+    return replace(method, loss=loss) if unsaid else method  # type: ignore[type-var]

@@ -27,6 +27,8 @@ class Round(NamedTuple):
     """Dither for the quantizer, ``(J, ..., P, C, 2D)``, where the method is ``dithered``."""
     round: Array | int = 0
     """The round of gossip, from zero on."""
+    weight: Array | None = None
+    """How many samples each counts as, ``(J, ...)``; None is one."""
 
 
 class Info(NamedTuple):

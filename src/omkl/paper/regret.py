@@ -21,13 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from omkl import algorithm, features, noise, theory
+from omkl import algorithm, comparator, features, noise, theory
 from omkl.arrays import Array, namespace
 from omkl.data import load
 from omkl.losses import Logistic
 from omkl.methods import Info, Method, Round, letter
 from omkl.methods.protocol import MethodState
-from omkl.paper import comparator
 from omkl.paper.paced import Pace, PacedGossip, PacedLocal, side_by_side
 from omkl.paper.studies import Floats, Integers, PooledStudy, TheoremStudy
 from omkl.quantizers import QSGD

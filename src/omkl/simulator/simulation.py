@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl import topology as topologies
-from omkl.data import Stream, as_stream
+from omkl.data import Data, Partition, Stream, as_stream, load
 from omkl.errors import InputError, whole
 from omkl.features import Features
 from omkl.losses import Loss
-from omkl.methods import Gossip, Method, Network, named
+from omkl.methods import Gossip, Method, Network, named, suited
 from omkl.methods.protocol import MethodState
 from omkl.scaling import Moments, standardize_stream
 from omkl.simulator import engine
@@ -32,7 +32,7 @@ FAR = 30  # inputs this many bandwidths long are all strangers to each other
 
 def simulate(
     data: Any,
-    topology: Any = "path",
+    topology: Any = None,
     nodes: int | None = None,
     method: Method | str | None = None,
     *,
@@ -41,6 +41,7 @@ def simulate(
     seeds: int = 1,
     seed: int = 0,
     shuffle: int | None = 0,
+    partition: Partition | str | None = None,
     record_every: int = 1,
     pooled: bool = False,
     standardize: bool = False,
@@ -53,16 +54,18 @@ def simulate(
     Parameters
     ----------
     data
-        A name such as ``"banana"``; arrays ``(X, y)`` with X ``(n, d)``, dealt out to the nodes; or a stream ``(X, y)``
-        with X ``(T, J, d)`` and y ``(T, J)``.
+        A name such as ``"banana"`` (``omkl data`` lists them); arrays ``(X, y)`` with X ``(n, d)``, dealt
+        out to the nodes; or a stream ``(X, y)`` with X ``(T, J, d)`` and y ``(T, J)``.
     topology
         A name such as ``"path"``, a graph of ``omkl.topology``, a networkx graph, an adjacency or a gossip matrix; or
-        ``omkl.topology.Schedule`` of several, which take turns.
+        ``omkl.topology.Schedule`` of several, which take turns. None is the data set's own graph where it
+        has one, and a path otherwise.
     nodes
         J; may be left out where data or topology tell it.
     method
         ``Gossip(...)``, ``Local(...)``, ... or a name: of one of these with its defaults, or of a preset, ``"letter"``
-        or ``"frugal"``; None is ``recommended()``.
+        or ``"frugal"``; None is ``recommended()``. A method without a loss takes the one that suits a data set known
+        by name.
     weights
         Rule for the gossip weights of a graph.
     faults
@@ -72,6 +75,9 @@ def simulate(
         stream where the method does. A run depends on its own seed alone.
     shuffle
         Seed of the order in which a table is dealt out, the same for all runs; None keeps the order of the rows.
+    partition
+        Which rows of a table a node sees, such as ``omkl.data.Dirichlet(alpha=0.1)``, or a name; None deals them out
+        like cards.
     record_every
         Record every k-th round.
     pooled
@@ -103,6 +109,7 @@ def simulate(
         seeds=seeds,
         seed=seed,
         shuffle=shuffle,
+        partition=partition,
         record_every=record_every,
         pooled=pooled,
         standardize=standardize,
@@ -123,6 +130,7 @@ def compare(
     seeds: int = 1,
     seed: int = 0,
     shuffle: int | None = 0,
+    partition: Partition | str | None = None,
     record_every: int = 1,
     pooled: bool = False,
     standardize: bool = False,
@@ -149,17 +157,20 @@ def compare(
         raise InputError("cases must be named pairs of a method and a topology; pass {'mine': (Gossip(), 'ring')}")
     seeds, record_every = whole("seeds", seeds), whole("record_every", record_every)
     runs = _runs(seeds, seed)
-    methods = [named(method) for method, _ in cases.values()]
-    widest = _widest_bank(methods)
-    nodes = _nodes([topology for _, topology in cases.values()], weights) if nodes is None else nodes
     if shuffle is not None:
         whole("shuffle", shuffle, 0)
-    given, _ = as_stream(data, nodes, shuffle, np.float64 if standardize else np.float32)
+    source = load(data) if isinstance(data, str) else data
+    methods = [suited(named(method), source.loss if isinstance(source, Data) else None) for method, _ in pairs]
+    widest = _widest_bank(methods)
+    own = getattr(source, "graph", None) or "path"
+    given_graphs = [own if topology is None else topology for _, topology in pairs]
+    nodes = _nodes(given_graphs, weights) if nodes is None else nodes
+    given, _ = as_stream(source, nodes, shuffle, np.float64 if standardize else np.float32, partition)
     stream, moments = _standardized(given, pooled) if standardize else (given, None)
     rounds, count, _ = stream.X.shape
     if record_every > rounds:
         raise InputError(f"record_every is {record_every}; the stream has {rounds} rounds; record at least one of them")
-    graphs = [topologies.turns(topology, count, weights) for _, topology in cases.values()]
+    graphs = [topologies.turns(topology, count, weights) for topology in given_graphs]
     methods = [
         method.on(*turns) if isinstance(method, Gossip) else method
         for method, turns in zip(methods, graphs, strict=True)
@@ -192,18 +203,20 @@ def compare(
         "seeds": seeds,
         "seed": seed,
         "shuffle": shuffle,
+        "partition": describe(partition),
         "record_every": record_every,
         "standardize": standardize,
+        "target_variance": float(np.var(targets, axis=(0, 1), dtype=np.float64).sum()),
         "versions": versions(),
     }
     recorded = np.arange(record_every - 1, rounds, record_every)
     results = {}
-    for k, (name, (_, topology)) in enumerate(cases.items()):
-        own = settings | {
-            "topology": describe_topology(topology, graphs[k]),
+    for k, name in enumerate(cases):
+        its = settings | {
+            "topology": describe_topology(given_graphs[k], graphs[k]),
             "devices": where.describe(graphs[k][0]),
         }
-        results[name] = _result(methods[k], measured[k], features, runs, recorded, own, moments)
+        results[name] = _result(methods[k], measured[k], features, runs, recorded, its, moments)
     return results
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from omkl.errors import InputError, pick
 from omkl.topology.changing import Faults, Schedule, union
-from omkl.topology.families import GRAPHS, complete, erdos_renyi, geometric, grid, path, ring, star
+from omkl.topology.families import GRAPHS, complete, erdos_renyi, geometric, grid, nearby, path, ring, star
 from omkl.topology.graphs import (
     Graph,
     GraphLike,
@@ -53,6 +53,7 @@ __all__ = [
     "local_degree",
     "max_degree",
     "metropolis",
+    "nearby",
     "path",
     "resistance",
     "ring",

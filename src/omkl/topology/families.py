@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from omkl.errors import InputError, MissingExtraError
 from omkl.topology.graphs import Graph, Integers, counted, from_networkx
@@ -63,6 +64,20 @@ def geometric(nodes: int, radius: float | None = None, seed: int = 0) -> Graph:
     counted(nodes)
     radius = math.sqrt(2 * math.log(nodes + 2) / nodes) if radius is None else radius
     return from_networkx(_networkx().random_geometric_graph(nodes, radius, seed=seed), "geometric")
+
+
+def nearby(positions: npt.ArrayLike, slack: float = 1.0) -> Graph:
+    """Return nodes at positions ``(J, k)`` with all links up to a length: the least that connects them, times slack.
+
+    >>> nearby([[0.0], [1.0], [3.0]]).edges.tolist()
+    [[0, 1], [1, 2]]
+    """
+    places = np.asarray(positions, dtype=np.float64)
+    pairs = _link(*np.triu_indices(counted(len(places)), 1))
+    apart = np.linalg.norm(np.diff(places[pairs], axis=1)[:, 0], axis=1)
+    graphs = ((length, Graph(len(places), pairs[apart <= length])) for length in (0, *np.sort(apart)))
+    least = next(length for length, graph in graphs if not graph.components.any())
+    return Graph(len(places), pairs[apart <= slack * least], "nearby")
 
 
 GRAPHS: dict[str, Callable[[int], Graph]] = {

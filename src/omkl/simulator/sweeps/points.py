@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from omkl import data
 from omkl import topology as topologies
 from omkl.errors import InputError, pick
-from omkl.methods import named
+from omkl.methods import named, suited
 from omkl.simulator.description import describe
 from omkl.simulator.simulation import simulate
 
@@ -44,16 +45,21 @@ def point(arguments: Mapping[str, Any], **known: Any) -> Point:
     given = defaults | dict(arguments)
     if given["data"] is inspect.Parameter.empty:
         raise InputError("data is missing; a simulation needs a stream to learn; pass data='banana'")
-    method = named(given["method"])
+    method, own = named(given["method"]), None
+    if isinstance(given["data"], str):
+        chosen = data.known(given["data"])
+        method, own = suited(method, chosen.loss), chosen.graph and "its own"
+    elif "data" not in known:
+        given["data"] = {"name": "table", "sha256": fingerprint(*given["data"][:2])}
+    if given["topology"] is None:
+        given["topology"] = own or "path"
     given["method"] = describe(method) | {"loss": describe(method.objective)}
-    if not isinstance(given["data"], str) and "data" not in known:
-        given["data"] = {"name": "table", "sha256": fingerprint(*given["data"])}
     if not isinstance(given["topology"], str) and "topology" not in known:
         turns = topologies.turns(given["topology"], given["nodes"], given["weights"])
         arrays = [array for turn in turns for array in (turn.graph.edges, turn.weights)]
         name = turns[0].graph.name if len(turns) == 1 else "schedule"
         given["topology"] = {"name": name, "sha256": fingerprint(*arrays)}
-    given["faults"] = describe(given["faults"])
+    given |= {name: describe(given[name]) for name in ("faults", "partition")}
     made = Point(arguments, given | known)
     if " at 0x" in json.dumps(made.settings):
         raise InputError("a setting is described by its address in memory; a record needs a lasting name; add __repr__")

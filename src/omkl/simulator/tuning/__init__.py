@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from omkl.data import Partition
 from omkl.errors import InputError, real, whole
 from omkl.methods import Method, recommended
 from omkl.simulator.tuning.halving import BASE, Evaluate, Score, Trial, halve, judged, reasons, rungs
@@ -20,7 +21,7 @@ __all__ = ["Candidate", "Comparison", "Progress", "Space", "Tuned", "tune"]
 
 def tune(
     data: Any,
-    topology: Any = "path",
+    topology: Any = None,
     nodes: int | None = None,
     method: Method | None = None,
     *,
@@ -33,6 +34,7 @@ def tune(
     weights: str = "metropolis",
     faults: Faults | None = None,
     shuffle: int | None = 0,
+    partition: Partition | str | None = None,
     pooled: bool = False,
     standardize: bool = False,
     folder: str | Path | None = None,
@@ -47,7 +49,7 @@ def tune(
 
     Parameters
     ----------
-    data, topology, nodes, weights, faults, standardize
+    data, topology, nodes, weights, faults, partition, standardize
         As for ``simulate``.
     method
         The base, which tuning starts from; None is ``recommended()``.
@@ -92,7 +94,7 @@ def tune(
     plan = rungs(len(made), whole("seeds", seeds), seed)
     others = range(plan[-1].seeds.stop, plan[-1].seeds.stop + held_out)
     shared = {"data": data, "topology": topology, "nodes": nodes, "weights": weights, "faults": faults}
-    shared |= {"pooled": pooled, "standardize": standardize}
+    shared |= {"partition": partition, "pooled": pooled, "standardize": standardize}
     with _records(folder) as place:
         methods = [one.method for one in drawn]
         evaluate = Runs(methods, shared, shuffle, place, jobs, progress)

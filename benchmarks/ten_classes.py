@@ -1,0 +1,80 @@
+"""Ten classes of MNIST over a ring of 20 nodes, at about a bit a coefficient, beside one learner that sees all.
+
+python -m benchmarks.ten_classes [SEEDS [D ...]]
+
+The 60,000 training images once, then every node's model on the 10,000 test images. The recommended setting with the
+2D directions of D features of each kernel, and the learner of one place with the same; Newton on the features as they
+are stands beside them where its matrices of (2D)^2 for every output are small enough.
+"""
+
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+from benchmarks import report
+from benchmarks.per_bit import error
+
+import omkl
+from omkl import algorithm
+from omkl.data import load
+from omkl.features import Features, transform
+from omkl.methods import Method
+from omkl.paper.frontier import alone
+from omkl.simulator.result import Result
+
+NODES, TRAINING = 20, 60_000
+LARGEST_NEWTON = 20
+
+
+def methods(features: int) -> dict[str, tuple[Method, int]]:
+    rank = 2 * features
+    gossip = replace(
+        omkl.recommended(), features=features, basis=omkl.Basis(rank, rows=max(300, rank)), loss=omkl.Softmax(10)
+    )
+    newton = omkl.Local(
+        kernels=gossip.kernels, sigma="median", features=features, learner=omkl.Newton(10), regularization=0.0,
+        weight_rate=1.0, loss=omkl.Softmax(10),
+    )  # fmt: skip
+    central = {"one place": (alone(gossip), 1)} | ({"Newton": (newton, 1)} if features <= LARGEST_NEWTON else {})
+    return {"ring": (gossip, NODES), **central, "no communication": (alone(gossip), NODES)}
+
+
+def right(result: Result, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the share of images that each node's last model gets right, ``(seeds, nodes)``."""
+    shares = []
+    for k in range(len(result.seeds)):
+        made = Features(result.frequencies[k], None if result.basis is None else result.basis[k])
+        z = np.concatenate([transform(X[i : i + 1000], made) for i in range(0, len(X), 1000)])
+        weights = algorithm.normalize(result.log_weights[:, k])
+        models = np.einsum("jp,jpcn->jcpn", weights, result.theta[:, k])
+        flat = models.reshape(*models.shape[:2], -1)
+        shares.append([np.mean((z.reshape(len(z), -1) @ model.T).argmax(-1) == y) for model in flat])
+    return np.array(shares)
+
+
+def main(seeds: str = "3", *sizes: str) -> None:
+    data = load("mnist10")
+    X, y, test = data.X[:TRAINING], data.y[:TRAINING], (data.X[TRAINING:], data.y[TRAINING:])
+    rows: list[report.Row] = []
+    for features in map(int, sizes or ("20", "100", "500")):
+        for name, (method, nodes) in methods(features).items():
+            start = time.perf_counter()
+            result = omkl.simulate((X, y), "ring", nodes=nodes, method=method, seeds=int(seeds))
+            shares = right(result, *test)
+            sent = result.bits.mean() / nodes
+            rounds = getattr(method, "pace", None)
+            messages = 1 if rounds is None else float(rounds.rounds(len(X) // nodes)) / (len(X) // nodes)
+            numbers = len(method.kernels) * 10 * method.sent * messages
+            print(f"D={features}, {name}: {time.perf_counter() - start:.0f} s", flush=True)
+            rows.append({
+                "D": features, "learner": name,
+                "test accuracy": f"{shares.mean():.4f} ± {1.96 * error(shares.mean(1)):.4f}",
+                "worst node": f"{shares.min(axis=1).mean():.4f}", "while learning": f"{result.accuracy.mean():.4f}",
+                "bytes a sample": f"{sent / 8:.0f}", "bits a coefficient": f"{sent / numbers:.2f}",
+            })  # fmt: skip
+    report.finish("ten_classes", rows, f"MNIST, 60,000 images once, {seeds} seeds, 95 % intervals over seeds")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

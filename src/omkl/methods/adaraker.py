@@ -1,0 +1,137 @@
+"""AdaRaker: learners that begin anew at intervals of every length, for data that drift."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from omkl import algorithm
+from omkl.arrays import Array, namespace
+from omkl.errors import InputError, whole
+from omkl.methods.ensemble import Ensemble
+from omkl.methods.protocol import Info, Network, Round
+from omkl.topology import Topology
+
+LARGEST_RATE = 0.5
+MOST_LEVELS = 31  # samples are counted in 32 bits
+
+
+class LevelsState(NamedTuple):
+    """What every node has: K learners, each of P models, and how much each of them counts."""
+
+    theta: Array
+    """``(J, ..., K, P, C, 2D)``."""
+    log_weights: Array
+    """Of the kernels, each learner's own, ``(J, ..., K, P)``."""
+    log_shares: Array
+    """ln h of the learners, ``(J, ..., K)``."""
+    count: Array
+    """Samples that a node has seen, ``(J, ...)``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaRaker(Ensemble):
+    """Every node alone combines K learners, of which learner k begins anew after every 2^k samples.
+
+    Learner k is ``Local`` at rate eta_k = min(1/2, eta / sqrt(2^k)), for its models and its kernel weights. The node's
+    output is the mean of theirs, by shares that begin at eta_k together with the learner and follow
+
+        ln h_k = ln h_k - eta_k (C(f_k, y) - C(f, y))
+
+    so that after a change those take over who have not seen what was before.
+
+    Attributes
+    ----------
+    eta
+        eta_0.
+    weight_rate
+        Rate of the kernel weights in all learners; None takes eta_k.
+    levels
+        K, of which the last keeps its models: only its share begins anew.
+
+    Notes
+    -----
+    After Y. Shen, T. Chen, G. B. Giannakis, "Random feature-based online multi-kernel learning in environments with
+    unknown dynamics", JMLR 20 (2019). Confirmed is that Raker, a learner of theirs, is online gradient descent for
+    every kernel and multiplicative weights, which is ``Local``. What is around it here is from memory: intervals of
+    geometric lengths, the rates, a second layer of multiplicative weights. The paper and its public code differ, and no
+    fidelity is claimed to either. Ours are a number of levels that is fixed, so that a node's memory is; a last learner
+    that goes on, for all others begin together at multiples of the longest interval; and the start of all of them at
+    the first sample.
+    """
+
+    name: ClassVar[str] = "adaraker"
+
+    eta: float = 30.0
+    levels: int = 12
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "levels", whole("levels", self.levels))
+        if self.levels > MOST_LEVELS:
+            raise InputError(f"levels is {self.levels}; it must be at most {MOST_LEVELS}; try 12")
+        if self.learner is not None:
+            raise InputError(f"learner is {self.learner}; AdaRaker has rates for gradient steps; leave learner out")
+        if self.weigh_first:
+            raise InputError("weigh_first is True; AdaRaker predicts before it sees the label; leave it out")
+
+    @property
+    def dithered(self) -> bool:
+        """False: nothing is quantized."""
+        return False
+
+    @property
+    def rates(self) -> list[float]:
+        """eta_k of every learner."""
+        return [min(LARGEST_RATE, self.eta / 2 ** (k / 2)) for k in range(self.levels)]
+
+    def check(self, topology: Topology) -> None:
+        """Accept any network."""
+
+    def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> LevelsState:
+        """Return learners that have seen nothing."""
+        theta = self.zeros(xp, (*leading, self.levels), outputs)
+        log_weights = xp.zeros(theta.shape[:-2], dtype=theta.dtype)
+        log_shares = xp.zeros(theta.shape[:-3], dtype=theta.dtype) + xp.log(self._rates(theta))
+        return LevelsState(theta, log_weights, log_shares, xp.zeros(leading, dtype=xp.int32))
+
+    def step(self, state: LevelsState, inputs: Round, network: Network) -> tuple[LevelsState, Info]:
+        """Return the nodes after all learners had the sample, those whose interval is over begun anew."""
+        theta, log_weights, log_shares, count = state
+        loss, lam, rates = self.objective, self.regularization, self._rates(theta)
+        z, y = inputs.z[..., None, :, :], inputs.y[..., None, :]
+        each, outputs = algorithm.predict(theta, log_weights, z)
+        mean = namespace(theta).sum(algorithm.normalize(log_shares)[..., None] * each, axis=-2)
+        info = self.score(mean, *self.models(state), inputs.y)
+        losses = algorithm.kernel_losses(theta, outputs, y, loss, lam)
+        weight_rate = rates[:, None] if self.weight_rate is None else self.weight_rate
+        learned = LevelsState(
+            theta - rates[:, None, None, None] * algorithm.gradient(theta, outputs, z, y, loss, lam),
+            algorithm.weigh(log_weights, losses, weight_rate),
+            log_shares - rates * (loss.value(each, y) - info.loss[..., None]),
+            count + 1,
+        )
+        return self._renewed(learned), info
+
+    def _rates(self, theta: Array) -> Array:
+        return namespace(theta).asarray(self.rates, dtype=theta.dtype)
+
+    def _renewed(self, state: LevelsState) -> LevelsState:
+        """Return the nodes with those learners begun anew whose interval is over."""
+        theta, log_weights, log_shares, count = state
+        xp = namespace(theta)
+        lengths = xp.asarray([2**k for k in range(self.levels)], dtype=xp.int32)
+        over = count[..., None] % lengths == 0
+        begins = (over & (lengths < 2 ** (self.levels - 1)))[..., None]
+        return LevelsState(
+            xp.where(begins[..., None, None], xp.zeros_like(theta), theta),
+            xp.where(begins, xp.zeros_like(log_weights), log_weights),
+            xp.where(over, xp.log(self._rates(theta)), log_shares),
+            count,
+        )
+
+    def models(self, state: LevelsState) -> tuple[Array, Array]:
+        """Return one model for every kernel and its log weight, which predict what the learners do together."""
+        xp = namespace(state.theta)
+        shares = algorithm.normalize(state.log_shares)[..., None] * algorithm.normalize(state.log_weights)
+        weights = xp.clip(xp.sum(shares, axis=-2), xp.finfo(shares.dtype).smallest_normal, None)
+        theta = xp.sum(shares[..., None, None] * state.theta, axis=-4) / weights[..., None, None]
+        return theta, xp.log(weights)

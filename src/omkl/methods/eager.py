@@ -1,0 +1,73 @@
+"""Rounds of a method in NumPy, as it states them and one after another; a node need not have a sample in each."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from omkl import noise
+from omkl.methods.gossip import Gossip
+from omkl.methods.protocol import Info, Method, MethodState, Network, Round
+from omkl.sending import Pace
+from omkl.wire import message_bytes
+
+Dither: TypeAlias = Callable[[int], npt.NDArray[np.float32] | None]
+"""What the quantizers of all nodes are given in a round of gossip, ``(J, P, C, n)``; None where they need nothing."""
+
+
+def dither(method: Method, nodes: int, outputs: int, seed: int) -> Dither:
+    """Return the dither of a seed."""
+    if not method.dithered:
+        return _nothing
+    key = noise.fold(noise.key(seed, "quantizer"), np.arange(nodes)[:, None])
+    shape = (len(method.kernels), outputs, method.sent)
+    return lambda round_: noise.dither(noise.fold(key, round_), shape)
+
+
+def _nothing(round_: int) -> None:
+    """Return no dither."""
+
+
+def advance(
+    method: Method,
+    state: MethodState,
+    sample: Round,
+    network: Network,
+    dither: Dither,
+    seen: npt.NDArray[np.bool_] | None = None,
+) -> tuple[MethodState, Info]:
+    """Return the network after a sample of every node and the gossip that goes with it, and what was measured.
+
+    ``sample.round`` counts samples, and has the dither of as many rounds of gossip; one that has a pace draws its own.
+    Where ``seen (J,)`` is False a node has no sample: it mixes and sends, and learns nothing.
+    """
+    if isinstance(method, Gossip) and method.pace is not None:
+        after, info = _paced(method, state, sample, network, method.pace, dither)
+    else:
+        after, info = method.step(state, sample, network)
+    return (after if seen is None or seen.all() else _rested(state, after, info, seen)), info
+
+
+def _paced(method: Gossip, state: Any, sample: Round, network: Network, pace: Pace, dither: Dither) -> tuple[Any, Info]:
+    """Return the state after as many rounds of gossip as go with the sample, and it; messages are added up."""
+    sent, t = np.zeros(len(sample.y)), sample.round
+    for round_ in range(int(pace.rounds(t)), int(pace.rounds(t + 1))):
+        state, message = method.gossip(state, dither(round_), network, round_)
+        sent += message_bytes(message, method.channel)
+    state, info = method.learn(state, sample)
+    return state, info._replace(message_bytes=sent)
+
+
+def _rested(before: Any, after: Any, info: Info, seen: npt.NDArray[np.bool_]) -> Any:
+    """Return the state in which nodes without a sample have what they would have predicted with."""
+    own = {name: getattr(before, name) for name in ("memory", "moved") if hasattr(before, name)}
+    rest = after._replace(theta=info.theta, log_weights=info.log_weights, **own)
+
+    def chosen(new: Any, old: Any) -> Any:
+        if isinstance(new, tuple):
+            parts = map(chosen, new, old)
+            return type(new)(*parts) if hasattr(new, "_make") else tuple(parts)
+        return np.where(seen.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
+
+    return chosen(after, rest)

@@ -1,0 +1,116 @@
+"""Units and features from the first rows."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from omkl import calibration, features, scaling
+from omkl.calibration import Basis
+from omkl.features import Features
+from omkl.methods import Method
+from omkl.scaling import Floats
+
+FARTHEST = np.float32(
+    5
+)  # deviations: units are of the first rows, and beyond what those have shown kernels see nothing
+
+Rows: TypeAlias = npt.NDArray[np.float32]
+"""Standardized, ``(n, d)``."""
+
+
+class Units(NamedTuple):
+    """What numbers are centered at and divided by, ``(d,)`` each."""
+
+    center: Floats
+    scale: Floats
+
+
+class Calibrated(NamedTuple):
+    """What the kept rows say of the world."""
+
+    rows: int
+    method: Method
+    features: Features
+    wide: Features
+    """The same in float64: predictions of a row do not depend on what others it is predicted with."""
+    inputs: Units
+    targets: Units
+
+
+def calibrated(method: Any, sample: Rows, seed: int) -> tuple[Any, Features]:
+    """Return the features of standardized rows, and the method with the basis that they allow.
+
+    Rows that are in one place say nothing of how inputs vary. Bandwidths are then those of standard normal inputs, and
+    the coordinates some of the features as they are: cosines, which do not vanish there.
+    """
+    rows, inputs = sample.shape
+    if not _is_one_place(sample):
+        if method.basis is not None:
+            method = replace(method, basis=Basis(min(method.basis.rank, rows), rows))
+        return method, method.draw(inputs, seed, sample)
+    unit = calibration.normal_median(inputs) if method.sigma == "median" else 1.0
+    bank = tuple(replace(kernel, sigma=kernel.sigma * unit) for kernel in method.kernels)
+    frequencies = features.draw(bank, method.features, inputs, seed, orthogonal=method.orthogonal)
+    if method.basis is None:
+        return method, Features(frequencies)
+    count, rank = 2 * method.features, method.basis.rank
+    white = np.broadcast_to(np.eye(count, rank, rank - count), (len(bank), count, rank)).astype(np.float32)
+    return method, Features(frequencies, count**0.5 * white, np.full((len(bank), rank), 1 / count, np.float32))
+
+
+def widened(made: Features) -> Features:
+    """Return the features in float64."""
+    return Features(*(None if part is None else part.astype(np.float64) for part in made))
+
+
+def units(table: Floats) -> Units:
+    """Return mean and deviation of columns ``(n, d)``; what has not varied has scale 1, and nan is not counted.
+
+    >>> units(np.array([[1.0, 5.0], [3.0, np.nan]]))
+    Units(center=array([2., 5.]), scale=array([1.41421356, 1.        ]))
+    """
+    there = ~np.isnan(table)
+    count = np.maximum(there.sum(axis=0), 1)
+    center = np.where(there, table, 0).sum(axis=0) / count
+    apart = np.where(there, table - center, 0)
+    variance = (apart * apart).sum(axis=0) / np.maximum(count - 1, 1)
+    # A column that is constant but for rounding has no unit either.
+    varied = variance > (1e-12 * np.abs(center)) ** 2
+    return Units(center, np.sqrt(np.where(varied, variance, 1.0)))
+
+
+def table(rows: list[Floats]) -> Floats:
+    """Return rows as a table, those that are shorter than the longest filled up with nan."""
+    made = np.full((len(rows), max(map(len, rows))), np.nan)
+    for k, row in enumerate(rows):
+        made[k, : len(row)] = row
+    return made
+
+
+def mapped(x: npt.NDArray[Any], made: Features) -> npt.NDArray[Any]:
+    """Return ``features.transform`` of rows ``(n, d)``, without a copy of the frequencies."""
+    kernels, count, inputs = made.frequencies.shape
+    angles = x @ made.frequencies.reshape(kernels * count, inputs).T
+    z = features.waves(angles.reshape(len(x), kernels, count))
+    return np.asarray(z if made.basis is None else features.project(z, made.basis))
+
+
+def scaled(X: Floats, made: Calibrated) -> Rows:
+    """Return rows in the units of the calibrated columns; columns that came later are left out."""
+    width = len(made.inputs.center)
+    X = X[:, :width] if X.shape[1] >= width else table([*X, np.full(width, np.nan)])[:-1]
+    return standardized(X, made.inputs)
+
+
+def standardized(X: Floats, units: Units) -> Rows:
+    """Return rows in these units, none farther out than ``FARTHEST``; what is missing is at the mean."""
+    made = scaling.standardize(X, *units)
+    return np.where(np.isnan(made), np.float32(0), np.clip(made, -FARTHEST, FARTHEST))
+
+
+def _is_one_place(sample: Rows) -> bool:
+    """Return whether the median distance between rows is zero."""
+    _, counts = np.unique(sample, axis=0, return_counts=True)
+    return bool(2 * (counts * (counts - 1)).sum() > len(sample) * (len(sample) - 1)) or len(sample) == 1

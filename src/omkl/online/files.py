@@ -1,0 +1,144 @@
+"""A learner of rows as numbers and JSON, never pickle: what goes on from it goes on as if nothing had been.
+
+While rows are kept, they are all there is to write. Later it is what they were calibrated to, the state of the method,
+and the rows of the round that is open.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from omkl.calibration import Basis
+from omkl.compressors import QUANTIZERS
+from omkl.errors import InputError
+from omkl.features import Features, Kernel
+from omkl.learners import LEARNERS
+from omkl.losses import LOSSES
+from omkl.methods import METHODS
+from omkl.model import DAMAGED
+from omkl.online.calibrating import Calibrated, Units, table, widened
+from omkl.online.learner import Online, Row
+from omkl.sending import SENDING, Pace
+
+FORMAT = 1
+KNOWN = {kind.__name__: kind for kind in (Basis, Kernel, Pace)} | {
+    kind.__name__: kind for known in (METHODS, LEARNERS, LOSSES, QUANTIZERS, SENDING) for kind in known.values()
+}
+FEATURES, UNITS = Features._fields, ("input_center", "input_scale", "target_center", "target_scale")
+
+Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
+
+
+def write(path: str | Path, header: dict[str, Any], arrays: Arrays) -> None:
+    """Write npz with a JSON header."""
+    text = np.array(json.dumps({"omkl_estimator": FORMAT} | header))
+    with Path(path).open("wb") as file:
+        np.savez(file, header=text, **arrays)  # type: ignore[arg-type]
+
+
+def read(path: str | Path, kind: str) -> tuple[dict[str, Any], Arrays]:
+    """Return what ``write`` wrote of an estimator of that name."""
+    try:
+        with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            header = json.loads(str(file["header"]))
+            version, found = header["omkl_estimator"], header["estimator"]
+            arrays = {name: file[name] for name in file if name != "header"}
+    except DAMAGED as error:
+        raise InputError(f"{path} is no omkl estimator ({error}); pass a file written by save") from None
+    if version != FORMAT:
+        raise InputError(f"{path} has estimator format {version}; this version reads {FORMAT}; upgrade omkl")
+    if found != kind:
+        raise InputError(f"{path} has a {found}; a {kind} was asked for; use {found}.load")
+    return header, arrays
+
+
+def plain(thing: Any) -> Any:
+    """Return a setting as JSON; refuse one that is code."""
+    if is_dataclass(thing) and type(thing).__name__ in KNOWN:
+        return {"is": type(thing).__name__} | {field.name: plain(getattr(thing, field.name)) for field in fields(thing)}
+    if isinstance(thing, list | tuple):
+        return [plain(item) for item in thing]
+    if isinstance(thing, np.generic):
+        return thing.item()
+    if thing is not None and not isinstance(thing, str | int | float | bool):
+        raise InputError(f"{thing!r} is no setting that a file can hold; save by pickle, or use one that has a name")
+    return thing
+
+
+def setting(record: Any) -> Any:
+    """Return the setting of a record by ``plain``."""
+    if isinstance(record, dict):
+        return KNOWN[record["is"]](**{key: setting(value) for key, value in record.items() if key != "is"})
+    return tuple(setting(item) for item in record) if isinstance(record, list) else record
+
+
+def dump(online: Online) -> tuple[dict[str, Any], Arrays]:
+    """Return what a learner has beyond its settings."""
+    header: dict[str, Any] = {"method": plain(online.method), "seed": online.seed, "seen": online.seen}
+    header |= {"rounds": online.rounds, "rows": None}
+    if online.kept is not None:
+        return header, _rows("kept", online.kept)
+    made = online.settled()
+    parts = zip(FEATURES + UNITS, (*made.features, *made.inputs, *made.targets), strict=True)
+    arrays = {name: part for name, part in parts if part is not None}
+    arrays |= {f"state_{k}": leaf for k, leaf in enumerate(_leaves(online.state))}
+    return header | {"rows": made.rows}, arrays | _rows("open", list(online.open.values()))
+
+
+def fill(online: Online, header: Mapping[str, Any], arrays: Arrays) -> None:
+    """Bring a learner that has seen nothing to where ``dump`` found another of the same settings."""
+    online.seed, online.seen, online.rounds = header["seed"], header["seen"], header["rounds"]
+    if header["rows"] is None:
+        online.kept = _listed("kept", arrays)
+        return
+    online.kept, online.open = None, {row.node: row for row in _listed("open", arrays)}
+    made = Features(*(arrays.get(name) for name in FEATURES))
+    center, scale, *targets = (arrays[name] for name in UNITS)
+    method: Any = replace(online.method, loss=online.task.loss)  # type: ignore[type-var]
+    if made.basis is not None:
+        rank = made.basis.shape[-1]
+        method = replace(method, basis=Basis(rank, max(rank, header["rows"])))
+    online.made = Calibrated(header["rows"], method, made, widened(made), Units(center, scale), Units(*targets))
+    fresh = method.init(np, (online.nodes,), online.task.outputs, made.spectrum)
+    leaves = iter([arrays[f"state_{k}"] for k, _ in enumerate(_leaves(fresh))])
+    online.state = _filled(fresh, leaves)
+    online.settle()
+
+
+def _rows(name: str, rows: list[Row]) -> Arrays:
+    if not rows:
+        return {}
+    lengths = np.array([len(row.x) for row in rows])
+    numbers = {"x": table([row.x for row in rows]), "lengths": lengths, "y": np.stack([row.y for row in rows])}
+    own = {"weight": np.array([row.weight for row in rows]), "node": np.array([row.node for row in rows])}
+    return {f"{name}_{key}": value for key, value in (numbers | own).items()}
+
+
+def _listed(name: str, arrays: Arrays) -> list[Row]:
+    if f"{name}_x" not in arrays:
+        return []
+    parts = (arrays[f"{name}_{key}"] for key in ("x", "lengths", "y", "weight", "node"))
+    return [Row(x[:n].copy(), y, float(weight), int(node)) for x, n, y, weight, node in zip(*parts, strict=True)]
+
+
+def _leaves(tree: Any) -> Iterator[Any]:
+    if isinstance(tree, tuple):
+        for part in tree:
+            yield from _leaves(part)
+    else:
+        yield tree
+
+
+def _filled(tree: Any, leaves: Iterator[Any]) -> Any:
+    if isinstance(tree, tuple):
+        parts = [_filled(part, leaves) for part in tree]
+        return type(tree)(*parts) if hasattr(tree, "_make") else tuple(parts)
+    leaf = next(leaves)
+    if leaf.shape != tree.shape:
+        raise InputError(f"a state of shape {leaf.shape} for a method of {tree.shape}; the file has other settings")
+    return leaf

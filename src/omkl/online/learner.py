@@ -1,0 +1,274 @@
+"""The learner of rows."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from omkl import algorithm
+from omkl.errors import DivergedError, InputError, whole
+from omkl.features import Features
+from omkl.methods import Gossip, Local, Method, Neighbors, Round, eager
+from omkl.methods.local import LocalState
+from omkl.online.calibrating import Calibrated, calibrated, mapped, scaled, standardized, table, units, widened
+from omkl.online.tasks import Classification, Task
+from omkl.scaling import Floats
+from omkl.topology import Topology
+
+BLOCK = 256  # rows at once: features before the basis are many
+
+
+class Row(NamedTuple):
+    """One row."""
+
+    x: Floats
+    """``(d,)``; what is missing is nan. Rows may be of different lengths: columns that are new come last."""
+    y: Floats
+    weight: float
+    node: int
+
+
+class Online:
+    """A learner of rows.
+
+    Parameters
+    ----------
+    task
+        What the targets are.
+    method
+        How it learns; its loss is the task's, and its basis shrinks with the rows there are.
+    seed
+        Of the features, and of dither.
+    warmup
+        Rows that are kept.
+    topology
+        Who talks to whom; None is one node.
+
+    Attributes
+    ----------
+    seen
+        Rows so far.
+    """
+
+    def __init__(
+        self, task: Task, method: Method, seed: int = 0, warmup: int = 512, topology: Topology | None = None
+    ) -> None:
+        if topology is not None:
+            if not isinstance(method, Local | Gossip):
+                raise InputError(f"{method.name} on a network; nodes here need not have a sample each; use Gossip")
+            method.check(topology)
+            method = method.on(topology) if isinstance(method, Gossip) else method
+        self.task, self.method, self.seed = task, method, seed
+        self.warmup = whole("warmup", warmup, 2)
+        self.nodes = 1 if topology is None else topology.nodes
+        self.network = _network(topology)
+        self.seen = 0
+        self.kept: list[Row] | None = []
+        self.open: dict[int, Row] = {}
+        self.rounds = 0
+        self.made: Calibrated | None = None
+        self.state: Any = None
+        self._learned = 0
+        self._ahead: Any = None
+        self._fast: Any = None
+        self._mapped: tuple[Floats, Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_fast": None, "_mapped": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self.kept is None:
+            self.settle()  # compiled loops need not be there where it is loaded
+
+    def learn(self, row: Row) -> None:
+        """Learn a row, or keep it."""
+        if row.weight != 1 and not isinstance(self.method, Local | Gossip):
+            raise InputError(f"a row of weight {row.weight} for {self.method.name}, which has none; leave weights out")
+        self.seen += 1
+        if self.kept is not None:
+            self.kept.append(row)
+            if len(self.kept) == self.warmup:
+                self._catch_up()
+                self.settle()
+        elif self._fast is None or row.weight != 1:
+            self._take(row)
+        else:
+            target = self.task.target(row.y, self.settled().targets)
+            self.state = self._fast.learn(self.state, self._features(row.x[None]), target[None])
+            self.rounds += 1
+
+    def learn_many(self, rows: Sequence[Row]) -> None:
+        """Learn rows in order: to the bit what they would do one by one, and sooner."""
+        for start in range(0, len(rows), BLOCK):
+            block = rows[start : start + BLOCK]
+            if self._fast is None or any(row.weight != 1 for row in block):
+                for row in block:
+                    self.learn(row)
+                continue
+            targets = np.stack([self.task.target(row.y, self.settled().targets) for row in block])
+            self.state = self._fast.learn(self.state, self._features(table([row.x for row in block])), targets)
+            self.seen, self.rounds = self.seen + len(block), self.rounds + len(block)
+
+    def settle(self) -> None:
+        """Keep no more rows; from here on compiled loops learn, where there are such."""
+        self.kept, made = None, self.settled()
+        self._fast = compiled_loops(made.method, made.features) if self.nodes == 1 else None
+
+    def grow(self, classes: int) -> None:
+        """Know more classes: from the start while rows are kept, later with outputs that begin at zero."""
+        task = Classification(classes)
+        before, self.task = self.task.outputs, task
+        if self.made is None or before == task.outputs:
+            return
+        method = replace(self.made.method, loss=task.loss)  # type: ignore[type-var]
+        self.made, self._ahead = self.made._replace(method=method), None
+        if self.kept is not None:
+            self._start(self.made)
+        elif not isinstance(self.state, LocalState):
+            raise InputError(f"{classes} classes; {self.method.name} must know them all early; show some rows of each")
+        else:
+            fresh = method.init(np, (self.nodes,), task.outputs, self.made.features.spectrum)
+            self.state = _grown(self.state, fresh)
+            self.settle()
+
+    def outputs(self, X: Floats, node: int | None = None) -> Floats:
+        """Return the outputs ``(n, C)`` for rows ``(n, d)``, in the units of the targets.
+
+        By the models of one node, or the mean of all nodes' models, under the mean of their log weights.
+        """
+        theta, log_weights = self.models(node)
+        made = self.settled()
+        blocks = [
+            algorithm.predict(theta, log_weights, self._features(X[k : k + BLOCK])) for k in range(0, len(X), BLOCK)
+        ]
+        center, scale = made.targets
+        return np.concatenate([block.output for block in blocks]) * scale + center
+
+    def _features(self, X: Floats) -> Any:
+        """Return the features of rows to predict, or to learn by compiled loops; often it is first one, then the other.
+
+        Those of a row do not depend on the rows beside it.
+        """
+        made = self.settled()
+        if self._fast is None:
+            return mapped(scaled(X, made).astype(np.float64), made.wide)
+        if len(X) != 1:
+            return self._fast.mapped(scaled(X, made))
+        if self._mapped is None or not np.array_equal(self._mapped[0], X, equal_nan=True):
+            self._mapped = X.copy(), self._fast.mapped(scaled(X, made))
+        return self._mapped[1]
+
+    def models(self, node: int | None = None) -> tuple[Floats, Floats]:
+        """Return theta ``(P, C, n)`` and log weights ``(P,)`` of one node, or their means."""
+        self._catch_up()
+        made = self.settled()
+        if self.open and self._ahead is None:
+            self._ahead = self._round(self.open)
+        theta, log_weights = made.method.models(self._ahead if self.open else self.state)
+        if not (np.isfinite(theta).all() and np.isfinite(log_weights).all()):
+            raise DivergedError(
+                f"a model is not finite after {self.seen} rows; use a smaller rate, or the default learner"
+            )
+        if node is None:
+            return theta.mean(axis=0, dtype=np.float64), log_weights.mean(axis=0, dtype=np.float64)
+        return theta[node].astype(np.float64), log_weights[node].astype(np.float64)
+
+    def settled(self) -> Calibrated:
+        """Return what the rows were calibrated to; refuse where there are none."""
+        if self.made is None:
+            raise InputError("no row has been learned; predictions need one at least; learn some rows first")
+        return self.made
+
+    def _catch_up(self) -> None:
+        """Bring the state to all rows that are kept."""
+        if not self.kept:
+            return
+        count = len(self.kept)
+        rows = count if count == self.warmup else 1 << (count.bit_length() - 1)
+        if self.made is None or self.made.rows != rows:
+            self.made = self._calibrated(self.kept[:rows])
+            self._start(self.made)
+        for row in self.kept[self._learned :]:
+            self._take(row)
+        self._learned = count
+
+    def _start(self, made: Calibrated) -> None:
+        """Begin with no row learned."""
+        self.state = made.method.init(np, (self.nodes,), self.task.outputs, made.features.spectrum)
+        self.open, self.rounds, self._learned = {}, 0, 0
+
+    def _take(self, row: Row) -> None:
+        self._ahead = None
+        if row.node in self.open:
+            self._close()
+        self.open[row.node] = row
+        if len(self.open) == self.nodes:
+            self._close()
+
+    def _close(self) -> None:
+        self.state = self._round(self.open)
+        self.open = {}
+        self.rounds += 1
+
+    def _round(self, rows: dict[int, Row]) -> Any:
+        """Return the state after a round in which these nodes have samples."""
+        made = self.settled()
+        method, outputs = made.method, self.task.outputs
+        z = np.zeros((self.nodes, len(method.kernels), method.width), np.float32)
+        y, weight = np.zeros((self.nodes, outputs), np.float32), np.ones(self.nodes, np.float32)
+        seen = np.zeros(self.nodes, bool)
+        for node, row in rows.items():
+            seen[node] = True
+            z[node] = mapped(scaled(row.x[None], made), made.features)[0]
+            y[node] = self.task.target(row.y, made.targets)
+            weight[node] = row.weight
+        dither = eager.dither(method, self.nodes, outputs, self.seed)
+        sample = Round(z, y, dither(self.rounds), self.rounds, None if (weight == 1).all() else weight)
+        with np.errstate(over="ignore", invalid="ignore"):  # a model may diverge: that is told when it is asked
+            return eager.advance(method, self.state, sample, self.network, dither, seen)[0]
+
+    def _calibrated(self, rows: list[Row]) -> Calibrated:
+        X = table([row.x for row in rows])
+        inputs, targets = units(X), self.task.units(np.stack([row.y for row in rows]))
+        method: Any = replace(self.method, loss=self.task.loss)  # type: ignore[type-var]
+        method, made = calibrated(method, standardized(X, inputs), self.seed)
+        return Calibrated(len(rows), method, made, widened(made), inputs, targets)
+
+
+def compiled_loops(method: Method, made: Features) -> Any:
+    """Return the loops that know a method; None where there are none, or no Numba."""
+    try:
+        from omkl.online import compiled
+    except (ImportError, RuntimeError):
+        return None
+    return compiled.Compiled(method, made) if compiled.knows(method) else None
+
+
+def _network(topology: Topology | None) -> Neighbors:
+    if topology is None:
+        return Neighbors(np.zeros((1, 0), np.int32), np.zeros((1, 0), np.float32))
+    index, weights = topology.neighbors()
+    return Neighbors(index, weights.astype(np.float32))
+
+
+def _grown(before: Any, fresh: Any) -> Any:
+    """Return a state of more outputs: of two classes, f becomes -f/2 and f/2 of the first two, and others are zero.
+
+    Of what a learner remembers by output, both of the two have what the one had.
+    """
+    one = before.theta.shape[2] == 1
+    halves = np.array([[-0.5], [0.5]], np.float32) if one else np.float32(1)
+
+    def put(old: Any, new: Any) -> Any:
+        if isinstance(new, tuple):
+            parts = map(put, old, new)
+            return type(new)(*parts) if hasattr(new, "_make") else tuple(parts)
+        if old.shape == new.shape:
+            return old
+        made = new.copy()
+        made[:, :, : 2 if one else old.shape[2]] = old
+        return made
+
+    return before._replace(theta=put(halves * before.theta, fresh.theta), memory=put(before.memory, fresh.memory))

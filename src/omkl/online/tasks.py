@@ -1,0 +1,108 @@
+"""What targets are: class numbers or values, as the loss wants them and back."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from omkl.errors import pick
+from omkl.learners import Learner
+from omkl.losses import LOSSES, Logistic, Loss, Softmax
+from omkl.online.calibrating import Units, units
+from omkl.online.settings import CLASSES, NUMBERS
+from omkl.scaling import Floats
+
+
+class Task(Protocol):
+    """What the learner asks of a task."""
+
+    @property
+    def outputs(self) -> int:
+        """C."""
+
+    @property
+    def loss(self) -> Loss:
+        """The loss of so many outputs."""
+
+    @property
+    def learner(self) -> Learner:
+        """The update rule that suits it."""
+
+    def units(self, y: Floats) -> Units:
+        """Return what targets ``(n, ...)`` of the calibration rows are measured in."""
+
+    def target(self, y: Floats, units: Units) -> npt.NDArray[np.float32]:
+        """Return a target ``(C,)`` as the loss wants it."""
+
+
+@dataclass(frozen=True)
+class Classification:
+    """Targets are class numbers; two classes have one output, more have one each."""
+
+    classes: int = 2
+
+    @property
+    def loss(self) -> Loss:
+        """The loss of so many classes."""
+        return Logistic() if self.classes <= 2 else Softmax(self.classes)
+
+    @property
+    def outputs(self) -> int:
+        """C."""
+        return 1 if self.classes <= 2 else self.classes
+
+    @property
+    def learner(self) -> Learner:
+        """The update rule that suits classes."""
+        return CLASSES
+
+    def units(self, y: Floats) -> Units:
+        """Return units in which class numbers are as they are."""
+        return Units(np.zeros(1), np.ones(1))
+
+    def target(self, y: Floats, units: Units) -> npt.NDArray[np.float32]:
+        """Return the target ``(C,)`` of a class number ``(1,)``."""
+        if self.classes <= 2:
+            return (2 * y - 1).astype(np.float32)
+        return np.asarray(np.arange(self.classes) == y, dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class Regression:
+    """Targets are numbers, brought to mean 0 and deviation 1 by the calibration rows."""
+
+    outputs: int = 1
+    loss_name: str = "squared"
+
+    def __post_init__(self) -> None:
+        self._kind()
+
+    def _kind(self) -> Callable[..., Loss]:
+        return pick("loss", self.loss_name, {name: kind for name, kind in LOSSES.items() if hasattr(kind, "outputs")})
+
+    @property
+    def loss(self) -> Loss:
+        """The loss of so many outputs."""
+        return self._kind()(outputs=self.outputs)
+
+    @property
+    def learner(self) -> Learner:
+        """The update rule that suits numbers."""
+        return NUMBERS
+
+    def units(self, y: Floats) -> Units:
+        """Return mean and deviation of every output."""
+        return units(y)
+
+    def target(self, y: Floats, units: Units) -> npt.NDArray[np.float32]:
+        """Return the target ``(C,)`` of numbers ``(C,)``."""
+        return ((y - units.center) / units.scale).astype(np.float32)
+
+
+def probabilities(outputs: Floats) -> Floats:
+    """Return the probabilities of the classes, ``(n, C)``, two of them where there is one output."""
+    outputs = outputs * [-0.5, 0.5] if outputs.shape[1] == 1 else outputs
+    parts = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+    return np.asarray(parts / parts.sum(axis=1, keepdims=True))

@@ -1,0 +1,289 @@
+"""Estimators in the manner of river: ``OMKLClassifier``, ``OMKLRegressor``, ``OMKLMultiTargetRegressor``.
+
+Rows are dictionaries, and columns go by their names. A value that is not there, None or nan, stands at the mean of its
+column. Names that turn up in the first ``warmup`` rows become columns with the next calibration, of which there is one
+whenever the rows have doubled; what turns up later is left out, for nothing is known of its units. Classes may turn up
+at any time. See ``omkl.online`` for the rest.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from omkl.errors import InputError, MissingExtraError
+from omkl.features import Kernel
+from omkl.learners import Learner
+from omkl.methods import Method
+from omkl.online import Classification, Online, Regression, Row, Settings, Task, probabilities
+from omkl.scaling import Floats
+
+try:
+    from river import base
+except ModuleNotFoundError as error:
+    raise MissingExtraError(error.name or "river", "river") from None
+
+Named: TypeAlias = dict[Any, Any]
+"""A row: values by the names of their columns."""
+
+
+class _Estimator:
+    """What all of them share."""
+
+    def __init__(
+        self,
+        kernels: tuple[float | Kernel, ...] = Settings.sigmas,
+        features: int = Settings.features,
+        rank: int | None = Settings.rank,
+        learner: Learner | str | None = None,
+        weight_rate: float = Settings.weight_rate,
+        warmup: int = Settings.warmup,
+        method: Method | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.kernels = kernels
+        self.features = features
+        self.rank = rank
+        self.learner = learner
+        self.weight_rate = weight_rate
+        self.warmup = warmup
+        self.method = method
+        self.seed = seed
+        self._columns: dict[Any, int] = {}
+        self._labels: dict[Any, int] = {}
+        self._online: Online | None = None
+
+    def _begin(self, task: Task) -> Online:
+        learner = self.learner or task.learner
+        settings = Settings.of(self.kernels, self.features, self.rank, learner, self.weight_rate, self.warmup)
+        return Online(task, self.method or settings.method(), self.seed, self.warmup)
+
+    def _learn(self, online: Online, values: dict[Any, float], y: Sequence[float], w: float) -> None:
+        target = np.array(y, dtype=np.float64)
+        if not np.isfinite(target).all():
+            raise InputError(f"y is {y}; targets must be finite; leave the row out")
+        if online.kept is not None:
+            for name in _sorted(values.keys() - self._columns.keys()):
+                self._columns[name] = len(self._columns)
+        online.learn(Row(self._row(values), target, float(w), 0))
+        if 2 * online.seen == self.warmup:
+            online.models()  # so that all the memory it will need is taken early, also where nobody predicts
+
+    def _row(self, values: dict[Any, float]) -> Floats:
+        row = np.full(max(1, len(self._columns)), np.nan)
+        for name, value in values.items():
+            if name in self._columns:
+                row[self._columns[name]] = value
+        return row
+
+    def _outputs(self, rows: list[Named]) -> Floats:
+        assert self._online is not None
+        return self._online.outputs(np.stack([self._row(_numbers(x)) for x in rows]))
+
+
+class OMKLClassifier(_Estimator, base.MiniBatchClassifier):
+    """A multi-kernel classifier that learns rows one after another.
+
+    Two classes are learned by the logistic loss, more by the softmax. A third class that turns up beyond the first
+    ``warmup`` rows makes two outputs of the one there was, and its own begins at zero.
+
+    Parameters
+    ----------
+    kernels
+        Bandwidths of Gaussian kernels, in units of the median distance between inputs; or ``Kernel`` objects.
+    features
+        D, spectral samples of a kernel.
+    rank
+        Directions of the 2D features of a kernel that are learned; None learns all of them.
+    learner
+        The update rule, by name or as an object, such as ``omkl.Newton(forget=0.999)``; None is the default.
+    weight_rate
+        Rate of the kernel weights.
+    warmup
+        Rows to calibrate on, which are kept until they are complete.
+    method
+        A method of one node instead of one made of the parameters before; the loss is that of the task.
+    seed
+        Of the features.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics
+    >>> accuracy = evaluate.progressive_val_score(datasets.Phishing(), OMKLClassifier(), metrics.Accuracy())
+    >>> accuracy.get() > 0.88
+    True
+    """
+
+    @property
+    def _multiclass(self) -> bool:
+        return True
+
+    def learn_one(self, x: Named, y: Any, w: float = 1.0) -> None:
+        """Learn a row, its loss times ``w``; one of weight zero is not there."""
+        values = _numbers(x)
+        if not _is_there(w):
+            return
+        if self._online is None:
+            self._online = self._begin(Classification())
+        if y not in self._labels:
+            self._labels[y] = len(self._labels)
+            self._online.grow(max(2, len(self._labels)))
+        self._learn(self._online, values, [self._labels[y]], w)
+
+    def learn_many(self, X: Any, y: Any) -> None:
+        """Learn the rows of a data frame, one after another."""
+        for x, label in zip(X.to_dict("records"), y, strict=True):
+            self.learn_one(x, label)
+
+    def predict_proba_one(self, x: Named, **kwargs: Any) -> dict[Any, float]:
+        """Return the probability of every class that has turned up."""
+        return self._probabilities([x])[0]
+
+    def predict_proba_many(self, X: Any) -> Any:
+        """Return the same for the rows of a data frame, a column for every class."""
+        import pandas as pd
+
+        return pd.DataFrame(self._probabilities(X.to_dict("records")), index=X.index, columns=list(self._labels))
+
+    def _probabilities(self, rows: list[Named]) -> list[dict[Any, float]]:
+        if len(self._labels) < 2 or not rows:
+            return [dict.fromkeys(self._labels, 1.0) for _ in rows]
+        return [dict(zip(self._labels, p, strict=True)) for p in probabilities(self._outputs(rows)).tolist()]
+
+
+class _Regressor(_Estimator):
+    """What those of values share."""
+
+    def __init__(
+        self,
+        loss: str = "squared",
+        kernels: tuple[float | Kernel, ...] = Settings.sigmas,
+        features: int = Settings.features,
+        rank: int | None = Settings.rank,
+        learner: Learner | str | None = None,
+        weight_rate: float = Settings.weight_rate,
+        warmup: int = Settings.warmup,
+        method: Method | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(kernels, features, rank, learner, weight_rate, warmup, method, seed)
+        self.loss = loss
+
+
+class OMKLRegressor(_Regressor, base.MiniBatchRegressor):
+    """A multi-kernel regressor that learns rows one after another.
+
+    Targets are learned in units of the rows that it is calibrated on. Before the first row it predicts 0.
+
+    Parameters
+    ----------
+    loss
+        What is learned, by name; ``"squared"`` has the mean for its optimum.
+    kernels, features, rank, learner, weight_rate, warmup, method, seed
+        As in ``OMKLClassifier``.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics
+    >>> error = evaluate.progressive_val_score(datasets.TrumpApproval(), OMKLRegressor(), metrics.MAE())
+    >>> error.get() < 1
+    True
+    """
+
+    def learn_one(self, x: Named, y: float, w: float = 1.0) -> None:
+        """Learn a row, its loss times ``w``; one of weight zero is not there."""
+        values = _numbers(x)
+        if not _is_there(w):
+            return
+        if self._online is None:
+            self._online = self._begin(Regression(1, self.loss))
+        self._learn(self._online, values, [y], w)
+
+    def learn_many(self, X: Any, y: Any) -> None:
+        """Learn the rows of a data frame, one after another."""
+        for x, value in zip(X.to_dict("records"), y, strict=True):
+            self.learn_one(x, value)
+
+    def predict_one(self, x: Named) -> float:
+        """Return the value that is expected."""
+        return self._values([x])[0]
+
+    def predict_many(self, X: Any) -> Any:
+        """Return the same for the rows of a data frame."""
+        import pandas as pd
+
+        return pd.Series(self._values(X.to_dict("records")), index=X.index, dtype="float64")
+
+    def _values(self, rows: list[Named]) -> list[float]:
+        if self._online is None or not rows:
+            return [0.0] * len(rows)
+        values: list[float] = self._outputs(rows)[:, 0].tolist()
+        return values
+
+
+class OMKLMultiTargetRegressor(_Regressor, base.MultiTargetRegressor):
+    """A multi-kernel regressor of several targets, each by its name; the first row has them all.
+
+    Parameters
+    ----------
+    loss, kernels, features, rank, learner, weight_rate, warmup, method, seed
+        As in ``OMKLRegressor``.
+
+    Examples
+    --------
+    >>> model = OMKLMultiTargetRegressor()
+    >>> for k in range(100):
+    ...     model.learn_one({"x": k % 10}, {"up": k % 10, "down": -(k % 10)})
+    >>> {name: round(value) for name, value in model.predict_one({"x": 3}).items()}
+    {'down': -3, 'up': 3}
+    """
+
+    def learn_one(self, x: Named, y: Named, w: float = 1.0, **kwargs: Any) -> None:
+        """Learn a row, its loss times ``w``; one of weight zero is not there."""
+        values = _numbers(x)
+        if not _is_there(w):
+            return
+        if self._online is None:
+            self._labels = {name: k for k, name in enumerate(_sorted(y))}
+            self._online = self._begin(Regression(len(y), self.loss))
+        if y.keys() != self._labels.keys():
+            raise InputError(f"targets are {list(y)}; the first row had {list(self._labels)}; give all in every row")
+        self._learn(self._online, values, [y[name] for name in self._labels], w)
+
+    def predict_one(self, x: Named) -> dict[Any, float]:
+        """Return the value that is expected of every target; of none before the first row."""
+        if self._online is None:
+            return {}
+        return dict(zip(self._labels, self._outputs([x])[0].tolist(), strict=True))
+
+
+def _is_there(w: float) -> bool:
+    """Return whether a row of that weight counts; refuse what is no weight."""
+    if not 0 <= w < math.inf:
+        raise InputError(f"w is {w}; a weight must be finite and zero or more; leave the row out")
+    return w > 0
+
+
+def _sorted(names: Iterable[Any]) -> list[Any]:
+    """Return names in an order that does not depend on the one they came in, whatever they are."""
+    return sorted(names, key=lambda name: (type(name).__name__, str(name)))
+
+
+def _numbers(x: Named) -> dict[Any, float]:
+    """Return the values that are there, as numbers."""
+    values = {}
+    for name, value in x.items():
+        if value is None:
+            continue
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"{name!r} is {value!r}; a value must be a number; put river's OneHotEncoder before the estimator"
+            ) from None
+        if math.isinf(number):
+            raise InputError(f"{name!r} is {value!r}; a value must be finite; leave it out where it is not known")
+        if not math.isnan(number):
+            values[name] = number
+    return values

@@ -1,0 +1,167 @@
+"""What both estimators share: parameters, learning, files."""
+
+from pathlib import Path
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from omkl.errors import InputError
+from omkl.features import Kernel
+from omkl.learners import Learner
+from omkl.methods import Method
+from omkl.model import Model, load_model
+from omkl.online import BLOCK, Online, Row, Settings, Task, files
+from omkl.topology import build
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Table: TypeAlias = Any
+"""What scikit-learn takes for rows: an array ``(n, d)``, a data frame, lists."""
+
+
+class Fixed:
+    """A model that was learned elsewhere: it predicts, and there is nothing to go on learning from."""
+
+    nodes = 1
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def outputs(self, X: Floats, node: int | None = None) -> Floats:
+        """Return the outputs ``(n, C)``."""
+        return self.model.decision_function(X).astype(np.float64)
+
+    def models(self, node: int | None = None) -> tuple[Floats, Floats]:
+        """Return models and log weights."""
+        return self.model.theta.astype(np.float64), self.model.log_weights.astype(np.float64)
+
+
+class Estimator(BaseEstimator):  # type: ignore[misc]
+    """Parameters, learning and files of both estimators."""
+
+    _online: Online | Fixed
+
+    def __init__(
+        self,
+        *,
+        kernels: tuple[float | Kernel, ...] = Settings.sigmas,
+        features: int = Settings.features,
+        rank: int | None = Settings.rank,
+        learner: Learner | str | None = None,
+        weight_rate: float = Settings.weight_rate,
+        warmup: int = Settings.warmup,
+        shuffle: bool = True,
+        nodes: int = 1,
+        topology: Any = "ring",
+        method: Method | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.kernels = kernels
+        self.features = features
+        self.rank = rank
+        self.learner = learner
+        self.weight_rate = weight_rate
+        self.warmup = warmup
+        self.shuffle = shuffle
+        self.nodes = nodes
+        self.topology = topology
+        self.method = method
+        self.random_state = random_state
+
+    @property
+    def kernel_weights_(self) -> Floats:
+        """The weights of the kernels, which sum to one; in a network, those of the mean log weights."""
+        check_is_fitted(self, "_online")
+        weights = np.exp(self._online.models()[1])
+        return np.asarray(weights / weights.sum())
+
+    def save(self, path: str | Path) -> None:
+        """Write the estimator as npz with a JSON header: what ``load`` returns goes on as this one would."""
+        check_is_fitted(self, "_online")
+        if isinstance(self._online, Fixed):
+            raise InputError("the model was learned elsewhere; an estimator's file would add nothing; use Model.save")
+        params = self.get_params() | {"random_state": self._online.seed}
+        if not isinstance(self.topology, str):
+            params["topology"] = build(self.topology, self.nodes).matrix().tolist()
+        header, arrays = files.dump(self._online)
+        header |= {"estimator": type(self).__name__, "params": {key: files.plain(params[key]) for key in params}}
+        header |= {"columns": self.n_features_in_, "names": list(getattr(self, "feature_names_in_", []))}
+        files.write(path, header, arrays | self._own_arrays())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Return the estimator that ``save`` wrote."""
+        header, arrays = files.read(path, cls.__name__)
+        estimator = cls(**{key: files.setting(value) for key, value in header["params"].items()})
+        estimator.n_features_in_ = header["columns"]
+        if header["names"]:
+            estimator.feature_names_in_ = np.array(header["names"], dtype=object)
+        # Not by the parameters, of which those left open may mean something else in another version.
+        method = files.setting(header["method"])
+        estimator._online = estimator._begin(estimator._own_task(arrays), method)
+        files.fill(estimator._online, header, arrays)
+        return estimator
+
+    def _begin(self, task: Task, method: Method | None = None) -> Online:
+        """Return a learner that has seen nothing."""
+        if method is None:
+            learner = self.learner or task.learner
+            parts = self.kernels, self.features, self.rank, learner, self.weight_rate, self.warmup
+            method = self.method or Settings.of(*parts).method(self.nodes)
+        is_seed = isinstance(self.random_state, int | np.integer)
+        seed = self.random_state if is_seed else check_random_state(self.random_state).randint(2**31)
+        topology = None if self.nodes == 1 else build(self.topology, self.nodes)
+        return Online(task, method, int(seed), self.warmup, topology)
+
+    def _learn(self, X: Floats, y: Floats, weights: Floats, node: Any, shuffle: bool = False) -> Self:
+        """Learn rows; those of weight zero are not there."""
+        online = self._online
+        if isinstance(online, Fixed):
+            raise InputError("the model was learned elsewhere and has no learner's memory; call fit to learn anew")
+        nodes = None if node is None else self._checked(np.asarray(node), len(X))
+        order = np.random.default_rng(online.seed).permutation(len(X)) if shuffle else np.arange(len(X))
+        kept, before = order[weights[order] > 0], online.seen
+        for start in range(0, len(kept), BLOCK):
+            online.learn_many([
+                Row(X[k].copy(), y[k].copy(), float(weights[k]),
+                    (before + turn) % online.nodes if nodes is None else int(nodes[k]))
+                for turn, k in enumerate(kept[start : start + BLOCK], start)
+            ])  # fmt: skip
+        return self
+
+    @staticmethod
+    def _weights(sample_weight: Any, rows: int) -> Floats:
+        """Return a weight for every row; refuse what is none."""
+        rule = f"there are {rows} rows; give each a finite weight of zero or more"
+        try:
+            weights = np.asarray(1.0 if sample_weight is None else sample_weight, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError(f"sample_weight is {sample_weight!r}; {rule}") from None
+        if weights.shape not in ((), (rows,)) or not (np.isfinite(weights) & (weights >= 0)).all():
+            raise InputError(f"sample_weight has shape {weights.shape} and minimum {weights.min(initial=0):g}; {rule}")
+        return np.broadcast_to(weights, (rows,))
+
+    def _checked(self, nodes: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
+        """Return a node for every row; refuse what is none."""
+        count, is_whole = self._online.nodes, np.issubdtype(nodes.dtype, np.integer)
+        if nodes.shape not in ((), (rows,)) or not is_whole or ((nodes < 0) | (nodes >= count)).any():
+            raise InputError(f"node is {nodes}; nodes are numbered 0 ... {count - 1}; give one, or one for each row")
+        return np.broadcast_to(nodes, (rows,))
+
+    def _outputs(self, X: Table, node: int | None) -> Floats:
+        check_is_fitted(self, "_online")
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        if node is not None:
+            self._checked(np.asarray(node), 0)
+        outputs: Floats = self._online.outputs(X, node)
+        return outputs
+
+    def _fix(self, model: Model | str | Path) -> Model:
+        """Take a model for what has been learned."""
+        model = model if isinstance(model, Model) else load_model(model)
+        self._online = Fixed(model)
+        self.n_features_in_ = model.frequencies.shape[-1]
+        return model
