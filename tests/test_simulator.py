@@ -533,7 +533,7 @@ def test_complete_wants_the_complete_graph() -> None:
 
 def test_a_set_brings_its_loss() -> None:
     pytest.importorskip("sklearn")
-    ten = omkl.simulate("digits10", "ring", 20)
+    ten = omkl.simulate("digits10", "ring", 20, method=omkl.letter())
     assert ten.config["method"]["loss"] == {"name": "softmax", "classes": 10}
     assert ten.theta.shape[3] == 10
     own = omkl.simulate("digits", "ring", 20, omkl.Gossip(loss="squared"))
@@ -545,8 +545,8 @@ def test_a_set_brings_its_loss() -> None:
 def test_a_set_brings_its_graph(rng: np.random.Generator) -> None:
     graph = topology.star(4)
     streamed = Data(rng.normal(size=(5, 4, 2)).astype(np.float32), np.ones((5, 4), np.float32), "logistic", graph)
-    own, given = omkl.simulate(streamed), omkl.simulate(streamed, "ring")
+    own, given = (omkl.simulate(streamed, graph, method=omkl.letter()) for graph in (None, "ring"))
     assert own.config["topology"]["edges"] == graph.edges.tolist()
     assert given.config["topology"] == "ring"
-    table = omkl.simulate((streamed.X, streamed.y))
+    table = omkl.simulate((streamed.X, streamed.y), method=omkl.letter())
     assert table.config["topology"] == "path"
