@@ -10,6 +10,7 @@ has a running scaler and the best of two bandwidths and two rates, on as many; t
 """
 
 import itertools
+import os
 import sys
 import time
 import warnings
@@ -149,6 +150,8 @@ def _scikit(predict: Any, learn: Any, X: np.ndarray) -> Learner:
 
 
 def rows(names: tuple[str, ...], count: int, seconds: float) -> Iterator[report.Row]:
+    for library in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # processes that begin now read them
+        os.environ[library] = "1"
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         for name in names:
             which = list(learners(table(name, 2)))

@@ -1,7 +1,9 @@
 """What a setting makes of 80 bytes a round: the letter's and the recommended one, on nodes that are alike and not.
 
-python -m benchmarks.per_bit alike [SEEDS]     mean loss over the stream, 20 nodes on a path
-python -m benchmarks.per_bit sorted [SEEDS]    every node's last model on a held-out sample, where nodes differ
+python -m benchmarks.per_bit alike [SEEDS [DATA ...]]     mean loss over the stream, 20 nodes on a path
+python -m benchmarks.per_bit sorted [SEEDS [DATA ...]]    every node's last model on a held-out sample, nodes differ
+
+Beside the loss is its ratio to that of the best constant.
 """
 
 import sys
@@ -13,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 import omkl
-from omkl import algorithm
+from omkl import losses, metrics
 from omkl.data import load
 from omkl.features import Features, transform
 from omkl.methods import Method
@@ -30,7 +32,7 @@ Order: TypeAlias = Callable[[Inputs, Inputs, np.random.Generator], Integers]
 """Returns the rows of a table, node by node."""
 
 
-def alike(seeds: int) -> None:
+def alike(seeds: int, sets: Sequence[str]) -> None:
     best = omkl.recommended()
     cases = {
         "recommended": (best, "path"),
@@ -39,27 +41,40 @@ def alike(seeds: int) -> None:
         "complete graph, no quantizer": (averaged(best), "complete"),
         "no communication": (alone(best), "path"),
     }
-    for name in DATA:
+    for name in sets:
+        level = constant(name)
         results = {"letter": omkl.simulate(name, "path", nodes=NODES, method=omkl.letter(), seeds=seeds)}
         results |= omkl.compare(name, cases, nodes=NODES, seeds=seeds)
         for case, result in results.items():
             mean, bits = result.loss.mean(axis=1, dtype=np.float64), result.bits.mean() / NODES
-            print(f"{name}: {case}: {mean.mean():.4f} +- {1.96 * error(mean):.4f}, {bits / 8:.1f} bytes", flush=True)
+            print(
+                f"{name}: {case}: {mean.mean():.4f} +- {1.96 * error(mean):.4f}, {mean.mean() / level:.3f} of constant"
+                f", {bits / 8:.1f} bytes", flush=True,
+            )  # fmt: skip
 
 
-def sorted_(seeds: int) -> None:
-    for name in DATA:
+def constant(name: str) -> float:
+    """Return the loss of the best constant: the entropy of the classes, or the variance of the targets."""
+    data = load(name)
+    if losses.named(data.loss) == losses.Squared():
+        return float(np.var(data.y))
+    shares = np.unique(data.y, return_counts=True)[1] / len(data.y)
+    return float(-(shares * np.log(shares)).sum())
+
+
+def sorted_(seeds: int, sets: Sequence[str]) -> None:
+    for name in sets:
         table = load(name)
         X, y = np.asarray(table.X, dtype=np.float32), np.asarray(table.y)
         level = np.nan
         for order in (shuffled, by_label, by_label_apart, by_position):
             ways: dict[str, Method] = {"": omkl.recommended(), ", alone": alone(omkl.recommended())}
             for case, method in ways.items():
-                losses = np.concatenate([pooled(X, y, order, method, seed) for seed in range(seeds)])
-                level = losses.mean() if order is shuffled and not case else level
+                found = np.concatenate([pooled(X, y, order, method, seed) for seed in range(seeds)])
+                level = found.mean() if order is shuffled and not case else level
                 print(
-                    f"{name}: {order.__name__}{case}: {losses.mean():.4f}, {losses.mean() / level:.3f} of alike, "
-                    f"worst node {losses.max(axis=1).mean() / level:.3f}", flush=True,
+                    f"{name}: {order.__name__}{case}: {found.mean():.4f}, {found.mean() / level:.3f} of alike, "
+                    f"worst node {found.max(axis=1).mean() / level:.3f}", flush=True,
                 )  # fmt: skip
 
 
@@ -68,8 +83,8 @@ def pooled(X: Inputs, y: Inputs, order: Order, method: Method, seed: int) -> Flo
     rows, held = dealt(X, y, order, seed)
     result = omkl.simulate((X[rows], y[rows]), "path", method=method, seed=seed)
     made = Features(result.frequencies[0], None if result.basis is None else result.basis[0])
-    losses = scored(method, result.theta[:, 0], result.log_weights[:, 0], made, X[held], y[held])
-    return np.asarray(losses.mean(axis=1)[None])
+    found = scored(method, result.theta[:, 0], result.log_weights[:, 0], made, X[held], y[held])
+    return np.asarray(found.mean(axis=1)[None])
 
 
 def dealt(X: Inputs, y: Inputs, order: Order, seed: int) -> tuple[Integers, Integers]:
@@ -84,9 +99,7 @@ def dealt(X: Inputs, y: Inputs, order: Order, seed: int) -> tuple[Integers, Inte
 
 def scored(method: Method, theta: Inputs, log_weights: Inputs, made: Features, X: Inputs, y: Inputs) -> Floats:
     """Return the loss of every node's model on each of these samples, ``(J, n)``."""
-    z, loss = transform(X, made), method.objective
-    outputs = np.stack([algorithm.predict(*model, z).output for model in zip(theta, log_weights, strict=True)])
-    return np.asarray(loss.value(outputs, loss.encode(y)), dtype=np.float64)
+    return metrics.pooled_losses(theta, log_weights, transform(X, made), y, method.objective)
 
 
 def shuffled(X: Inputs, y: Inputs, rng: np.random.Generator) -> Integers:
@@ -121,4 +134,4 @@ def error(values: Sequence[float] | Floats) -> float:
 
 
 if __name__ == "__main__":
-    {"alike": alike, "sorted": sorted_}[sys.argv[1]](int(sys.argv[2]) if len(sys.argv) > 2 else 20)
+    {"alike": alike, "sorted": sorted_}[sys.argv[1]](int((sys.argv[2:] or ["20"])[0]), sys.argv[3:] or DATA)

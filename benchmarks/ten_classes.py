@@ -24,7 +24,7 @@ from omkl.paper.frontier import alone
 from omkl.simulator.result import Result
 
 NODES, TRAINING = 20, 60_000
-LARGEST_NEWTON = 100
+LARGEST_NEWTON = 20
 
 
 def methods(features: int) -> dict[str, tuple[Method, int]]:

@@ -141,7 +141,8 @@ def state_blocks() -> list[list[int]]:
 def main() -> None:
     jax.config.update("jax_numpy_dtype_promotion", "strict")  # type: ignore[no-untyped-call]
     chunked.CHUNK_BYTES = 2**16  # several chunks, of other lengths on four devices than on one
-    told = CliRunner().invoke(app, ["simulate", "--data", "banana", "--nodes", "10", "--devices", "4"]).stderr
+    settings = ["--data", "banana", "--nodes", "10", "--method", "letter", "--devices", "4"]
+    told = CliRunner().invoke(app, ["simulate", *settings]).stderr
     found = {
         "passes": {name: compare(one_pass) for name, one_pass in PASSES.items()},
         "disconnected": {name: mix_disconnected(graph) for name, graph in DISCONNECTED.items()},

@@ -217,6 +217,18 @@ def test_explain_is_the_page_of_the_theory() -> None:
     assert found["terms"] == page.terms._asdict()
 
 
+def test_explain_of_a_preset() -> None:
+    best = omkl.recommended()
+    page = as_json(run("explain", "--nodes", 5, "--format", "json"))
+    assert (page["delta"], page["regret"]) == (best.channel.delta(best.sent), None)
+    assert page["beyond"] == ["basis", "learner", "common_weights", "momentum", "pace", "sending"]
+    assert "theory knows no basis, no learner, no common_weights" in run("explain", "--nodes", 5).stdout
+    letter = f"{omkl.explain('path', 5, quantizer=omkl.QSGD(3))}\n"
+    assert run("explain", "--nodes", 5, "--method", "letter").stdout == letter
+    rate = run("explain", "--nodes", 5, "--learner", "{name='sgd', eta=0.1}").stdout
+    assert rate == run("explain", "--nodes", 5, "--eta", 0.1, "--weight-rate", 0.01).stdout
+
+
 def test_explain_of_a_quantizer_that_is_no_contraction() -> None:
     result = run("explain", "--nodes", 5, "--bits", 1)
     assert result.exit_code == Exit.OK

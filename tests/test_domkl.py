@@ -67,7 +67,7 @@ def test_a_round_by_hand() -> None:
     given = Round(np.array([[[1, 0]]] * 2, dtype=np.float32), np.array([[0], [5]], dtype=np.float32), None)
     pair = Neighbors(np.array([[1], [0]]), np.array([[0.5], [0.5]], dtype=np.float32))
     after, info = method.step(state, given, pair)
-    np.testing.assert_allclose(after.theta[:, 0, 0], [[1, 0], [3.4, 0]], rtol=1e-6)
+    np.testing.assert_allclose(after.theta[:, 0, 0], np.array([[1, 0], [3.4, 0]]), rtol=1e-6)
     np.testing.assert_allclose(after.dual[:, 0, 0], [[-1, 0], [1, 0]], rtol=1e-6)
     np.testing.assert_array_equal(info.loss, np.array([1, 4]))
     assert (info.message_bytes == 9 + 2 * 4).all()

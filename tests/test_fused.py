@@ -257,7 +257,7 @@ def test_a_stopped_run_returns_nothing(calls: list[Any]) -> None:
         raise Interrupt
 
     with pytest.raises(Interrupt):
-        omkl.simulate(blobs(60, 4), "ring", seeds=SEEDS, progress=interrupt)
+        omkl.simulate(blobs(60, 4), "ring", method=omkl.letter(), seeds=SEEDS, progress=interrupt)
     *args, _, stop = calls[0]
     run: Any = lanes.run
     stop.set()
@@ -290,18 +290,18 @@ def test_other_runs_keep_to_the_engine(calls: list[Any], method: Any, options: d
 def test_far_inputs_and_small_runs_keep_to_the_engine(calls: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = blobs(4, 4)
     with pytest.warns(UserWarning, match="bandwidth"):
-        omkl.simulate((X * 1e5, y), "ring", seeds=SEEDS)
+        omkl.simulate((X * 1e5, y), "ring", method=omkl.letter(), seeds=SEEDS)
     monkeypatch.setattr(lanes, "LEAST_WORK", 4 * 4 * SEEDS * 3 * 40 + 1)
-    omkl.simulate((X, y), "ring", seeds=SEEDS)
+    omkl.simulate((X, y), "ring", method=omkl.letter(), seeds=SEEDS)
     assert not calls
     monkeypatch.setattr(lanes, "LEAST_WORK", 4 * 4 * SEEDS * 3 * 40)
-    omkl.simulate((X, y), "ring", seeds=SEEDS)
+    omkl.simulate((X, y), "ring", method=omkl.letter(), seeds=SEEDS)
     assert len(calls) == 1
 
 
 def test_without_numba_the_engine_serves(calls: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "loads", lambda: False)
-    omkl.simulate(blobs(4, 4), "ring", seeds=SEEDS)
+    omkl.simulate(blobs(4, 4), "ring", method=omkl.letter(), seeds=SEEDS)
     assert not calls
 
 

@@ -24,7 +24,7 @@ def listed(*ids: str) -> list[dict[str, Any]]:
 
 def network(**changes: Any) -> dict[str, Any]:
     """Return the table of a network of three, with other values, or without a key whose value is None."""
-    table = {"name": "n", "inputs": 2, "nodes": listed("a", "b", "c"), "learning": {}} | changes
+    table = {"name": "n", "inputs": 2, "nodes": listed("a", "b", "c"), "learning": {"method": "letter"}} | changes
     return {key: value for key, value in table.items() if value is not None}
 
 
@@ -33,7 +33,7 @@ def node(**changes: Any) -> dict[str, Any]:
 
 
 def learning(**keys: Any) -> dict[str, Any]:
-    return network(learning=keys)
+    return network(learning={"method": "letter"} | keys)
 
 
 def method(**keys: Any) -> dict[str, Any]:
@@ -200,8 +200,17 @@ def test_what_only_simulations_need_is_left_alone() -> None:
         data={"file": "not here.csv", "target": "y"}, nodes=3, faults={"links": 0.1}, seeds=9, shuffle=False,
         record_every=5, pooled=True, devices=2, shard="nodes",
     )  # fmt: skip
-    assert parse(table, HERE).method == omkl.Gossip()
+    assert parse(table, HERE).method == omkl.letter()
     assert parse(learning(data="banana"), HERE).inputs == 2
+
+
+def test_without_a_method_it_is_the_recommended_one(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^calibration: missing; .* as the recommended .*; write \[cal"):
+        parse(network(learning={}), HERE)
+    np.savez(tmp_path / "x.npz", X=np.random.default_rng(0).normal(size=(200, 2)))
+    assert parse(network(learning={}, calibration={"file": "x.npz"}), tmp_path).method == omkl.recommended()
+    closed = parse(method(name="recommended", basis={"source": "normal"}), HERE)
+    assert (closed.method.basis, closed.calibration) == (omkl.Basis(160, 300, "normal"), None)
 
 
 def test_a_spec_that_was_simulated_is_deployed_as_it_stands(tmp_path: Path) -> None:
@@ -256,7 +265,7 @@ def test_tls_files_are_those_of_the_node(tmp_path: Path) -> None:
     [("logistic", 1), ("squared", 1), ({"name": "squared", "outputs": 2}, 2), ({"name": "softmax", "classes": 4}, 4)],
 )
 def test_outputs_follow_the_loss(loss: Any, outputs: int) -> None:
-    assert outputs_of(parse(method(loss=loss), HERE).method.objective) == outputs
+    assert outputs_of(parse(method(name="letter", loss=loss), HERE).method.objective) == outputs
 
 
 @st.composite

@@ -40,6 +40,16 @@ def test_csv(text: str, label: str | None, expected: Any) -> None:
     assert samples(text, label=label) == expected
 
 
+def test_csv_of_several_values() -> None:
+    text = "u,y,y2,v\n1,5,6,2\n3,,,4\n1,5,,2\n"
+    found = [sample for _, sample in read(io.BytesIO(text.encode()), Csv(2, columns=2))]
+    assert found[:2] == [Sample([1, 2], [5, 6]), Sample([3, 4])]
+    assert isinstance(found[2], Bad)
+    assert list(read(io.BytesIO(b"1,2,5,6\n"), Csv(2, columns=2))) == [(1, Sample([1, 2], [5, 6]))]
+    with pytest.raises(HeaderError, match="2 inputs and 2 columns of a label are wanted"):
+        list(read(io.BytesIO(b"u,v,y\n"), Csv(2, columns=2)))
+
+
 @pytest.mark.parametrize(
     ("text", "label", "says"),
     [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from omkl import features, wire
 from omkl.errors import InputError
 from omkl.features import gaussian, matern
-from omkl.losses import Softmax
+from omkl.losses import Huber, Softmax
 from omkl.node import checkpoint
 from omkl.node.events import Diverged, Event, Gossiped, Scored
 from omkl.node.learning import Plain
@@ -96,6 +96,7 @@ TRANSFORM = features.transform
         {"quantizer": Nearest(step=2.5)},
         {"quantizer": "sign", "kernels": matern(1, 3), "orthogonal": True},
         {"quantizer": Nearest(step=1, block=4), "loss": Softmax(classes=3), "kernels": gaussian(1, 3)},
+        {"quantizer": Nearest(step=2), "loss": Huber(outputs=2), "kernels": gaussian(1, 3)},
     ],
     ids=lambda method: str(method["quantizer"]),
 )
@@ -103,7 +104,7 @@ def test_a_cluster_computes_what_the_whole_network_does(
     graph: str, method: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network, (x, y) = config(5, graph, **method), stream(5, 30)
-    y = y + 1 if "loss" in method else y
+    y = {Softmax: y + 1, Huber: x**2}.get(type(method.get("loss")), y)
     monkeypatch.setattr("omkl.node.learning.halves", lambda method, shape: Plain(method))
     cluster = run(network, x, y, DELAY)
     monkeypatch.setattr(features, "transform", one_by_one)

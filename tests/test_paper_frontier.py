@@ -140,7 +140,7 @@ def test_best_setting_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert len(calls) == 1 + 5  # tried on the first of five shuffles
     assert {p.bytes for p in study.family("newton")} == {20.0, 80.0}
     study.family("larger")
-    assert len(calls) == 1 + 5 + 2 + 2 * 5  # two banks, two sizes; nothing finished is computed again
+    assert len(calls) == 1 + 5 + 2 * (2 + 5)  # two sizes, each tried on two banks; nothing finished is computed again
 
 
 def test_what_diverges_is_left_out(tmp_path: Path) -> None:
@@ -162,15 +162,20 @@ def test_headline_is_of_one_setting_for_all() -> None:
     assert at_most_the_letters(results | {"mnist": Frontier(moved, found().lines)}) == "seldom"
 
 
-def test_every_family_and_line_is_named_in_every_panel() -> None:
-    drawn = frontier_figure({"banana": found(), "digits": found(0.9), "mnist": found()})
+def test_families_are_in_the_legend_and_lines_in_every_panel() -> None:
+    results = {"banana": found(), "digits": found(0.9), "mnist": found()}
+    drawn = frontier_figure(results)
     assert len(drawn.axes) == 3
+    (legend,) = drawn.legends
+    assert legend.get_title().get_text().replace("\n", " ") == headline(results)
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == [*(style.label for style in STYLES.values()), "omkl.recommended() as it is"]
     for axis in drawn.axes:
-        texts = [text.get_text() for text in axis.texts]
-        assert {style.label for style in STYLES.values()} <= set(texts)
-        assert sum(any(text.startswith(label) for label, _ in LINES.values()) for text in texts) == len(LINES)
+        told = [text.get_text().rsplit(" ", 1)[0] for text in axis.texts]
+        assert told == [label for label, _ in LINES.values()]
         assert axis.get_xscale() == "log"
-    assert drawn.axes[0].get_title(loc="left") == "Banana: 0.600 at 48 bytes becomes 0.330 at 40, 0.360 at 10"
+        assert axis.get_xlim() == pytest.approx((10 / 1.2, 60 * 1.2))
+    assert drawn.axes[0].get_title(loc="left") == "Banana\n0.600 at 48 bytes becomes 0.330 at 40, 0.360 at 10"
 
 
 def test_the_part_leaves_figure_points_and_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,6 @@ def test_example(capsys: pytest.CaptureFixture[str]) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)
     exec(code, {})
     shape, loss, bits = capsys.readouterr().out.splitlines()
-    assert shape == "(5, 265)"
+    assert shape == "(2, 265)"
     assert f"# {float(loss):.2f}, against" in code
     assert f"# {float(bits):.0f} bits" in code

@@ -141,7 +141,7 @@ def test_an_interrupt_stops_all_threads(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(engine, "_threads", lambda: 2)
     monkeypatch.setattr(rounds, "CHUNK_BYTES", 1)
     with pytest.raises(KeyboardInterrupt):
-        omkl.simulate(blobs(50, 5), "ring", seeds=2, progress=interrupt)
+        omkl.simulate(blobs(50, 5), "ring", method=omkl.letter(), seeds=2, progress=interrupt)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
 
 
@@ -410,15 +410,15 @@ def test_divergence_is_reported_not_returned() -> None:
 def test_inputs_far_beyond_the_bandwidths_warn() -> None:
     X, y = blobs(10, 3)
     with pytest.warns(UserWarning, match="standardize the inputs"):
-        omkl.simulate((1000 * X, y), "path")
+        omkl.simulate((1000 * X, y), "path", method=omkl.letter())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        omkl.simulate((X, y), "path")
+        omkl.simulate((X, y), "path", method=omkl.letter())
 
 
 @pytest.mark.parametrize("damage", ["torn", "json", "other"])
 def test_damaged_files_are_refused(damage: str, tmp_path: Path) -> None:
-    result = omkl.simulate(blobs(5, 3), "path")
+    result = omkl.simulate(blobs(5, 3), "path", method=omkl.letter())
     result.save(tmp_path)
     result.model().save(tmp_path / "m.npz")
     for name in ("final.npz", "m.npz"):
@@ -439,14 +439,14 @@ def test_damaged_files_are_refused(damage: str, tmp_path: Path) -> None:
 
 def test_a_graph_of_ones_own_is_recorded() -> None:
     graph = nx.cycle_graph(4)
-    config = omkl.simulate(blobs(3, 4), graph).config
+    config = omkl.simulate(blobs(3, 4), graph, method=omkl.letter()).config
     assert config["topology"]["edges"] == [[0, 1], [0, 3], [1, 2], [2, 3]]
     assert config["topology"]["weights"] == "metropolis"
 
 
 def test_a_seed_outside_the_run_is_refused() -> None:
     X, y = blobs(5, 3)
-    result = omkl.simulate((X, y), "path", seeds=2, seed=7)
+    result = omkl.simulate((X, y), "path", method=omkl.letter(), seeds=2, seed=7)
     with pytest.raises(InputError, match=r"seed is 0; this run has seeds 7 \.\.\. 8"):
         result.model(seed=0)
     with pytest.raises(InputError, match=r"node is 3; this run has nodes 0 \.\.\. 2"):
@@ -459,8 +459,8 @@ def test_a_seed_outside_the_run_is_refused() -> None:
 
 def test_a_table_is_dealt_out_and_a_stream_taken_as_it_is() -> None:
     stream, _ = as_stream("banana", 20, 1)
-    dealt = omkl.simulate("banana", "path", 20, shuffle=1)
-    taken = omkl.simulate((stream.X, stream.y), "path")
+    dealt = omkl.simulate("banana", "path", 20, omkl.letter(), shuffle=1)
+    taken = omkl.simulate((stream.X, stream.y), "path", method=omkl.letter())
     np.testing.assert_array_equal(dealt.loss, taken.loss)
 
 
@@ -522,7 +522,7 @@ def test_pooled_loss_scores_every_model_on_every_sample() -> None:
 
 
 def test_pooled_loss_survives_its_file(tmp_path: Path) -> None:
-    result = omkl.simulate(blobs(10, 3), "ring", pooled=True)
+    result = omkl.simulate(blobs(10, 3), "ring", method=omkl.letter(), pooled=True)
     np.testing.assert_array_equal(omkl.load(result.save(tmp_path)).pooled_loss, result.pooled_loss)
 
 
@@ -533,7 +533,7 @@ def test_complete_wants_the_complete_graph() -> None:
 
 def test_a_set_brings_its_loss() -> None:
     pytest.importorskip("sklearn")
-    ten = omkl.simulate("digits10", "ring", 20)
+    ten = omkl.simulate("digits10", "ring", 20, method=omkl.letter())
     assert ten.config["method"]["loss"] == {"name": "softmax", "classes": 10}
     assert ten.theta.shape[3] == 10
     own = omkl.simulate("digits", "ring", 20, omkl.Gossip(loss="squared"))
@@ -545,8 +545,8 @@ def test_a_set_brings_its_loss() -> None:
 def test_a_set_brings_its_graph(rng: np.random.Generator) -> None:
     graph = topology.star(4)
     streamed = Data(rng.normal(size=(5, 4, 2)).astype(np.float32), np.ones((5, 4), np.float32), "logistic", graph)
-    own, given = omkl.simulate(streamed), omkl.simulate(streamed, "ring")
+    own, given = (omkl.simulate(streamed, graph, method=omkl.letter()) for graph in (None, "ring"))
     assert own.config["topology"]["edges"] == graph.edges.tolist()
     assert given.config["topology"] == "ring"
-    table = omkl.simulate((streamed.X, streamed.y))
+    table = omkl.simulate((streamed.X, streamed.y), method=omkl.letter())
     assert table.config["topology"] == "path"

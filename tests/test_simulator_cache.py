@@ -16,7 +16,7 @@ import collections, json, jax, numpy as np, omkl
 counted = collections.Counter()
 jax.monitoring.register_event_listener(lambda event, **_: counted.update([event.rsplit("/")[-1]]))
 X = np.random.default_rng(0).standard_normal((8, 3, 2))
-loss = omkl.simulate((X, np.sign(X[..., 0])), "path", seeds=4).loss
+loss = omkl.simulate((X, np.sign(X[..., 0])), "path", method=omkl.letter(), seeds=4).loss
 print(json.dumps({"hits": counted["cache_hits"], "misses": counted["cache_misses"], "loss": loss.tolist()}))
 """
 

@@ -1,5 +1,5 @@
 import inspect
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,9 @@ import pytest
 import omkl
 from omkl import specs
 from omkl.cli import options
+from omkl.data import Dirichlet, Shards
 from omkl.errors import InputError
+from omkl.losses import Softmax, Squared
 
 
 def resolve(method: dict[str, Any] | None = None, **table: Any) -> specs.Spec:
@@ -32,7 +34,7 @@ def test_spec_has_the_parameters_of_simulate() -> None:
 def test_defaults_are_those_of_simulate() -> None:
     spec = specs.resolve({"data": "banana"})
     defaults = {name: p.default for name, p in inspect.signature(omkl.simulate).parameters.items()}
-    assert spec.method == omkl.Gossip()
+    assert spec.method == omkl.recommended()
     assert all(getattr(spec, name) == defaults[name] for name in vars(spec) if name not in ("data", "method"))
 
 
@@ -72,6 +74,30 @@ def test_names_stand_for_their_defaults() -> None:
 
 def test_settings_without_a_name_are_the_defaults() -> None:
     assert resolve({"quantizer": {"bits": 5}}).method == omkl.Gossip(quantizer=omkl.QSGD(bits=5))
+
+
+@pytest.mark.parametrize("name", ["recommended", "frugal", "letter"])
+def test_a_preset_by_name_takes_settings_of_its_parts(name: str) -> None:
+    preset = getattr(omkl, name)()
+    assert specs.resolve({"data": "banana", "method": name}).method == preset
+    assert resolve({"name": name, "loss": "squared"}).method == replace(preset, loss=omkl.Squared())
+    table = {"name": name, "common_weights": False, "kernels": {"cauchy": [2]}, "quantizer": {"block": 5}}
+    quantizer = replace(preset.channel, block=5)
+    changed = replace(preset, common_weights=False, kernels=omkl.cauchy(2), quantizer=quantizer)
+    assert resolve(table).method == changed
+
+
+def test_parts_of_a_preset_keep_what_is_not_said_and_may_be_left_out() -> None:
+    table = {"name": "recommended", "basis": {"source": "normal"}, "learner": {"c": 0.1}, "pace": False, "clip": False}
+    best = omkl.recommended()
+    basis, learner = omkl.Basis(rank=160, rows=300, source="normal"), omkl.Shared(prior=100, c=0.1)
+    assert resolve(table).method == replace(best, basis=basis, learner=learner, pace=None)
+    assert resolve({"name": "recommended", "pace": {"rate": 4}}).method == replace(best, pace=omkl.Pace(4, 8, 1))
+
+
+def test_a_loss_alone_describes_no_method() -> None:
+    assert resolve({"loss": "squared"}).method == replace(omkl.recommended(), loss=omkl.Squared())
+    assert resolve({"loss": "squared", "eta": 0.5}).method == omkl.Gossip(loss=omkl.Squared(), eta=0.5)
 
 
 def test_topology_with_settings_is_drawn() -> None:
@@ -150,6 +176,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"faults": {"nodes": "x"}}, "faults.nodes: nodes is str"),
     ({"method": "gosip"}, "method: unknown method 'gosip'; did you mean 'gossip'?"),
     ({"method": {"name": ["gossip"]}}, "method: unknown method"),
+    ({"method": "leter"}, "method: unknown method 'leter'; did you mean 'letter'?"),
+    ({"method": {"name": "recommended", "gama": 0.1}}, "method.gama: unknown key; did you mean 'gamma'?"),
+    ({"method": {"name": "recommended", "quantizer": {"bits": 3}}}, "method.quantizer.bits: unknown key"),
+    ({"method": {"name": "recommended", "gamma": False}}, "method.gamma"),
     ({"method": {"name": "local", "gamma": 0.1}}, "method.gamma: unknown key"),
     ({"method": {"name": "local", "clip": 0.35}}, "method.clip: unknown key"),
     ({"method": {"clip": -1.0}}, "method.clip: clip is -1.0; it must be positive"),
@@ -231,6 +261,44 @@ def test_another_method_keeps_what_it_shares() -> None:
     assert merged(method="local")["method"] == {"name": "local", "eta": 0.5, "kernels": {"laplacian": [2]}}
 
 
+def test_a_preset_keeps_the_loss_alone() -> None:
+    table = specs.merge({"method": {"eta": 0.5, "loss": "squared"}}, {"method": {"name": "letter", "gamma": 0.1}})
+    assert table["method"] == {"name": "letter", "gamma": 0.1, "loss": "squared"}
+
+
+def test_another_method_than_a_preset_keeps_what_it_shares() -> None:
+    table = specs.merge({"method": "recommended"}, {"method": {"name": "local"}})
+    assert specs.resolve({"data": "banana"} | table).method == omkl.Local(**shared(omkl.recommended()))
+    table = specs.merge({"method": "recommended"}, {"method": {"momentum": 0.1, "basis": {"rank": 90}}})
+    changed = replace(omkl.recommended(), momentum=0.1, basis=omkl.Basis(rank=90))
+    assert specs.resolve({"data": "banana"} | table).method == changed
+
+
+def shared(method: omkl.Gossip) -> dict[str, Any]:
+    return {field.name: getattr(method, field.name) for field in fields(omkl.Local)}
+
+
+def test_flags_describe_all_of_a_method() -> None:
+    given: dict[str, Any] = {
+        "method": "recommended",
+        "pace": "4",
+        "sending": "triggered",
+        "clip": "0.3",
+        "basis": "90",
+        "gamma": "auto",
+    }
+    given |= {"learner": "{c=0.1}", "common_weights": False, "weight_rate": 0.5, "momentum": 0.1, "sigma": "given"}
+    changed = replace(
+        omkl.recommended(), pace=omkl.Pace(4, 8, 1), sending=omkl.Triggered(), clip=0.3, basis=omkl.Basis(rank=90),
+        gamma="auto", learner=omkl.Shared(prior=100, c=0.1), common_weights=False, weight_rate=0.5, momentum=0.1,
+        sigma="given",
+    )  # fmt: skip
+    assert specs.resolve({"data": "banana"} | options.tables(given)).method == changed
+    none = options.tables(dict.fromkeys(("pace", "sending", "clip"), "none") | {"method": "recommended"})
+    plain = replace(omkl.recommended(), pace=None, sending=None)
+    assert specs.resolve({"data": "banana"} | none).method == plain
+
+
 def test_another_method_does_not_hide_a_wrong_key() -> None:
     table = specs.merge({"data": "banana", "method": {"etta": 1}}, {"method": {"name": "local"}})
     with pytest.raises(InputError, match=r"method\.etta: unknown key; did you mean 'eta'\?"):
@@ -255,7 +323,12 @@ def test_no_shuffle() -> None:
 
 @pytest.mark.parametrize(
     ("flags", "message"),
-    [({"kernels": ["gaussian"]}, "write gaussian:1,3,5"), ({"loss": "{x"}, "--loss {x is no TOML")],
+    [
+        ({"kernels": ["gaussian"]}, "write gaussian:1,3,5"),
+        ({"loss": "{x"}, "--loss {x is no TOML"),
+        ({"pace": "fast"}, "--pace fast; it must be rounds a sample, a table, or none; write --pace 8"),
+        ({"clip": "auto"}, "--clip auto; it must be a number, or none; write --clip 0.3"),
+    ],
 )
 def test_malformed_flags(flags: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
@@ -265,3 +338,26 @@ def test_malformed_flags(flags: dict[str, Any], message: str) -> None:
 def test_a_family_may_be_given_twice() -> None:
     flags = options.tables({"kernels": ["gaussian:1", "cauchy:2", "gaussian:3"]})
     assert flags == {"method": {"kernels": {"gaussian": [1.0, 3.0], "cauchy": [2.0]}}}
+
+
+def test_a_partition_has_a_name_or_settings() -> None:
+    table = {"data": "banana", "nodes": 20}
+    assert specs.resolve(table | {"partition": "shards"}).partition == Shards()
+    given = specs.resolve(table | {"partition": {"name": "dirichlet", "alpha": 0.1}})
+    assert given.partition == Dirichlet(alpha=0.1)
+    with pytest.raises(InputError, match=r"^partition\.alpha: alpha is 0.0; it must be positive"):
+        specs.resolve(table | {"partition": {"name": "dirichlet", "alpha": 0.0}})
+    with pytest.raises(InputError, match="did you mean 'dirichlet'"):
+        specs.resolve(table | {"partition": "dirichle"})
+
+
+def test_nodes_of_a_set_have_its_loss() -> None:
+    assert specs.deployed({"data": "mnist10"}, 3).method.objective == Softmax(10)
+    assert specs.deployed({"data": "mnist10", "method": {"loss": "squared"}}, 3).method.objective == Squared()
+    assert specs.deployed({}, 3).topology == "path"
+
+
+def test_a_set_of_nodes_tells_their_number() -> None:
+    spec = specs.resolve({"data": "los-loop", "topology": {"name": "erdos_renyi", "p": 0.1}})
+    assert spec.topology.nodes == 207
+    assert specs.resolve({"data": "los-loop"}).topology is None

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from omkl import wire
+from omkl import algorithm, wire
 from omkl.algorithm import State
+from omkl.methods import Gossip
 from omkl.node import checkpoint, neighbors, protocol
 from omkl.node.compiled import Compiled
 from omkl.node.events import Damaged, Event, Lost, Scored
@@ -315,6 +316,21 @@ def mixing_by_half(patch: Patch) -> None:
     patch.setattr(Learning, "gossip", lambda self, copies, weights: gossip(self, copies, weights / 2))
 
 
+def sending_kernels_that_are_not_due(patch: Patch) -> None:
+    def emit(self: Gossip, own: Floats, state: State, uniforms: Floats | None, round_: int) -> Any:
+        return algorithm.emit(own, state.hidden, self.channel, uniforms)
+
+    patch.setattr(Gossip, "emit", emit)
+
+
+def mixing_without_momentum(patch: Patch) -> None:
+    patch.setattr(algorithm, "carry", lambda theta, velocity, momentum, mix: (mix(theta), velocity))
+
+
+def learning_without_counting(patch: Patch) -> None:
+    changing_what_is_learned(patch, lambda before, after: after._replace(memory=before.memory))
+
+
 def saying_nothing_new(patch: Patch) -> None:
     for halves in (Compiled, Plain):
         patch.setattr(halves, "gossip", _silent(halves.gossip))
@@ -323,7 +339,8 @@ def saying_nothing_new(patch: Patch) -> None:
 def _silent(gossip: Any) -> Any:
     def silent(self: Any, state: State, copies: Floats, weights: Floats, *given: Any) -> Any:
         mixed, *_ = gossip(self, state, copies, weights, *given)
-        alone, *said = gossip(self, state._replace(theta=state.hidden), copies, np.zeros_like(weights), *given)
+        known = state.hidden[..., : state.theta.shape[-1]]  # without the weights, where they are common
+        alone, *said = gossip(self, state._replace(theta=known), copies, np.zeros_like(weights), *given)
         return mixed._replace(hidden=alone.hidden), *said
 
     return silent
@@ -365,6 +382,9 @@ MUTANTS: dict[Callable[[Patch], None], str] = {
     not_waiting_for_a_message_that_lacks: "a round is taken without .*, which was in step",
     leaving_out_by_half_the_deadline: "is left out .* too soon",
     mixing_by_half: "mixing is .* from the algorithm's",
+    mixing_without_momentum: "mixing is .* from the algorithm's",
+    learning_without_counting: "and its memory is .* from the algorithm's",
+    sending_kernels_that_are_not_due: "a kernel is sent that is not due",
     saying_nothing_new: "nodes were .* apart, and are",
 }
 

@@ -19,11 +19,11 @@ from omkl.cli.app import app
 from omkl.cli.exits import Exit
 from omkl.errors import InputError
 from omkl.features import Kernel
+from omkl.methods.tables import as_table, as_toml
 from omkl.simulator import tuning
 from omkl.simulator.tuning.halving import BASE, ETA, Score, Trial, halve, rungs
 from omkl.simulator.tuning.outcome import compared
 from omkl.simulator.tuning.space import check, default, draw, names, place
-from omkl.simulator.tuning.tables import as_table, as_toml
 
 BASIC = omkl.Gossip(kernels=omkl.gaussian(1), features=2, eta=0.02, gamma=0.2, loss="squared", quantizer=omkl.Nearest())
 SPACE = {"eta": [0.05, 0.2, 1e30], "quantizer.step": [0.5, 2.0]}  # the large rate diverges, the small step sends more
@@ -349,6 +349,6 @@ def test_what_a_search_has_no_use_for_is_refused(table: Path) -> None:
 def test_the_base_is_the_recommended_setting() -> None:
     from omkl.cli.tune import _settings
 
-    given = _settings(None, {"data": "banana", "nodes": 20, "loss": "squared"}, as_table(omkl.recommended()))
+    given = _settings(None, {"data": "banana", "nodes": 20, "loss": "squared"})
     assert given["method"] == replace(omkl.recommended(), loss=omkl.Squared())
     assert set(names(given["method"])) >= {"learner.prior", "quantizer.step", "basis.rank", "gamma", "momentum"}

@@ -22,6 +22,7 @@ from omkl.theory import explain
 from omkl.topology import Faults
 
 if TYPE_CHECKING:
+    from omkl import data, metrics
     from omkl.node.node import Node
     from omkl.simulator import Result, Tuned, compare, load, simulate, tune
 
@@ -66,6 +67,7 @@ __all__ = [
     "Tuned",
     "cauchy",
     "compare",
+    "data",
     "explain",
     "frugal",
     "gaussian",
@@ -74,6 +76,7 @@ __all__ = [
     "load",
     "load_model",
     "matern",
+    "metrics",
     "recommended",
     "simulate",
     "topology",
@@ -82,6 +85,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("data", "metrics"):
+        return import_module(f"omkl.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'omkl' has no attribute {name!r}")
     module, extra = _LAZY[name]

@@ -34,7 +34,7 @@ class Basis:
     Attributes
     ----------
     rank
-        r, the coefficients of a model: at most 2D, and the rows of the sample.
+        r, the coefficients of a model: at most 2D. Those beyond the rows of a small sample stay zero.
     rows
         Unlabelled inputs to calibrate on, at most: so many are drawn of those there are.
     source
@@ -91,7 +91,7 @@ def calibrate(
     >>> made.frequencies.shape, made.basis.shape, made.spectrum.shape
     ((2, 64, 3), (2, 128, 20), (2, 20))
     """
-    inputs = checked(sample, dimension, basis) if rows(basis, sigma) else None
+    inputs = checked(sample, dimension) if rows(basis, sigma) else None
     if sigma == "median":
         unit = normal_median(dimension) if inputs is None else median_distance(inputs)
         kernels = [replace(kernel, sigma=kernel.sigma * unit) for kernel in kernels]
@@ -154,7 +154,7 @@ def _some(count: int, wanted: int, seed: int) -> npt.NDArray[np.int64]:
         tries *= 2
 
 
-def checked(sample: npt.ArrayLike | None, dimension: int, basis: Basis | None = None, sigma: str = "given") -> Floats:
+def checked(sample: npt.ArrayLike | None, dimension: int, sigma: str = "given") -> Floats:
     """Return a sample as float64, refused where these settings cannot be calibrated on it."""
     if sample is None:
         raise InputError(
@@ -171,11 +171,6 @@ def checked(sample: npt.ArrayLike | None, dimension: int, basis: Basis | None = 
         raise InputError(
             f"the calibration sample has {len(inputs)} rows, all equal; it must show how inputs vary; give rows that "
             "differ"
-        )
-    if basis is not None and basis.rank > len(inputs):
-        raise InputError(
-            f"basis.rank is {basis.rank}; a calibration sample of {len(inputs)} rows spans no more directions; lower "
-            "the rank or give more rows"
         )
     if sigma == "median":
         median_distance(inputs)
@@ -208,11 +203,12 @@ def normal_moments(V: Floats) -> Floats:
 
 
 def _whitened(values: Floats, vectors: Floats, rank: int) -> tuple[Floats, Floats]:
-    """Return the first directions scaled to mean square one, and their spectrum; what is rounding error is zero.
+    """Return the first directions scaled to mean square one, and their spectrum; rounding errors and none are zero.
 
     Libraries choose the signs of eigenvectors differently: here the largest entry is positive.
     """
-    values, vectors = values[:rank], vectors[:, :rank]
+    missing = max(0, rank - len(values))
+    values, vectors = np.pad(values[:rank], (0, missing)), np.pad(vectors[:, :rank], ((0, 0), (0, missing)))
     largest = np.argmax(np.abs(vectors), axis=0)
     signs = np.sign(vectors[largest, np.arange(rank)])
     kept = values > SMALLEST * values[0]

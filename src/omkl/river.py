@@ -1,4 +1,4 @@
-"""Estimators in the manner of river: ``OMKLClassifier`` and ``OMKLRegressor``.
+"""Estimators in the manner of river: ``OMKLClassifier``, ``OMKLRegressor``, ``OMKLMultiTargetRegressor``.
 
 Rows are dictionaries, and columns go by their names. A value that is not there, None or nan, stands at the mean of its
 column. Names that turn up in the first ``warmup`` rows become columns with the next calibration, of which there is one
@@ -7,6 +7,7 @@ at any time. See ``omkl.online`` for the rest.
 """
 
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,7 +29,7 @@ Named: TypeAlias = dict[Any, Any]
 
 
 class _Estimator:
-    """What both estimators share."""
+    """What all of them share."""
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class _Estimator:
         self.method = method
         self.seed = seed
         self._columns: dict[Any, int] = {}
+        self._labels: dict[Any, int] = {}
         self._online: Online | None = None
 
     def _begin(self, task: Task) -> Online:
@@ -57,12 +59,14 @@ class _Estimator:
         settings = Settings.of(self.kernels, self.features, self.rank, learner, self.weight_rate, self.warmup)
         return Online(task, self.method or settings.method(), self.seed, self.warmup)
 
-    def _learn(self, online: Online, x: Named, y: float, w: float) -> None:
-        values = _numbers(x)
+    def _learn(self, online: Online, values: dict[Any, float], y: Sequence[float], w: float) -> None:
+        target = np.array(y, dtype=np.float64)
+        if not np.isfinite(target).all():
+            raise InputError(f"y is {y}; targets must be finite; leave the row out")
         if online.kept is not None:
-            for name in sorted(values.keys() - self._columns.keys(), key=lambda name: (type(name).__name__, str(name))):
+            for name in _sorted(values.keys() - self._columns.keys()):
                 self._columns[name] = len(self._columns)
-        online.learn(Row(self._row(values), np.array([y], dtype=np.float64), float(w), 0))
+        online.learn(Row(self._row(values), target, float(w), 0))
         if 2 * online.seen == self.warmup:
             online.models()  # so that all the memory it will need is taken early, also where nobody predicts
 
@@ -111,34 +115,21 @@ class OMKLClassifier(_Estimator, base.MiniBatchClassifier):
     True
     """
 
-    def __init__(
-        self,
-        kernels: tuple[float | Kernel, ...] = Settings.sigmas,
-        features: int = Settings.features,
-        rank: int | None = Settings.rank,
-        learner: Learner | str | None = None,
-        weight_rate: float = Settings.weight_rate,
-        warmup: int = Settings.warmup,
-        method: Method | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(kernels, features, rank, learner, weight_rate, warmup, method, seed)
-        self._labels: dict[Any, int] = {}
-
     @property
     def _multiclass(self) -> bool:
         return True
 
     def learn_one(self, x: Named, y: Any, w: float = 1.0) -> None:
         """Learn a row, its loss times ``w``; one of weight zero is not there."""
-        if w == 0:
+        values = _numbers(x)
+        if not _is_there(w):
             return
         if self._online is None:
             self._online = self._begin(Classification())
         if y not in self._labels:
             self._labels[y] = len(self._labels)
             self._online.grow(max(2, len(self._labels)))
-        self._learn(self._online, x, self._labels[y], w)
+        self._learn(self._online, values, [self._labels[y]], w)
 
     def learn_many(self, X: Any, y: Any) -> None:
         """Learn the rows of a data frame, one after another."""
@@ -161,7 +152,26 @@ class OMKLClassifier(_Estimator, base.MiniBatchClassifier):
         return [dict(zip(self._labels, p, strict=True)) for p in probabilities(self._outputs(rows)).tolist()]
 
 
-class OMKLRegressor(_Estimator, base.MiniBatchRegressor):
+class _Regressor(_Estimator):
+    """What those of values share."""
+
+    def __init__(
+        self,
+        loss: str = "squared",
+        kernels: tuple[float | Kernel, ...] = Settings.sigmas,
+        features: int = Settings.features,
+        rank: int | None = Settings.rank,
+        learner: Learner | str | None = None,
+        weight_rate: float = Settings.weight_rate,
+        warmup: int = Settings.warmup,
+        method: Method | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(kernels, features, rank, learner, weight_rate, warmup, method, seed)
+        self.loss = loss
+
+
+class OMKLRegressor(_Regressor, base.MiniBatchRegressor):
     """A multi-kernel regressor that learns rows one after another.
 
     Targets are learned in units of the rows that it is calibrated on. Before the first row it predicts 0.
@@ -181,28 +191,14 @@ class OMKLRegressor(_Estimator, base.MiniBatchRegressor):
     True
     """
 
-    def __init__(
-        self,
-        loss: str = "squared",
-        kernels: tuple[float | Kernel, ...] = Settings.sigmas,
-        features: int = Settings.features,
-        rank: int | None = Settings.rank,
-        learner: Learner | str | None = None,
-        weight_rate: float = Settings.weight_rate,
-        warmup: int = Settings.warmup,
-        method: Method | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(kernels, features, rank, learner, weight_rate, warmup, method, seed)
-        self.loss = loss
-
     def learn_one(self, x: Named, y: float, w: float = 1.0) -> None:
         """Learn a row, its loss times ``w``; one of weight zero is not there."""
-        if w == 0:
+        values = _numbers(x)
+        if not _is_there(w):
             return
         if self._online is None:
             self._online = self._begin(Regression(1, self.loss))
-        self._learn(self._online, x, y, w)
+        self._learn(self._online, values, [y], w)
 
     def learn_many(self, X: Any, y: Any) -> None:
         """Learn the rows of a data frame, one after another."""
@@ -224,6 +220,54 @@ class OMKLRegressor(_Estimator, base.MiniBatchRegressor):
             return [0.0] * len(rows)
         values: list[float] = self._outputs(rows)[:, 0].tolist()
         return values
+
+
+class OMKLMultiTargetRegressor(_Regressor, base.MultiTargetRegressor):
+    """A multi-kernel regressor of several targets, each by its name; the first row has them all.
+
+    Parameters
+    ----------
+    loss, kernels, features, rank, learner, weight_rate, warmup, method, seed
+        As in ``OMKLRegressor``.
+
+    Examples
+    --------
+    >>> model = OMKLMultiTargetRegressor()
+    >>> for k in range(100):
+    ...     model.learn_one({"x": k % 10}, {"up": k % 10, "down": -(k % 10)})
+    >>> {name: round(value) for name, value in model.predict_one({"x": 3}).items()}
+    {'down': -3, 'up': 3}
+    """
+
+    def learn_one(self, x: Named, y: Named, w: float = 1.0, **kwargs: Any) -> None:
+        """Learn a row, its loss times ``w``; one of weight zero is not there."""
+        values = _numbers(x)
+        if not _is_there(w):
+            return
+        if self._online is None:
+            self._labels = {name: k for k, name in enumerate(_sorted(y))}
+            self._online = self._begin(Regression(len(y), self.loss))
+        if y.keys() != self._labels.keys():
+            raise InputError(f"targets are {list(y)}; the first row had {list(self._labels)}; give all in every row")
+        self._learn(self._online, values, [y[name] for name in self._labels], w)
+
+    def predict_one(self, x: Named) -> dict[Any, float]:
+        """Return the value that is expected of every target; of none before the first row."""
+        if self._online is None:
+            return {}
+        return dict(zip(self._labels, self._outputs([x])[0].tolist(), strict=True))
+
+
+def _is_there(w: float) -> bool:
+    """Return whether a row of that weight counts; refuse what is no weight."""
+    if not 0 <= w < math.inf:
+        raise InputError(f"w is {w}; a weight must be finite and zero or more; leave the row out")
+    return w > 0
+
+
+def _sorted(names: Iterable[Any]) -> list[Any]:
+    """Return names in an order that does not depend on the one they came in, whatever they are."""
+    return sorted(names, key=lambda name: (type(name).__name__, str(name)))
 
 
 def _numbers(x: Named) -> dict[Any, float]:

@@ -21,7 +21,7 @@ from omkl.errors import InputError, pick, unknown
 from omkl.features import SPECTRA, Kernel
 from omkl.learners import LEARNERS, Learner
 from omkl.losses import LOSSES, Loss
-from omkl.methods import METHODS, Gossip, Method, suited
+from omkl.methods import METHODS, PRESETS, Gossip, Method, recommended, suited, tables
 from omkl.quantizers import Quantizer
 from omkl.sending import SENDING, Sending
 from omkl.topology import GRAPHS, WEIGHTS, Faults, Schedule
@@ -31,10 +31,11 @@ Table: TypeAlias = dict[str, Any]
 Registry: TypeAlias = Mapping[str, Callable[..., Any]]
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 
+TASK = {"loss"}  # of a method's settings: what is to be learned, not how
 CHOICES: dict[Any, tuple[str, Registry]] = {
     Learner: ("learner", LEARNERS),
     Loss: ("loss", LOSSES),
-    Method: ("method", METHODS),
+    Method: ("method", PRESETS | METHODS),
     Partition: ("partition", PARTITIONS),
     Quantizer: ("quantizer", QUANTIZERS),
     Sending: ("sending", SENDING),
@@ -48,7 +49,7 @@ class Spec:
     data: Any
     topology: Any = None
     nodes: Count | None = None
-    method: Method = Gossip()  # noqa: RUF009 - it is frozen
+    method: Method = recommended()  # noqa: RUF009 - it is frozen
     weights: str = "metropolis"
     faults: Faults | None = None
     seeds: Count = 1
@@ -78,7 +79,7 @@ def merge(table: Table, flags: Table) -> Table:
     """Return the table with the flags over it.
 
     A flag that names a thing replaces it with all its settings, and any other replaces one setting. Another method
-    keeps what the old one shares with it, so that one file serves to compare them.
+    keeps what the old one shares with it, so that one file serves to compare them; a preset keeps the loss alone.
     """
     merged = table | flags
     if "method" in flags:
@@ -90,8 +91,6 @@ def resolve(table: Table) -> Spec:
     """Return what the table specifies."""
     if "data" not in table:
         raise InputError("data is missing; a simulation needs a stream to learn; pass --data banana")
-    if table.get("shuffle") is False:  # TOML has no null
-        table = table | {"shuffle": None}
     values = _arguments(Spec, table, "")
     values["data"] = data = _data(values["data"])
     nodes = values.get("nodes")
@@ -148,16 +147,37 @@ def choose(kind: str, known: Registry, value: Any, path: str, default: Any, **fi
     return _make(make, values | fixed, path)
 
 
+def method_table(value: Any) -> Table:
+    """Return the table of a method, a preset spelled out; one that says no more than the loss is the recommended."""
+    table = as_table(value, "method")
+    return _spelled_out({"name": recommended.__name__} | table if set(table) <= TASK else table)
+
+
+def _spelled_out(table: Table) -> Table:
+    """Return the table with all settings of the preset that it names, those it gives itself over them."""
+    if (name := table.get("name")) not in list(PRESETS):  # a name from a file may be anything
+        return table
+    preset = {key: value for key, value in tables.as_table(PRESETS[name]()).items() if key not in TASK}
+    return _over(preset, {key: table[key] for key in table if key != "name"})
+
+
 def _merge_method(table: Table, flags: Table) -> Table:
+    if flags.get("name") in PRESETS:
+        return {key: table[key] for key in table if key in TASK} | flags
+    table = _spelled_out(table)
     old, new = (METHODS.get(str(given.get("name", Gossip.name))) for given in (table, table | flags))
     if old and new:
         lost = set(_settings(old)) - set(_settings(new))
         table = {key: value for key, value in table.items() if key not in lost}
-    merged = table | flags
-    if "quantizer" in flags and "quantizer" in table:
-        changed = as_table(flags["quantizer"], "method.quantizer")
-        if "name" not in changed:
-            merged["quantizer"] = as_table(table["quantizer"], "method.quantizer") | changed
+    return _over(table, flags)
+
+
+def _over(table: Table, changes: Table) -> Table:
+    """Return a method's table with changes; settings without a name are those of the thing that is there."""
+    merged = table | changes
+    for key, value in changes.items():
+        if isinstance(value, dict) and "name" not in value and table.get(key, False) is not False and key != "kernels":
+            merged[key] = as_table(table[key], f"method.{key}") | value
     return merged
 
 
@@ -194,8 +214,12 @@ def _unknown_key(key: str, known: list[str]) -> str:
 
 
 def _convert(hint: Any, value: Any, path: str, default: Any) -> Any:
+    if value is False and type(None) in get_args(hint):  # TOML has no null
+        return None
     if hint == tuple[Kernel, ...]:
         return _kernels(value, path)
+    if hint is Method:
+        value = method_table(value)
     if hint is Path:
         return Path(checked(str, value, path))
     for kind in get_args(hint) or (hint,):

@@ -19,6 +19,7 @@ L bounds the gradient of C(theta.z, y) + lambda |theta|^2; since |z| = 1 it is K
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -26,7 +27,7 @@ import numpy as np
 
 from omkl import losses
 from omkl.errors import InputError
-from omkl.methods.steps import Tracking, stable_step, tracking
+from omkl.methods.steps import Tracking, seldom, stable_step, tracking
 from omkl.topology import Topology, build
 
 SMALLEST = 1e-12  # of a rate; zero learns nothing and has no bound
@@ -145,6 +146,8 @@ class Explanation:
         T, L, R, and the bound on the regret.
     trivial
         What the predictor f = 0 loses in all rounds; nan where that depends on the data.
+    beyond
+        What the setting has that the bound does not know; where there is something, its terms are nan.
     assumptions
         What the bound supposes, and whether it is so.
     """
@@ -164,6 +167,7 @@ class Explanation:
     radius: float
     terms: RegretTerms
     trivial: float
+    beyond: tuple[str, ...]
     assumptions: tuple[Assumption, ...]
 
     @property
@@ -189,6 +193,8 @@ class Explanation:
         ]
 
     def _bound(self) -> list[str]:
+        if self.beyond:
+            return [f"There is no regret bound for this setting: the theory knows no {', no '.join(self.beyond)}."]
         names = {
             "comparator": "|theta*|^2 / (2 eta), the way from zero to the comparator",
             "gradient": "eta L^2 T / 2, gradient steps of a fixed size",
@@ -229,6 +235,9 @@ def explain(
     regularization: float = 1e-3,
     loss: "str | losses.Loss" = "logistic",
     radius: float = 1.0,
+    sent: int | None = None,
+    share: float = 1.0,
+    beyond: Sequence[str] = (),
 ) -> Explanation:
     """Return what the theory says of a network, a quantizer and a setting; print it for a page in plain words.
 
@@ -239,11 +248,17 @@ def explain(
     quantizer
         Anything with ``delta(n)``, or delta itself; None is exact.
     features
-        D; vectors of length 2D are quantized.
+        D; vectors of length 2D are quantized, if ``sent`` does not say otherwise.
     kernels, rounds, eta, gamma, momentum, weight_rate, regularization, loss
         P, T and the settings of the method; ``weight_rate=None`` takes ``eta``.
     radius
         |theta*| of the comparator, and the R within which models are taken to stay.
+    sent
+        How many numbers are sent of a model; None is 2D.
+    share
+        In what share of the rounds the kernel is sent that is sent least.
+    beyond
+        Names of what else the setting has, such as a basis, for which there is no bound.
 
     Examples
     --------
@@ -254,8 +269,9 @@ def explain(
     network, loss = build(topology, nodes, weights), losses.named(loss)
     quantizer = 1.0 if quantizer is None else quantizer
     _check(features=(features, 1, math.inf), regularization=(regularization, 0, math.inf), momentum=(momentum, 0, 1))
-    delta = quantizer if isinstance(quantizer, (int, float)) else quantizer.delta(2 * features)
-    auto = stable_step(network, _tracking(quantizer, 2 * features, delta), momentum)
+    n = 2 * features if sent is None else sent
+    delta = quantizer if isinstance(quantizer, (int, float)) else quantizer.delta(n)
+    auto = stable_step(network, seldom(_tracking(quantizer, n, delta), share), momentum)
     gamma = auto if gamma == "auto" else gamma
     _check(gamma=(gamma, 0, 1))
     rho, pull, usable = spectral_gap(network), beta(network), max(0.0, delta)
@@ -263,11 +279,12 @@ def explain(
     lipschitz = loss.lipschitz + 2 * regularization * radius
     terms = regret_terms(nodes=network.nodes, rounds=rounds, eta=eta, lipschitz=lipschitz, c=c, radius=radius,
                          kernels=kernels, weight_rate=weight_rate)  # fmt: skip
+    terms = RegretTerms(*[math.nan] * len(terms)) if beyond else terms
     start = _start(loss)
     consensus = () if network.nodes == 1 else _consensus_assumptions(network, rho, delta, gamma, gamma_star, auto)
     return Explanation(
         network.nodes, len(network.graph.edges), network.rule, rho, pull, delta, gamma_star, c, gamma,
-        _halving(network, gamma, momentum), rounds, lipschitz, radius, terms, rounds * start,
+        _halving(network, gamma, momentum), rounds, lipschitz, radius, terms, rounds * start, tuple(beyond),
         consensus + _loss_assumptions(loss, start, regularization, radius),
     )  # fmt: skip
 

@@ -69,7 +69,7 @@ def _omkl(
 ) -> None:
     """Decentralized online multi-kernel learning: a network of devices learns one nonlinear model by gossip.
 
-    Example: omkl simulate --data banana --topology ring --nodes 20 --eta 1 --gamma 0.5
+    Example: omkl simulate --data banana --topology ring --nodes 20
     """
 
 

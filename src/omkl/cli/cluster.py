@@ -27,6 +27,7 @@ Spec = typer.Argument(exists=True, dir_okay=False, metavar="SPEC.toml", help="Se
 Out = typer.Option(rich_help_panel=OUTPUT, file_okay=False, help="Folder to save losses and models in.")
 
 
+@options.describes_method
 def cluster(
     ctx: typer.Context,
     spec: Annotated[Path | None, Spec] = None,
@@ -34,17 +35,6 @@ def cluster(
     topology: options.Topology = None,
     nodes: options.Nodes = None,
     weights: options.Weights = None,
-    kernels: options.Kernels = None,
-    features: options.Features = None,
-    eta: options.Eta = None,
-    gamma: options.Gamma = None,
-    regularization: options.Regularization = None,
-    loss: options.Loss = None,
-    quantizer: options.Quantizer = None,
-    bits: options.Bits = None,
-    rescale: options.Rescale = None,
-    step: options.Step = None,
-    block: options.Block = None,
     seed: Annotated[int | None, option(RUN, "Seed of features and dither.", "INT")] = None,
     shuffle: Annotated[int | None, option(RUN, "Seed of the order in which rows are dealt out.", "INT")] = None,
     standardize: options.Standardize = None,
@@ -59,7 +49,7 @@ def cluster(
     Each node is fed its part of the data. The same is then simulated with the same seed, and the two are compared.
     Settings are those of omkl simulate, from a TOML file, from flags, or both.
 
-    Example: omkl cluster --data banana --topology path --nodes 5 --eta 1 --gamma 0.5
+    Example: omkl cluster --data banana --topology path --nodes 5
     """
     try:
         from omkl import specs
@@ -158,7 +148,7 @@ def _print(network: "NetworkConfig", summary: dict[str, Any]) -> None:
         f"{summary['largest_difference']:.1e}",
         "largest of any round; at large steps one flipped level shows",
     )
-    page.add_row("  bytes", f"{summary['bytes_per_node_round']:.1f}", "a node's message in a round, all-in")
+    page.add_row("  bytes", f"{summary['bytes_per_node_round']:.1f}", "sent by a node in a round, header and all")
     page.add_row("  rounds/s", f"{summary['rounds_per_second']:.0f}", "in lock step")
     equal = f"{summary['copies_equal']} of {summary['copies']}"
     page.add_row("  copies", equal, "of hidden states, bit for bit their owner's")

@@ -1,5 +1,6 @@
 """``omkl explain``: what the theory says of a setting."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -8,39 +9,37 @@ from omkl import theory
 from omkl.cli import options, show
 from omkl.cli.options import METHOD, Format
 from omkl.compressors import QUANTIZERS
-from omkl.methods import Gossip
+from omkl.learners import SGD
+from omkl.methods import PRESETS, Gossip
+
+BEYOND = ("basis", "learner", "common_weights", "momentum", "clip", "pace", "sending")  # not in the theory
 
 
+@options.describes_method
 def explain(
     ctx: typer.Context,
     topology: options.Topology = None,
     nodes: options.Nodes = None,
     weights: options.Weights = None,
-    kernels: options.Kernels = None,
-    features: options.Features = None,
-    eta: options.Eta = None,
-    gamma: options.Gamma = None,
-    regularization: options.Regularization = None,
-    loss: options.Loss = None,
-    quantizer: options.Quantizer = None,
-    bits: options.Bits = None,
-    rescale: options.Rescale = None,
-    step: options.Step = None,
-    block: options.Block = None,
     rounds: Annotated[int, typer.Option(rich_help_panel=METHOD, help="Length of the stream, T.", metavar="INT")] = 1000,
     output: options.Output = Format.TABLE,
 ) -> None:
     """Explain a setting: spectral gap, contraction, regret bound.
 
-    Example: omkl explain --topology ring --nodes 20 --quantizer nearest --rounds 5000
+    The setting is the recommended one, if nothing is said of it. The regret bound is for the letter's method.
+
+    Example: omkl explain --method letter --topology ring --nodes 20 --rounds 5000
     """
     from omkl import specs  # pydantic takes a while to import
 
     table = options.tables(ctx.params)
-    settings = table.get("method", {})
+    settings = specs.method_table(table.get("method", {}))
     # A quantizer that gossip refuses is the one to explain, so it is read apart.
-    channel = specs.choose("quantizer", QUANTIZERS, settings.pop("quantizer", {}), "quantizer", "qsgd")
-    method = specs.choose("method", {"gossip": Gossip}, settings | {"quantizer": "exact"}, "method", "gossip")
+    channel = specs.choose("quantizer", QUANTIZERS, settings.get("quantizer", {}), "quantizer", "qsgd")
+    known = {**PRESETS, Gossip.name: Gossip}
+    method: Gossip = specs.choose("method", known, settings | {"quantizer": "exact"}, "method", Gossip.name)
+    if method.rule == SGD(rate := getattr(method.rule, "eta", 1.0)):
+        method = replace(method, learner=None, eta=rate, weight_rate=method.hedge_rate)
     page = theory.explain(
         specs.topology(table.get("topology", "path"), nodes),
         nodes,
@@ -52,8 +51,12 @@ def explain(
         eta=method.eta,
         gamma=method.gamma,
         momentum=method.momentum,
+        weight_rate=method.weight_rate,
         regularization=method.regularization,
         loss=method.objective,
+        sent=method.sent,
+        share=method.least_share,
+        beyond=[name for name in BEYOND if getattr(method, name)],
     )
     if output is Format.JSON:
         show.print_json(vars(page) | {"regret": page.terms.total, "vacuous": page.vacuous})

@@ -12,6 +12,7 @@ from rich.table import Table
 import omkl
 from omkl.cli import options, show
 from omkl.cli.options import OUTPUT, Format, option
+from omkl.methods import PRESETS, Method
 
 if TYPE_CHECKING:
     from omkl.simulator import Result
@@ -22,6 +23,7 @@ Spec = typer.Argument(exists=True, dir_okay=False, metavar="SPEC.toml", help="Se
 Out = typer.Option(rich_help_panel=OUTPUT, file_okay=False, help="Folder to save curves and models in.")
 
 
+@options.describes_method
 def simulate(
     ctx: typer.Context,
     spec: Annotated[Path | None, Spec] = None,
@@ -30,18 +32,6 @@ def simulate(
     nodes: options.Nodes = None,
     weights: options.Weights = None,
     faults: options.Faults = None,
-    method: options.Name = None,
-    kernels: options.Kernels = None,
-    features: options.Features = None,
-    eta: options.Eta = None,
-    gamma: options.Gamma = None,
-    regularization: options.Regularization = None,
-    loss: options.Loss = None,
-    quantizer: options.Quantizer = None,
-    bits: options.Bits = None,
-    rescale: options.Rescale = None,
-    step: options.Step = None,
-    block: options.Block = None,
     seeds: Annotated[int | None, option(RUN, "Number of runs, each with a seed of its own.", "INT")] = None,
     seed: Annotated[int | None, option(RUN, "The first seed.", "INT")] = None,
     shuffle: Annotated[int | None, option(RUN, "Seed of the order in which rows are dealt out.", "INT")] = None,
@@ -66,7 +56,9 @@ def simulate(
 ) -> None:
     """Simulate a network that learns a stream.
 
-    Settings come from a TOML file, from flags, or both; flags win.
+    Settings come from a TOML file, from flags, or both; flags win. Without a word on the method it is the recommended
+    one. Flags beside --method change what it names, none leaves a part of it out; those alone describe gossip, the
+    letter's in all else.
 
     An inline TOML table in place of a name gives settings: --topology '{name="erdos_renyi", p=0.5}'.
 
@@ -79,7 +71,7 @@ def simulate(
 
     Several processes, each started with the same settings: --coordinator HOST:PORT --processes 2 --process 0 (and 1).
 
-    Example: omkl simulate --data banana --topology ring --nodes 20 --eta 1 --gamma 0.5 --seeds 10
+    Example: omkl simulate --data banana --topology ring --nodes 20 --seeds 10
     """
     from omkl import specs  # pydantic takes a while to import
 
@@ -103,7 +95,7 @@ def simulate(
     if output is Format.JSON:
         show.print_json({"config": result.config, "summary": result.summary()})
     else:
-        _print(result)
+        _print(result, _name(settings.method))
 
 
 def _join(coordinator: str | None, processes: int | None, process: int | None) -> int:
@@ -124,7 +116,12 @@ def _tell_devices(result: "Result") -> None:
         print(f"omkl: {_count(number, devices['shard'][:-1])} on {devices['count']} devices{cut}", file=sys.stderr)
 
 
-def _print(result: "Result") -> None:
+def _name(method: Method) -> str:
+    """Return the name of a method, that of its preset where it is one as it stands."""
+    return next((name for name, make in PRESETS.items() if make() == method), method.name)
+
+
+def _print(result: "Result", method: str) -> None:
     config, summary, seeds = result.config, result.summary(), len(result.seeds)
     data, graph = config["data"], config["topology"]
     stream = data if isinstance(data, str) else "a table"
@@ -135,11 +132,13 @@ def _print(result: "Result") -> None:
     page.add_row("  final loss", f"{summary['final_loss']:.4f}{error}", "over the last tenth")
     if not math.isnan(summary["final_accuracy"]):
         page.add_row("  final accuracy", f"{summary['final_accuracy']:.2%}", "over the last tenth")
+    if not math.isnan(r2 := float(result.r2.mean())):
+        page.add_row("  R2", f"{r2:.4f}", "over all rounds, of the targets' variance")
     page.add_row("  bits", f"{summary['bits_per_node_round']:,.0f}", "sent by a node in a round, header and all")
     console = show.console()
     rounds, nodes = config["rounds"], config["nodes"]
     console.print(
-        f"[bold]{config['method']['name']}[/bold] on {stream}: {network} of {_count(nodes, 'node')}, "
+        f"[bold]{method}[/bold] on {stream}: {network} of {_count(nodes, 'node')}, "
         f"{_count(rounds, 'round')}, {_count(seeds, 'seed')}"
     )
     console.print(page)

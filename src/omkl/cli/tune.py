@@ -13,7 +13,8 @@ import omkl
 from omkl.cli import options, show
 from omkl.cli.exits import Exit
 from omkl.cli.options import OUTPUT, Format, option
-from omkl.errors import InputError, MissingExtraError
+from omkl.errors import InputError
+from omkl.methods.tables import as_table
 
 if TYPE_CHECKING:
     from omkl.simulator import Tuned
@@ -73,11 +74,7 @@ def tune(
 
     Example: omkl tune --data banana --topology path --nodes 20 --bytes 80
     """
-    try:
-        from omkl.simulator.tuning import as_table
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "jax", "sim") from None
-    settings = _settings(spec, ctx.params, as_table(omkl.recommended()))
+    settings = _settings(spec, ctx.params)
     search: dict[str, Any] = {
         "budget": budget,
         "candidates": candidates,
@@ -100,13 +97,13 @@ def tune(
         _print(tuned, file)
 
 
-def _settings(spec: Path | None, params: Mapping[str, Any], base: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments of ``omkl.tune`` from a file and flags; a file without a method has the base."""
+def _settings(spec: Path | None, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments of ``omkl.tune`` from a file and flags."""
     from omkl import specs  # pydantic takes a while to import
 
     table = specs.load(spec) if spec else {}
     space = _space(table.pop("tune", None))
-    table = specs.merge({"method": base, "seeds": SEEDS} | table, options.tables(params))
+    table = specs.merge({"seeds": SEEDS} | table, options.tables(params))
     for key in FOREIGN:
         if key in table:
             raise InputError(f"{key}: omkl tune looks at whole runs, one by one; leave it out")

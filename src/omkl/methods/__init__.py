@@ -1,5 +1,8 @@
-"""The methods, one file each, under one protocol (see ``protocol.py``)."""
+"""The methods, one file each, under one protocol (see ``protocol.py``), and settings of them by name."""
 
+from collections.abc import Callable
+
+from omkl.errors import InputError, pick
 from omkl.methods.adaraker import AdaRaker
 from omkl.methods.choco import Choco
 from omkl.methods.complete import Complete
@@ -11,10 +14,26 @@ from omkl.methods.presets import frugal, letter, recommended
 from omkl.methods.protocol import Info, Method, Neighbors, Network, Round
 
 METHODS: dict[str, type[Method]] = {method.name: method for method in (Gossip, Complete, Choco, Local, DOMKL, AdaRaker)}
+PRESETS: dict[str, Callable[[], Gossip]] = {"recommended": recommended, "frugal": frugal, "letter": letter}
+
+
+def named(method: Method | str | None) -> Method:
+    """Return the method of that name, of a class with its defaults or of a preset, or the method itself.
+
+    None is the recommended one.
+    """
+    if isinstance(method, str):
+        known: dict[str, Callable[[], Method]] = {**PRESETS, **METHODS}
+        return pick("method", method, known)()
+    if isinstance(method, type):
+        raise InputError(f"method is the class {method.__name__}; give an object; pass {method.__name__}()")
+    return recommended() if method is None else method
+
 
 __all__ = [
     "DOMKL",
     "METHODS",
+    "PRESETS",
     "AdaRaker",
     "Choco",
     "Complete",
@@ -27,6 +46,7 @@ __all__ = [
     "Round",
     "frugal",
     "letter",
+    "named",
     "recommended",
     "suited",
 ]

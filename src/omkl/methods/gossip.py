@@ -22,6 +22,8 @@ from omkl.topology import Topology
 class Gossip(Quantized):
     """Algorithm 1: mix with the neighbors' hidden states, send a quantized difference, then learn.
 
+    What is not given is the letter's; ``omkl.recommended()`` is what learns most, and the default of ``simulate``.
+
     Attributes
     ----------
     gamma
@@ -99,9 +101,7 @@ class Gossip(Quantized):
         """Return the method with numbers for these networks, which may take turns."""
         if self.gamma != "auto":
             return self
-        followed = tracking(self.channel, self.sent)
-        if self.choice is not None:
-            followed = seldom(followed, float(self.choice.share(np.eye(len(self.kernels))[0]).min()))
+        followed = seldom(tracking(self.channel, self.sent), self.least_share)
         return replace(self, gamma=min(stable_step(topology, followed, self.momentum) for topology in topologies))
 
     def check(self, topology: Topology) -> None:
@@ -123,6 +123,11 @@ class Gossip(Quantized):
     def choice(self) -> Sending | None:
         """Which kernels are sent; None sends all."""
         return sending.named(self.sending)
+
+    @property
+    def least_share(self) -> float:
+        """In what share of the rounds a kernel is sent that does not count."""
+        return 1.0 if self.choice is None else float(self.choice.share(np.eye(len(self.kernels))[0]).min())
 
     def step(self, state: State, inputs: Round, network: Network) -> tuple[State, Info]:
         """Return the network after one round of Algorithm 1."""

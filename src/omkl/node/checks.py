@@ -109,14 +109,16 @@ def calibrated(
     with specs.at("calibration"):
         if given is None:
             raise InputError(
-                "missing; this basis or sigma is calibrated on inputs that all nodes hold; write [calibration], file = "
-                '"calibration.npz" with an array X of some hundred rows'
+                "missing; this basis or sigma, as the recommended method has them, is calibrated on inputs that all "
+                'nodes hold; write [calibration], file = "calibration.npz" with an array X of some hundred rows, or, '
+                'if inputs have mean 0 and deviation 1, [learning.method], name = "recommended", basis = {source = '
+                '"normal"}'
             )
         table = numbers(given, "X", np.float64 if standardize else np.float32)
         calibration.checked(table, inputs)
         rows = calibration.sample(table, count, seed)
         seen = scaling.standardize_rows(rows) if standardize else rows
-        calibration.checked(seen, inputs, method.basis, method.sigma)
+        calibration.checked(seen, inputs, method.sigma)
         return rows
 
 

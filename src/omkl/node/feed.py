@@ -51,10 +51,12 @@ class Feed:
         # Not sys.stdin: a thread that waits in its lock would keep the interpreter from ending.
         return open(0, "rb", closefd=False) if str(self.file) == "-" else self.file.open("rb")
 
-    def parser(self, columns: int) -> inputs.Parse:
-        """Return what reads a line of so many inputs."""
+    def parser(self, columns: int, targets: int = 1) -> inputs.Parse:
+        """Return what reads a line of so many inputs, and targets."""
         by_name = Format.CSV if self.file.suffix.lower() == ".csv" else Format.JSONL
-        return inputs.Csv(columns, self.label) if (self.format or by_name) is Format.CSV else inputs.parse_json
+        if (self.format or by_name) is Format.JSONL:
+            return inputs.parse_json
+        return inputs.Csv(columns, self.label, targets)
 
 
 class Reader:
@@ -95,7 +97,9 @@ class Reader:
     def _read(self) -> None:
         try:
             with self._feed.open() as file:
-                for number, found in inputs.read(file, self._feed.parser(self._node.config.inputs)):
+                config = self._node.config
+                parse = self._feed.parser(config.inputs, getattr(config.method.objective, "outputs", 1))
+                for number, found in inputs.read(file, parse):
                     self._take(number, found)
             self._node.wait()
             self.finish(None)

@@ -1,8 +1,9 @@
 """Samples from lines of text: JSON, one object a line, or CSV.
 
-JSON lines are ``{"x": [0.5, -1.0], "y": 1}``; without y, or with null, a sample has no label. In CSV the label is the
-column that is named, else the one called ``y``, else the last; the others are x in their order. A first row that is not
-all numbers is a header. An empty label is none, and so is a row that is one column short at its end.
+JSON lines are ``{"x": [0.5, -1.0], "y": 1}``, y a list where several values are learned; without y, or with null, a
+sample has no label. In CSV the label is the column that is named, else the one called ``y``, else the last; the others
+are x in their order. Several values are as many columns, beginning there, or the last ones. A first row that is not all
+numbers is a header. An empty label is none, and so is a row that ends before it.
 """
 
 import csv
@@ -82,10 +83,12 @@ class Csv:
         d, the length of x.
     label
         The name of the label's column, which needs a header.
+    columns
+        Those of a label: more than one where several values are learned, beside each other.
     """
 
-    def __init__(self, inputs: int, label: str | None = None) -> None:
-        self._inputs, self._label, self._place = inputs, label, inputs
+    def __init__(self, inputs: int, label: str | None = None, columns: int = 1) -> None:
+        self._inputs, self._label, self._place, self._columns = inputs, label, inputs, columns
         self._first = True
 
     def __call__(self, text: str) -> Sample | None:
@@ -100,19 +103,25 @@ class Csv:
             return None
         if first and self._label is not None:
             raise HeaderError(f"no header; the label is to be {self._label!r}; name the columns in the first line")
-        if len(row) != self._inputs + 1 and (len(row), self._place) != (self._inputs, self._inputs):
-            raise InputError(f"{len(row)} columns; {self._inputs} inputs and a label are wanted")
-        label = row.pop(self._place) if len(row) > self._inputs else ""
-        return Sample([float(cell) for cell in row], float(label) if label else None)
+        if len(row) != self._inputs + self._columns and (len(row), self._place) != (self._inputs, self._inputs):
+            raise InputError(f"{len(row)} columns; {self._wanted}")
+        label = [row.pop(self._place) for _ in range(len(row) - self._inputs)]
+        values = [float(cell) for cell in label] if any(label) else [None]
+        return Sample([float(cell) for cell in row], values[0] if len(values) == 1 else values)
+
+    @property
+    def _wanted(self) -> str:
+        label = "a label" if self._columns == 1 else f"{self._columns} columns of a label"
+        return f"{self._inputs} inputs and {label} are wanted"
 
     def _find(self, header: list[str]) -> int:
         names = [name.strip() for name in header]
-        if len(names) not in (self._inputs, self._inputs + 1):
-            raise HeaderError(f"a header of {len(names)} columns; {self._inputs} inputs and a label are wanted")
+        if len(names) not in (self._inputs, self._inputs + self._columns):
+            raise HeaderError(f"a header of {len(names)} columns; {self._wanted}")
         if self._label is not None and self._label not in names:
             raise HeaderError(unknown("column", self._label, names))
         wanted = self._label or "y"
-        return names.index(wanted) if wanted in names else self._inputs
+        return min(names.index(wanted), self._inputs) if wanted in names else self._inputs
 
 
 def _is_number(cell: str) -> bool:

@@ -49,6 +49,8 @@ weights = "metropolis"  # how much neighbors count, from how many each has
 seed = 0                # of the random features, which all nodes share, and of rounding at random
 # standardize = true    # x as it comes, scaled by what the node has seen; for nodes that see like data
 
+# Below is a small model for small devices. name = "recommended", basis = {source = "normal"} and loss,
+# and nothing else, learn far better, at more bytes and work; [calibration] may stand for that basis.
 [learning.method]
 name = "gossip"
 loss = "logistic"       # labels -1 and 1; "squared": numbers; {name = "softmax", classes = 3}: 0, 1, 2

@@ -9,7 +9,8 @@ import numpy as np
 from omkl import algorithm
 from omkl.errors import DivergedError, InputError, whole
 from omkl.features import Features
-from omkl.methods import Gossip, Method, Neighbors, Round, eager
+from omkl.methods import Gossip, Local, Method, Neighbors, Round, eager
+from omkl.methods.local import LocalState
 from omkl.online.calibrating import Calibrated, calibrated, mapped, scaled, standardized, table, units, widened
 from omkl.online.tasks import Classification, Task
 from omkl.scaling import Floats
@@ -54,6 +55,8 @@ class Online:
         self, task: Task, method: Method, seed: int = 0, warmup: int = 512, topology: Topology | None = None
     ) -> None:
         if topology is not None:
+            if not isinstance(method, Local | Gossip):
+                raise InputError(f"{method.name} on a network; nodes here need not have a sample each; use Gossip")
             method.check(topology)
             method = method.on(topology) if isinstance(method, Gossip) else method
         self.task, self.method, self.seed = task, method, seed
@@ -81,6 +84,8 @@ class Online:
 
     def learn(self, row: Row) -> None:
         """Learn a row, or keep it."""
+        if row.weight != 1 and not isinstance(self.method, Local | Gossip):
+            raise InputError(f"a row of weight {row.weight} for {self.method.name}, which has none; leave weights out")
         self.seen += 1
         if self.kept is not None:
             self.kept.append(row)
@@ -109,7 +114,7 @@ class Online:
     def settle(self) -> None:
         """Keep no more rows; from here on compiled loops learn, where there are such."""
         self.kept, made = None, self.settled()
-        self._fast = compiled_loops(made.method, made.features)
+        self._fast = compiled_loops(made.method, made.features) if self.nodes == 1 else None
 
     def grow(self, classes: int) -> None:
         """Know more classes: from the start while rows are kept, later with outputs that begin at zero."""
@@ -121,8 +126,8 @@ class Online:
         self.made, self._ahead = self.made._replace(method=method), None
         if self.kept is not None:
             self._start(self.made)
-        elif hasattr(self.state, "hidden"):
-            raise InputError(f"{classes} classes; a network must know them all at the start; name them then")
+        elif not isinstance(self.state, LocalState):
+            raise InputError(f"{classes} classes; {self.method.name} must know them all early; show some rows of each")
         else:
             fresh = method.init(np, (self.nodes,), task.outputs, self.made.features.spectrum)
             self.state = _grown(self.state, fresh)

@@ -55,7 +55,7 @@ class Family(NamedTuple):
     """Methods that differ in what they send, at the best in hindsight of several settings."""
 
     tried: Mapping[str, Gossip]
-    """The settings, with the quantizer and the features that they are tried with."""
+    """The settings, with the quantizer that they are tried with."""
     channels: Mapping[str, Channel]
     features: tuple[int, ...]
 
@@ -123,7 +123,7 @@ FAMILIES: dict[str, Family] = {
     "choco": _single(),
     "sgd": _plain({f"eta {eta:g}": SGD(eta) for eta in ETAS}),
     "adagrad": _plain({f"eta {eta:g}": AdaGrad(eta) for eta in (0.3, 1.0, 3.0)}),
-    "newton": _plain({f"prior {prior:g}": Newton(prior) for prior in (10.0, 100.0, 1000.0)}),
+    "newton": _plain({f"prior {prior:g}": Newton(prior) for prior in (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)}),
 }
 """The competitors; ``larger`` is the letter's method at larger steps."""
 
@@ -176,25 +176,26 @@ class Study(NamedTuple):
         return [_point("letter", "eta 0.01, gamma 0.009, QSGD, 3 bit, D=20", runs)]
 
     def family(self, name: str) -> list[Point]:
-        """Return the points of a family at its best setting."""
-        setting, method = self.in_hindsight(name)
+        """Return the points of a family, for each number of features at its best setting."""
         points = []
         for features in FAMILIES[name].features:
+            setting, method = self.in_hindsight(name, features)
             cases = {
-                what: (replace(method, quantizer=quantizer, gamma=gamma, features=features), "path")
+                what: (replace(method, quantizer=quantizer, gamma=gamma), "path")
                 for what, (quantizer, gamma) in FAMILIES[name].channels.items()
             }
             found = self.runs(f"{name}-{features}", cases)
             points += [_point(name, f"{what}, D={features}, {setting}", runs) for what, runs in found.items()]
         return points
 
-    def in_hindsight(self, name: str) -> tuple[str, Gossip]:
+    def in_hindsight(self, name: str, features: int) -> tuple[str, Gossip]:
         """Return the setting of a family that loses least in the first shuffle's runs, and its method."""
-        tried, losses = FAMILIES[name].tried, dict[str, float]()
+        tried = {what: replace(one, features=features) for what, one in FAMILIES[name].tried.items()}
+        losses = dict[str, float]()
         banks = list(dict.fromkeys((method.kernels, method.sigma) for method in tried.values()))
         for k, bank in enumerate(banks):
             cases = {what: (one, "path") for what, one in tried.items() if (one.kernels, one.sigma) == bank}
-            found = self.share(f"{name}-tried-{k}", cases, 0, dealt(self.seeds)[0])
+            found = self.share(f"{name}-{features}-tried-{k}", cases, 0, dealt(self.seeds)[0])
             losses |= {what: float(found[f"{what}:loss"].mean()) for what in cases}
         best = min(losses, key=losses.__getitem__)
         return best, tried[best]

@@ -22,61 +22,62 @@ class Style(NamedTuple):
     color: str
     marker: str
     width: float = 1.4
-    place: str = "beside"
-    """Where its name stands: one of ``PLACES``, or beside its largest point, apart from others."""
 
 
 STYLES = {
     "letter": Style("the letter", "#000000", "*", 4.0),
-    "larger": Style("letter's method, larger steps", "#D55E00", "o", place="above"),
-    "choco": Style("CHOCO", "#CC79A7", "v", place="left"),
+    "larger": Style("letter's method, larger steps", "#D55E00", "o"),
+    "choco": Style("CHOCO", "#CC79A7", "v"),
     "sgd": Style("SGD", "#B07C00", "s"),
     "adagrad": Style("AdaGrad", "#56B4E9", "^"),
-    "newton": Style("Newton", "#009E73", "D", place="left"),
-    "recommended": Style("recommended", "#0072B2", "o", 2.4, "under"),
-}
-PLACES: dict[str, tuple[bool, tuple[int, int], str]] = {
-    # Whether at the largest point of the family, the offset from it, and which end of the name is there.
-    "above": (True, (4, 6), "right"),
-    "left": (False, (-8, -3), "right"),
-    "under": (False, (-6, -20), "left"),
+    "newton": Style("Newton", "#009E73", "D"),
+    "recommended": Style("recommended and variations", "#0072B2", "o", 2.0),
 }
 LINES = {
     "alone": ("no communication", (0, (1, 2))),
-    "sgd": ("one place, SGD at its best", (0, (5, 2))),
-    "complete": ("complete graph, exact", (0, (3, 1, 1, 1))),
-    "central": ("one place, same learner", "-"),
+    "sgd": ("one place, SGD", (0, (5, 2))),
+    "complete": ("complete, exact", (0, (3, 1, 1, 1))),
+    "central": ("one place", "-"),
     "batch": ("batch optimum", (0, (8, 3))),
 }
 GREY = "0.35"
-BEHIND = {"facecolor": "w", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
 NOTE = (
-    "20 nodes on a path; intervals: 95 % over shuffles and features. Star: omkl.recommended() as it is; titles: best "
-    "of its variations within the letter's bytes, the same for all data, and the smallest. Competitors at their best "
-    "rate and bandwidths in hindsight. Hollow: beaten by a smaller message of its family. Gray: best of all."
+    "20 nodes on a path; intervals: 95 % over shuffles and features. Lines: the recommended learner without "
+    "communication, on the complete graph with exact messages, and in one place with all samples; there also SGD at "
+    "its best, and kernel logistic regression of all samples at once. Titles: the best variation of the recommended "
+    "setting within the letter's bytes, the same for all data, and its smallest. Competitors: at their best rate and "
+    "bandwidths in hindsight. Hollow: beaten by a smaller message of its family. Gray band: best of all."
 )
-GAP = 0.045  # of an axis' height, between labels
+GAP = 0.062  # of an axis' height, between labels
 BYTES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 
 
 def frontier_figure(results: Mapping[str, Frontier]) -> "Figure":
     """Return loss against bytes a sample, a panel for every data set."""
     columns = min(2, len(results))
-    drawn, axes = figure(columns, -(-len(results) // columns), width=6.6, height=4.7)
+    drawn, axes = figure(columns, -(-len(results) // columns), width=5.1, height=4.1)
+    sizes = [point.bytes for found in results.values() for point in found.points]
     same = at_most_the_letters(results)
-    for axis, (data, found) in zip(axes, results.items(), strict=False):
+    for k, (axis, (data, found)) in enumerate(zip(axes, results.items(), strict=False)):
+        axis.set(xscale="log", xlim=(min(sizes) / 1.2, max(sizes) * 1.2))
         _panel(axis, found)
         before, after = pick(found, "letter"), pick(found, "recommended", same)
         least = min((p for p in found.points if p.family == "recommended"), key=lambda p: p.bytes)
         told = f"{before.loss:.3f} at {before.bytes:.0f} bytes becomes {after.loss:.3f} at {after.bytes:.0f}"
         told += f", {least.loss:.3f} at {least.bytes:.0f}"
-        axis.set_title(f"{TITLES[data]}: {told}", fontsize=10.5, loc="left", pad=12)
-        axis.set_xlabel("bytes a node sends with a sample, header and all")
-        axis.set_ylabel("mean loss over the whole stream")
+        axis.set_title(f"{TITLES[data]}\n{told}", fontsize=10, loc="left")
+        if k + columns >= len(results):
+            axis.set_xlabel("bytes a node sends with a sample, header and all")
+        if k % columns == 0:
+            axis.set_ylabel("mean loss over the whole stream")
     for axis in axes[len(results) :]:
         axis.remove()
-    drawn.suptitle(textwrap.fill(headline(results), 55 * columns), fontsize=13, fontweight="bold")
-    drawn.supxlabel(textwrap.fill(NOTE, 85 * columns), fontsize=8.5, color=GREY)
+    # The headline is the legend's title: the layout leaves room for one thing above the panels.
+    drawn.legend(
+        *axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2 * columns, fontsize=9, frameon=False,
+        title=textwrap.fill(headline(results), 50 * columns), title_fontproperties={"size": 12, "weight": "bold"},
+    )  # fmt: skip
+    drawn.supxlabel(textwrap.fill(NOTE, 75 * columns), fontsize=8, color=GREY)
     return drawn
 
 
@@ -110,8 +111,6 @@ def pick(found: Frontier, family: str, what: str | None = None) -> Point:
 
 def _panel(axis: "Axes", found: Frontier) -> None:
     low, high = min(line.loss for line in found.lines.values()), max(point.loss for point in found.points)
-    sizes = [point.bytes for point in found.points]
-    axis.set(xscale="log", xlim=(min(sizes) / 1.2, max(sizes) * 1.2))
     axis.set_ylim(low - 0.05 * (high - low), high + 0.07 * (high - low))
     ticks = [size for size in BYTES if axis.get_xlim()[0] < size < axis.get_xlim()[1]]
     axis.set_xticks(ticks, [str(size) for size in ticks])
@@ -121,37 +120,22 @@ def _panel(axis: "Axes", found: Frontier) -> None:
     for name, style in STYLES.items():
         _family(axis, [point for point in found.points if point.family == name], style)
     preset = pick(found, "recommended", PRESET)
-    axis.plot(preset.bytes, preset.loss, "*", color=STYLES["recommended"].color, markersize=16, mec="w", zorder=6)
-    _labels(axis, found.points)
+    axis.plot(preset.bytes, preset.loss, "*", color=STYLES["recommended"].color, markersize=16, mec="w", zorder=6,
+              label="omkl.recommended() as it is")  # fmt: skip
     _references(axis, found.lines)
 
 
 def _family(axis: "Axes", points: Sequence[Point], style: Style) -> None:
     """Draw a family: filled what is not beaten by its own, joined by a line, and the rest hollow."""
     kept = front(points)
-    sizes = [*(p.bytes for p in kept), max(p.bytes for p in points)]
-    axis.plot(sizes, [*(p.loss for p in kept), kept[-1].loss], color=style.color, linewidth=style.width, zorder=3)
+    sizes, losses = [*(p.bytes for p in kept), max(p.bytes for p in points)], [*(p.loss for p in kept), kept[-1].loss]
+    axis.plot(sizes, losses, color=style.color, linestyle="-" if len(points) > 1 else "", linewidth=style.width,
+              marker=style.marker, markersize=3 * style.width, markevery=range(len(kept)), label=style.label,
+              zorder=4)  # fmt: skip
     for p in points:
-        shown = {"markersize": 3 * style.width} if p in kept else {"markersize": 4, "mfc": "w", "alpha": 0.6}
-        axis.errorbar(p.bytes, p.loss, p.half, fmt=style.marker, color=style.color, elinewidth=0.8, zorder=4, **shown)
-
-
-def _labels(axis: "Axes", points: Sequence[Point]) -> None:
-    """Name families by their ends."""
-    low, high = axis.get_ylim()
-    by_size = {name: sorted((p for p in points if p.family == name), key=lambda p: p.bytes) for name in STYLES}
-    beside = [name for name, style in STYLES.items() if style.place == "beside"]
-    heights = apart([by_size[name][-1].loss for name in beside], GAP * (high - low))
-    spots = {name: ((by_size[name][-1].bytes, h), (8, -3), "left") for name, h in zip(beside, heights, strict=True)}
-    for name in STYLES.keys() - spots.keys():
-        largest, offset, end = PLACES[STYLES[name].place]
-        point = by_size[name][-1 if largest else 0]
-        spots[name] = (point.bytes, point.loss), offset, end
-    for name, (spot, offset, end) in spots.items():
-        style = STYLES[name]
-        weight = "bold" if style.width > 2 else "normal"
-        axis.annotate(style.label, spot, offset, textcoords="offset points", ha=end, color=style.color, weight=weight,
-                      fontsize=9, bbox=BEHIND, zorder=2.5)  # fmt: skip
+        axis.errorbar(p.bytes, p.loss, p.half, fmt="none", ecolor=style.color, elinewidth=0.8, zorder=3)
+        if p not in kept:
+            axis.plot(p.bytes, p.loss, style.marker, color=style.color, markersize=4, mfc="w", alpha=0.6, zorder=4)
 
 
 def _references(axis: "Axes", lines: Mapping[str, Point]) -> None:
@@ -162,7 +146,7 @@ def _references(axis: "Axes", lines: Mapping[str, Point]) -> None:
         loss = lines[name].loss
         axis.axhline(loss, color=GREY, linewidth=0.9, linestyle=dashes, zorder=1)
         axis.annotate(
-            f"{label} {loss:.3f}", (1, loss), (1.04, height), ("axes fraction", "data"), ("axes fraction", "data"),
+            f"{label} {loss:.3f}", (1, loss), (1.05, height), ("axes fraction", "data"), ("axes fraction", "data"),
             fontsize=8.5, color=GREY, va="center", annotation_clip=False,
             arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0},
         )  # fmt: skip

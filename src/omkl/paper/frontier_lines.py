@@ -8,10 +8,10 @@ import numpy as np
 from scipy.special import expit
 
 from omkl import calibration
+from omkl.comparator import best
 from omkl.data import as_stream
 from omkl.features import Features, draw, gaussian, transform
 from omkl.losses import Logistic
-from omkl.paper.comparator import best
 from omkl.paper.letter import Floats, dealt, spread
 from omkl.paper.store import Arrays
 

@@ -14,7 +14,7 @@ CAPTION = """Mean loss over the whole stream, scored before each sample is learn
 sample on average, as the codec packs it, header and all. Twenty nodes on a path."""
 
 COMPETITORS = """Every competitor has its best chance: rate and bandwidths are the best in hindsight of those tried on
-the first shuffle, data set by data set, with 20 features and one quantizer. The consensus step goes with the quantizer
+the first shuffle, data set by data set and size by size, with one quantizer. The consensus step goes with the quantizer
 alone: twice what gamma="auto" takes, or more, for larger steps did better where they were tried, on Banana.
 The letter's method keeps the letter's bandwidths; the learners SGD, AdaGrad and Newton had the choice between those
 and the recommended ones, with 20 and 80 features a kernel, and CHOCO the choice of its kernel. The recommended setting

@@ -7,6 +7,7 @@ as that over features.
 
 import itertools
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from omkl.methods import Choco, Complete, Gossip, Local, Method
+from omkl.methods import Choco, Complete, Local, Method, letter
 from omkl.paper.store import Arrays, Store
 from omkl.quantizers import QSGD
 from omkl.simulator import compare
@@ -37,18 +38,20 @@ Progress = Callable[[str, int, int], None]
 Floats = npt.NDArray[np.float64]
 
 FIGURE1: Cases = {
-    "gossip": (Gossip(), "path"),
+    "gossip": (letter(), "path"),
     "complete": (Complete(), "complete"),
     "single": (Choco(), "path"),
     "local": (Local(), "path"),
-    "ring": (Gossip(), "ring"),
-    "full": (Gossip(), "complete"),
-    **{f"M={m}": (Gossip(quantizer=QSGD(bits=bits)), "path") for m, bits in LEVELS.items() if m > 7},
-    "exact": (Gossip(quantizer=None), "path"),
+    "ring": (letter(), "ring"),
+    "full": (letter(), "complete"),
+    **{f"M={m}": (replace(letter(), quantizer=QSGD(bits=bits)), "path") for m, bits in LEVELS.items() if m > 7},
+    "exact": (replace(letter(), quantizer=None), "path"),
 }
 """The letter's steps, eta = 0.01 and gamma = 0.009."""
 
-FIGURE2: Cases = {graph: (Gossip(eta=0.1, gamma=0.09, quantizer=None), graph) for graph in ("complete", "ring", "path")}
+FIGURE2: Cases = {
+    graph: (replace(letter(), eta=0.1, gamma=0.09, quantizer=None), graph) for graph in ("complete", "ring", "path")
+}
 
 
 class Runs(NamedTuple):

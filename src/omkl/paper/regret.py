@@ -21,13 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from omkl import algorithm, features, noise, theory
+from omkl import algorithm, comparator, features, noise, theory
 from omkl.arrays import Array, namespace
 from omkl.data import load
 from omkl.losses import Logistic
-from omkl.methods import Gossip, Info, Method, Round
+from omkl.methods import Info, Method, Round, letter
 from omkl.methods.protocol import MethodState
-from omkl.paper import comparator
 from omkl.paper.paced import Pace, PacedGossip, PacedLocal, side_by_side
 from omkl.paper.studies import Floats, Integers, PooledStudy, TheoremStudy
 from omkl.quantizers import QSGD
@@ -121,7 +120,7 @@ class Streams:
             u = noise.uniforms(noise.key(s, "rows"), self.classes.size).reshape(self.classes.shape)
             picks = {sign: which[(u * len(which)).astype(int)] for sign, which in members.items()}
             rows[..., s] = np.where(self.classes > 0, picks[1], picks[-1])
-        kernels = Gossip().kernels
+        kernels = letter().kernels
         return rows, np.stack([features.draw(kernels, FEATURES, self.X.shape[1], s) for s in range(self.seeds)])
 
     def comparator(self, rows: Integers, frequencies: npt.NDArray[np.float32]) -> tuple[Floats, Floats]:

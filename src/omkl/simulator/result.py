@@ -1,6 +1,7 @@
 """What a simulation returns: curves, final models, and the configuration that made them."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from omkl import metrics
 from omkl.errors import InputError
+from omkl.features import Features, transform
 from omkl.model import DAMAGED, Model, loss_from
 
 FORMAT = 1
@@ -83,6 +86,30 @@ class Result:
         basis = None if self.basis is None else self.basis[s]
         center, scale = (None if part is None else part[node] for part in (self.center, self.scale))
         return Model(self.frequencies[s], self.theta[node, s], self.log_weights[node, s], loss, basis, center, scale)
+
+    @property
+    def r2(self) -> npt.NDArray[np.float64]:
+        """The share of the targets' variance that was predicted, ``(S,)``, over all recorded rounds; nan of classes."""
+        squared = self.config["method"]["loss"]["name"] == "squared"
+        spread = self.config.get("target_variance", np.nan) if squared else np.nan
+        return np.asarray(1 - self.loss.mean(axis=1, dtype=np.float64) / spread)
+
+    def regret(self, data: Any, regularization: float = 1e-3, changes: Sequence[int] = ()) -> npt.NDArray[np.float64]:
+        """Return what the mean node lost beyond the best fixed model, ``(S, R)``, added up over the recorded rounds.
+
+        The best is ``metrics.hindsight`` of each seed's features for the stream ``(X, y)`` that was simulated; with
+        ``changes`` the regret is dynamic.
+        """
+        X, y = np.asarray(data[0], dtype=np.float32), np.asarray(data[1])
+        if X.shape[:2] != (self.config["rounds"], self.config["nodes"]) or self.center is not None:
+            raise InputError(
+                f"X has shape {X.shape}; regret takes the stream that was simulated, (T, J, d), and as it was learned: "
+                "not one that nodes standardized themselves; see omkl.data.as_stream"
+            )
+        loss, bases = loss_from(self.config["method"]["loss"]), [None] * len(self.seeds)
+        made = map(Features, self.frequencies, bases if self.basis is None else self.basis)
+        best = [metrics.hindsight(transform(X, own), y, loss, regularization, changes).mean(axis=1) for own in made]
+        return metrics.regret(self.loss, np.stack(best)[:, self.rounds])
 
     def summary(self, last: float = 0.1) -> dict[str, float]:
         """Return the mean loss over all recorded rounds and over the last of them, its standard error, and the bits."""

@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from omkl import topology as topologies
 from omkl.data import Data, Partition, Stream, as_stream, load
-from omkl.errors import InputError, pick, whole
+from omkl.errors import InputError, whole
 from omkl.features import Features
 from omkl.losses import Loss
-from omkl.methods import METHODS, Gossip, Method, Network, suited
+from omkl.methods import Gossip, Method, Network, named, suited
 from omkl.methods.protocol import MethodState
 from omkl.scaling import Moments, standardize_stream
 from omkl.simulator import engine
@@ -63,8 +63,9 @@ def simulate(
     nodes
         J; may be left out where data or topology tell it.
     method
-        ``Gossip(...)``, ``Local(...)``, ... or a name, with its defaults; None is ``Gossip()``. A method without a loss
-        takes the one that suits a data set known by name.
+        ``Gossip(...)``, ``Local(...)``, ... or a name: of one of these with its defaults, or of a preset, ``"letter"``
+        or ``"frugal"``; None is ``recommended()``. A method without a loss takes the one that suits a data set known
+        by name.
     weights
         Rule for the gossip weights of a graph.
     faults
@@ -159,7 +160,7 @@ def compare(
     if shuffle is not None:
         whole("shuffle", shuffle, 0)
     source = load(data) if isinstance(data, str) else data
-    methods = [suited(as_method(method), source.loss if isinstance(source, Data) else None) for method, _ in pairs]
+    methods = [suited(named(method), source.loss if isinstance(source, Data) else None) for method, _ in pairs]
     widest = _widest_bank(methods)
     own = getattr(source, "graph", None) or "path"
     given_graphs = [own if topology is None else topology for _, topology in pairs]
@@ -205,6 +206,7 @@ def compare(
         "partition": describe(partition),
         "record_every": record_every,
         "standardize": standardize,
+        "target_variance": float(np.var(targets, axis=(0, 1), dtype=np.float64).sum()),
         "versions": versions(),
     }
     recorded = np.arange(record_every - 1, rounds, record_every)
@@ -319,15 +321,6 @@ def _features(method: Method, given: Stream, runs: list[int], standardize: bool)
     with one_thread():  # small matrices: more threads would wait for each other
         each = [method.draw(given.X.shape[-1], run, given.X, standardize) for run in runs]
     return Features(*(None if parts[0] is None else np.stack(parts) for parts in zip(*each, strict=True)))
-
-
-def as_method(method: Method | str | None) -> Method:
-    """Return the method that a name stands for, with its defaults, or the method itself."""
-    if isinstance(method, str):
-        return pick("method", method, METHODS)()
-    if isinstance(method, type):
-        raise InputError(f"method is the class {method.__name__}; give an object; pass {method.__name__}()")
-    return Gossip() if method is None else method
 
 
 def _targets(objective: Loss, data: Any, stream: Stream) -> npt.NDArray[np.float32]:

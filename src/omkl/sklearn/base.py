@@ -121,7 +121,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         online = self._online
         if isinstance(online, Fixed):
             raise InputError("the model was learned elsewhere and has no learner's memory; call fit to learn anew")
-        nodes = None if node is None else self._checked(np.broadcast_to(np.asarray(node), (len(X),)))
+        nodes = None if node is None else self._checked(np.asarray(node), len(X))
         order = np.random.default_rng(online.seed).permutation(len(X)) if shuffle else np.arange(len(X))
         kept, before = order[weights[order] > 0], online.seen
         for start in range(0, len(kept), BLOCK):
@@ -144,17 +144,18 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             raise InputError(f"sample_weight has shape {weights.shape} and minimum {weights.min(initial=0):g}; {rule}")
         return np.broadcast_to(weights, (rows,))
 
-    def _checked(self, nodes: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        count = self._online.nodes
-        if not np.issubdtype(nodes.dtype, np.integer) or ((nodes < 0) | (nodes >= count)).any():
-            raise InputError(f"node is {nodes}; nodes are numbered 0 ... {count - 1}; give one of them for each row")
-        return nodes
+    def _checked(self, nodes: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
+        """Return a node for every row; refuse what is none."""
+        count, is_whole = self._online.nodes, np.issubdtype(nodes.dtype, np.integer)
+        if nodes.shape not in ((), (rows,)) or not is_whole or ((nodes < 0) | (nodes >= count)).any():
+            raise InputError(f"node is {nodes}; nodes are numbered 0 ... {count - 1}; give one, or one for each row")
+        return np.broadcast_to(nodes, (rows,))
 
     def _outputs(self, X: Table, node: int | None) -> Floats:
         check_is_fitted(self, "_online")
         X = validate_data(self, X, reset=False, dtype=np.float64)
         if node is not None:
-            self._checked(np.asarray(node))
+            self._checked(np.asarray(node), 0)
         outputs: Floats = self._online.outputs(X, node)
         return outputs
 

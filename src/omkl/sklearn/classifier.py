@@ -134,7 +134,7 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         numbers = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         if (unknown := self.classes_[numbers] != y).any():
             raise InputError(
-                f"label {y[unknown][0]!r} is not among the classes {self.classes_}; name all on the first call"
+                f"label {y[unknown][0]} is not among the classes {self.classes_}; name all on the first call"
             )
         return numbers.astype(np.float64)[:, None]
 

@@ -51,8 +51,9 @@ class Faults:
     hidden state up to date; that is not charged.
 
     >>> import omkl
-    >>> result = omkl.simulate("banana", "ring", 20, faults=omkl.Faults(links=0.3, nodes=0.05))
-    >>> bool(result.link_bits.mean() < 0.7 * omkl.simulate("banana", "ring", 20).link_bits.mean())
+    >>> method = omkl.letter()
+    >>> result = omkl.simulate("banana", "ring", 20, method, faults=omkl.Faults(links=0.3, nodes=0.05))
+    >>> bool(result.link_bits.mean() < 0.7 * omkl.simulate("banana", "ring", 20, method).link_bits.mean())
     True
     """
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from omkl.node.events import Moved, Resynced
 from omkl.node.protocol import Protocol
+from omkl.sending import Triggered
 from omkl.torture.faults import FAULTS
 from omkl.torture.shape import DEADLINE, draw
 from omkl.torture.violation import Violation, require
@@ -27,6 +28,7 @@ MIXED = 12  # rounds of mixing alone in which nodes must come closer to each oth
 PACE = 0.5  # seconds for each of them
 SWIFT = 0.75  # of what parts nodes, left by a round: quantization allows no less, however well they are connected
 MARGIN = 1.2  # on what the slowest direction of the graph leaves; 1.01 was the most over 200 seeds
+LATE = 2  # times that a kernel is not sent, or a move carried on, are rounds in which nodes may come no closer
 CLOSE = 1e-5  # of the models: rounding
 CHUNK = 8  # seeds that a process is given at once
 LAST = 30  # lines of a trace that are shown
@@ -147,10 +149,11 @@ def _mix(world: World) -> float:
         if k == MIXED // 2:  # answers to the last questions have come by now
             calm = len(world.trace)
     taken = min(node.round - start for node, start in zip(arena.nodes.values(), rounds, strict=True))
-    require(taken >= MIXED - 3, f"{taken} rounds in the time of {MIXED}")
+    due = min(1.0, pace.least if pace.until else pace.rate) if (pace := world.shape.config.method.pace) else 1.0
+    require(taken >= due * MIXED - 3, f"{taken} rounds in the time of {due * MIXED}")
     moved = [str(entry) for entry in world.trace[calm:] if isinstance(entry.what, Moved | Resynced)]
     require(not moved, f"a link moved though nothing happened: {moved[:1]}")
-    after, allowed = _apart(world)[0], before * _left(world) ** taken + CLOSE * (1 + _size(_thetas(world), 1))
+    after, allowed = _apart(world)[0], _allowed(world, before, taken) + CLOSE * (1 + _size(_thetas(world), 1))
     require(after <= MARGIN * allowed, f"nodes were {before:.3g} apart, and are {after:.3g}; {allowed:.3g} is due")
     return after / allowed
 
@@ -162,10 +165,25 @@ def _pace(world: World) -> None:
     world.arena.run(world.arena.now + PACE)
 
 
-def _left(world: World) -> float:
-    """Return what a round of mixing leaves of what parts the nodes, in the slowest direction of the graph."""
-    config = world.shape.config
-    return max(SWIFT, *(abs(1 - config.method.consensus_step * end) for end in config.topology.ends))
+def _allowed(world: World, before: float, rounds: int) -> float:
+    """Return how far apart the nodes may be after rounds of mixing alone, in the slowest direction of the graph."""
+    method, ends = world.shape.config.method, world.shape.config.topology.ends
+    if method.clip is not None:  # nodes far apart come closer by so much a round
+        return before
+    momentum, share = method.momentum, method.least_share
+    half = max(abs(1 + momentum - method.consensus_step * share * end) / 2 for end in ends)
+    slowest = half + math.sqrt(max(0.0, half**2 - momentum))  # of z^2 - 2 half z + momentum, where it is real
+    left, lag = max(SWIFT, math.sqrt(momentum), slowest), 1 / (1 - momentum) + 1 / share - 2
+    return float(before * left ** max(0.0, rounds - LATE * lag)) + _unsaid(world)
+
+
+def _unsaid(world: World) -> float:
+    """Return how much of the models a rule that waits for a threshold may leave unsaid."""
+    choice = world.shape.config.method.choice
+    if not isinstance(choice, Triggered):
+        return 0.0
+    moved = np.array([node.learning.state.moved for node in world.arena.nodes.values()], dtype=np.float64)
+    return choice.threshold * float(np.sqrt(moved.sum()))
 
 
 def _rest(world: World) -> None:
@@ -181,7 +199,8 @@ def _rest(world: World) -> None:
 def _apart(world: World) -> tuple[float, float]:
     """Return how far the nodes are from their mean, and how far their hidden states are from their models."""
     thetas = _thetas(world)
-    hidden = np.array([node.learning.state.hidden for node in world.arena.nodes.values()])
+    states = [node.learning.state for node in world.arena.nodes.values()]
+    hidden = np.array([world.shape.config.method.heard(state.hidden, state.log_weights)[0] for state in states])
     return _size(thetas - thetas.mean(axis=0), 1), _size(thetas - hidden, 1)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from omkl import algorithm
 from omkl.algorithm import State
@@ -22,6 +23,7 @@ from omkl.node.neighbors import RECENT
 from omkl.node.protocol import MOST_WAITING, Protocol
 from omkl.quantizers import Message
 from omkl.scaling import Inputs
+from omkl.sending import Sampled
 from omkl.torture.lessons import ROUNDING, Lesson, Lessons
 from omkl.torture.order import Order
 from omkl.torture.violation import Violation, require
@@ -43,7 +45,7 @@ class Known(NamedTuple):
 
     began: Floats
     theta: Floats
-    log_weights: bytes
+    log_weights: Floats
     content: bytes
     """All of it, to compare."""
 
@@ -88,11 +90,11 @@ class Books:
             self.record(node)
             self.order.note(node, node.neighbors.events)
             self._check_mixing(node, weights)
-            before, method = learning.state, learning.method
-            heard = algorithm.clipped(before.hidden, copies, method.radius)
-            start = before.theta + method.momentum * before.velocity if method.momentum else before.theta
-            due = algorithm.mix(start, before.hidden, heard, weights, method.consensus_step)
+            start, due = _mixed(node, copies, weights)
+            silent = _silent(node)
+            said = learning.state.hidden.copy()
             message = gossip(copies, weights)
+            require(not (learning.state.hidden - said)[silent].any(), "a kernel is sent that is not due")
             self._enter(node, start, due)
             self.record(node)
             return message
@@ -117,7 +119,7 @@ class Books:
         """Note the model that a node has now, and the one it began with."""
         state, id = node.learning.state, node.role.id
         began = self._known[id].began if began is None else began
-        self._known[id] = Known(began, state.theta.copy(), state.log_weights.tobytes(), _content(state))
+        self._known[id] = Known(began, state.theta.copy(), state.log_weights.copy(), _content(state))
 
     def record(self, node: Protocol) -> None:
         """Note what a node says of its round; a boot must not say two things of one."""
@@ -165,9 +167,10 @@ class Books:
         if known.content == _content(state):
             return
         given_back = node not in self._begun and state.hidden.tobytes() in self._past[id]
-        same_weights = state.log_weights.tobytes() == known.log_weights
+        theta, log_weights = node.learning.method.heard(state.hidden, known.log_weights)
+        same_weights = state.log_weights.tobytes() == log_weights.tobytes()
         require(given_back and same_weights, "the model moved by something else than mixing and learning")
-        due = state.hidden + (known.theta.astype(np.float64) - known.began)
+        due = theta + (known.theta.astype(np.float64) - known.began)
         apart = float(np.abs(state.theta - due).max())
         told = f"models given back are {apart:.3g} from the hidden state with what was learned since"
         require(apart <= ROUNDING * (1 + float(np.abs(due).max())), told)
@@ -193,19 +196,20 @@ class Books:
         if min(values) < 0 or sum(values) > 1 + ROUNDING:
             raise Violation(f"weights {values} of others are negative, or exceed one")
 
-    def _enter(self, node: Protocol, before: Floats, due: Floats) -> None:
+    def _enter(self, node: Protocol, before: Floats, due: tuple[Floats, ...]) -> None:
         """Note what mixing did, as it was due, and check the mean when the last node of a round is there."""
-        state, id = node.learning.state, node.role.id
+        state, method, id = node.learning.state, node.learning.method, node.role.id
         self._know(node)
         self.order.take(node)
         finite = math.isfinite(total(state.theta) + total(state.hidden))
         require(finite, f"the model is not finite at round {node.round}")
-        apart = float(np.abs(state.theta - due).max())
-        most = ROUNDING * (1 + float(np.abs(due).max()))
-        require(apart <= most, f"mixing is {apart:.3g} from the algorithm's at round {node.round}")
+        for found, wanted in zip((state.theta, state.log_weights, state.velocity), due, strict=False):
+            apart = float(np.abs(found - wanted).max())
+            most = ROUNDING * (1 + float(np.abs(wanted).max()))
+            require(apart <= most, f"mixing is {apart:.3g} from the algorithm's at round {node.round}")
         pull = state.theta.astype(np.float64) - before
         self.drift = self.drift + pull
-        if node.role.timing.mode == "lockstep":
+        if node.role.timing.mode == "lockstep" and method.least_share == 1:  # else nodes mix by shares of their own
             used = {link.peer: (link.boot, link.round) for link in node.links.values() if _is_used(link)}
             shares = self.shares[node.round]
             shares[id] = Share(node.neighbors.boot, used, pull)
@@ -229,9 +233,33 @@ class Books:
         require(moved <= most, f"mixing moved the mean by {moved / len(shares):.3g} in round {at}")
 
 
+def _mixed(node: Protocol, copies: Floats, weights: Floats) -> tuple[Floats, tuple[Floats, ...]]:
+    """Return models before neighbors pull, carried on by a velocity, and the models, log weights and velocity due."""
+    state, method = node.learning.state, node.learning.method
+    own = method.spoken(state.theta, state.log_weights)
+    start = own + method.momentum * state.velocity if method.momentum else own
+    heard = algorithm.clipped(state.hidden, copies, method.radius)
+    due = algorithm.mix(start, state.hidden, heard, weights, method.consensus_step)
+    if method.choice is not None:
+        share = method.choice.share(algorithm.normalize(state.log_weights))
+        due = start + share[..., None, None] * (due - start)
+    velocity = (due - own,) if method.momentum else ()
+    return method.heard(start, state.log_weights)[0], (*method.heard(due, state.log_weights), *velocity)
+
+
+def _silent(node: Protocol) -> npt.NDArray[np.bool_]:
+    """Return which kernels must not be sent in the next round: those that are not sampled."""
+    state, choice = node.learning.state, node.learning.method.choice
+    if not isinstance(choice, Sampled):  # one that is triggered may be at the threshold, and rounding decides
+        return np.zeros(len(state.hidden), dtype=bool)
+    sent = choice.sends(state.hidden, algorithm.normalize(state.log_weights), state.moved, node.round)
+    return np.asarray(~sent, dtype=bool)
+
+
 def _content(state: State) -> bytes:
-    theta, hidden, log_weights, _, velocity, _ = state
-    return bytes(theta.tobytes() + hidden.tobytes() + log_weights.tobytes() + np.asarray(velocity).tobytes())
+    theta, hidden, log_weights, memory, velocity, moved = state
+    parts = (theta, hidden, log_weights, *memory, velocity, moved)
+    return b"".join(np.asarray(part).tobytes() for part in parts)
 
 
 def _is_used(link: Link) -> bool:

@@ -63,9 +63,13 @@ class Lessons:
         theta, log_weights = (np.array([lesson.before[k] for lesson in lessons]) for k in (0, 2))
         z = features.transform(np.array([lesson.seen for lesson in lessons]), learning.features)
         sample = Round(z, np.array([lesson.y for lesson in lessons]), None)
-        theta, log_weights, _, info = learning.method.observe(theta, log_weights, lessons[0].before.memory, sample)
+        memory = lessons[0].before.memory
+        memory = memory and type(memory)(*map(np.array, zip(*(one.before.memory for one in lessons), strict=True)))
+        theta, log_weights, memory, info = learning.method.observe(theta, log_weights, memory, sample)
         _compare("models", lessons, [lesson.after.theta for lesson in lessons], theta)
         _compare("log weights", lessons, [lesson.after.log_weights for lesson in lessons], log_weights)
+        for k, part in enumerate(memory):
+            _compare("memory", lessons, [lesson.after.memory[k] for lesson in lessons], part)
         _compare("prediction", lessons, [lesson.output for lesson in lessons], info.output)
         _compare("loss", lessons, [lesson.loss for lesson in lessons], info.loss)
 

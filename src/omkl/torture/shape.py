@@ -1,6 +1,6 @@
 """What a seed makes of a network: its nodes and links, what they learn, and their streams."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 
 from omkl import topology
+from omkl.calibration import Basis
 from omkl.features import gaussian
+from omkl.learners import Shared
+from omkl.losses import Loss, Softmax, Squared
 from omkl.methods import Gossip
 from omkl.node.config import Member, NetworkConfig
 from omkl.node.settings import Checkpoint, Timing
 from omkl.node.transports.memory import Conditions
+from omkl.sending import Pace, Sampled, Triggered
 from omkl.topology import Graph
 
 DEADLINE = 4.0
@@ -20,6 +24,20 @@ TIMINGS = (Timing(deadline=DEADLINE, patience=0.5), Timing(mode="timer", deadlin
 EVERY: tuple[Any, ...] = (5, 5, 20, 20, 20, 20, "observation")
 # Consensus steps with which mixing alone brings nodes together, in networks of this size.
 QUANTIZERS: tuple[tuple[Any, float], ...] = ((None, 0.8), ("nearest", 0.4), ("qsgd", 0.3), ("sign", 0.15))
+MORE = ("basis", "momentum", "common_weights", "pace", "sending", "clip")  # that is told of a method
+LOSSES = ("logistic", Softmax(classes=3), Squared(outputs=2))
+PACES = (None, Pace(8, until=8, least=1), Pace(2, until=4), Pace(0.5))
+SENDING = (None, None, Sampled(1.5, floor=0.4), Triggered())
+CALIBRATED: dict[str, Any] = {
+    "kernels": gaussian(0.5, 1),
+    "sigma": "median",
+    "features": 8,
+    "basis": Basis(rank=6, rows=30),
+    "learner": Shared(),
+    "regularization": 0.0,
+    "weight_rate": 1.0,
+}
+"""What makes a small model of the recommended kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +67,12 @@ class Shape:
 
     def describe(self) -> str:
         """Return the network in a line."""
-        config = self.config
+        config, method = self.config, self.config.method
         links = len(config.topology.graph.edges)
+        more = [name for name in MORE if getattr(method, name)]
         return (
-            f"{len(config.ids)} nodes, {links} links, {config.timing.mode}, {config.method.channel.name}, "
-            f"checkpoints by {self.checkpoint.every}"
+            f"{len(config.ids)} nodes, {links} links, {config.timing.mode}, {method.channel.name}, "
+            f"{' '.join([method.objective.name, *more])}, checkpoints by {self.checkpoint.every}"
         )
 
 
@@ -63,14 +82,17 @@ def draw(random: Random, seconds: float) -> Shape:
     members = tuple(Member(id="abcdefgh"[k], listen=f"tcp/h:{k + 1}") for k in range(nodes))
     quantizer, gamma = random.choice(QUANTIZERS)
     method = Gossip(kernels=gaussian(1, 3), features=3, eta=0.2, gamma=gamma, quantizer=quantizer)
+    seed, network, timing = random.randrange(2**16), topology.build(_graph(random, nodes)), random.choice(TIMINGS)
+    own = Random(seed)
     config = NetworkConfig(
         name="torture",
         inputs=2,
-        method=method,
-        seed=random.randrange(2**16),
-        topology=topology.build(_graph(random, nodes)),
+        method=_varied(method, own, timing).on(network),
+        seed=seed,
+        topology=network,
         members=members,
-        timing=random.choice(TIMINGS),
+        timing=timing,
+        calibration=np.array([[own.gauss(0, 1), own.gauss(0, 1)] for _ in range(CALIBRATED["basis"].rows)]),
     )
     return Shape(
         config=config,
@@ -80,6 +102,30 @@ def draw(random: Random, seconds: float) -> Shape:
         unlabeled=random.choice((0.0, 0.2)),
         checkpoint=Checkpoint(folder=Path(), every=random.choice(EVERY)),
     )
+
+
+def label(loss: Loss, x: list[float]) -> Any:
+    """Return what there is to learn at a place x, as the loss takes it."""
+    if isinstance(loss, Softmax):
+        return int(x[0] > 0) + int(x[1] > 0)
+    if isinstance(loss, Squared):
+        return [x[0], x[0] * x[1]]
+    return 1 if x[0] * x[1] > 0 else -1
+
+
+def _varied(method: Gossip, random: Random, timing: Timing) -> Gossip:
+    """Return the method as it is, or with some of what is beyond the letter's."""
+    if random.random() < 0.4:
+        return method
+    more: dict[str, Any] = {
+        "loss": random.choice(LOSSES),
+        "momentum": random.choice((0.0, 0.0, 0.4, 0.7)),
+        "common_weights": random.random() < 0.5,
+        "pace": random.choice(PACES) if timing.mode == "lockstep" else None,
+        "sending": random.choice(SENDING),
+        "clip": random.choice((None, None, 0.3)),
+    }
+    return replace(method, gamma="auto", **more, **(CALIBRATED if random.random() < 0.5 else {}))
 
 
 def _graph(random: Random, nodes: int) -> Graph:

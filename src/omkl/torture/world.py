@@ -18,7 +18,7 @@ from omkl.node.transports.memory import Conditions
 from omkl.torture.arena import Arena
 from omkl.torture.disk import Died, Disk, Files
 from omkl.torture.invariants import Books
-from omkl.torture.shape import Shape
+from omkl.torture.shape import Shape, label
 from omkl.torture.streams import Sample, Stream
 from omkl.torture.trace import Trace
 from omkl.torture.violation import require
@@ -177,9 +177,9 @@ class World:
     def observe(self, id: str, labeled: bool) -> None:
         """Give a node a sample, unless too many wait."""
         x = [self.random.gauss(0, 1), self.random.gauss(0, 1)]
-        y = (1 if x[0] * x[1] > 0 else -1) if labeled else None
-        stream, label = self.streams[id], None if y is None else np.array([y], dtype=np.float32)
-        sample = Sample(next(self._numbers), np.array(x, dtype=np.float32), label)
+        loss, stream = self.shape.config.method.objective, self.streams[id]
+        y = label(loss, x) if labeled else None
+        sample = Sample(next(self._numbers), np.array(x, dtype=np.float32), None if y is None else loss.encode(y))
 
         def act(node: Protocol, now: float) -> list[Event]:
             if len(stream.given) >= MOST_WAITING:

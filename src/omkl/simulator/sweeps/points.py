@@ -13,9 +13,9 @@ import numpy as np
 from omkl import data
 from omkl import topology as topologies
 from omkl.errors import InputError, pick
-from omkl.methods import suited
+from omkl.methods import named, suited
 from omkl.simulator.description import describe
-from omkl.simulator.simulation import as_method, simulate
+from omkl.simulator.simulation import simulate
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ def point(arguments: Mapping[str, Any], **known: Any) -> Point:
     given = defaults | dict(arguments)
     if given["data"] is inspect.Parameter.empty:
         raise InputError("data is missing; a simulation needs a stream to learn; pass data='banana'")
-    method, own = as_method(given["method"]), None
+    method, own = named(given["method"]), None
     if isinstance(given["data"], str):
         chosen = data.known(given["data"])
         method, own = suited(method, chosen.loss), chosen.graph and "its own"

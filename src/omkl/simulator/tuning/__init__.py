@@ -14,10 +14,9 @@ from omkl.simulator.tuning.halving import BASE, Evaluate, Score, Trial, halve, j
 from omkl.simulator.tuning.outcome import Candidate, Comparison, Tuned, compared
 from omkl.simulator.tuning.runs import Progress, Runs
 from omkl.simulator.tuning.space import Drawn, Space, default, draw
-from omkl.simulator.tuning.tables import as_table
 from omkl.topology import Faults
 
-__all__ = ["Candidate", "Comparison", "Progress", "Space", "Tuned", "as_table", "tune"]
+__all__ = ["Candidate", "Comparison", "Progress", "Space", "Tuned", "tune"]
 
 
 def tune(

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
+from omkl.methods.tables import as_toml
 from omkl.simulator.tuning.halving import Rung, Score, reasons
-from omkl.simulator.tuning.tables import as_toml
 
 
 class Candidate(NamedTuple):

@@ -3,9 +3,9 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
+from omkl.comparator import TOLERANCE, best
 from omkl.errors import InputError
 from omkl.losses import Logistic, Squared
-from omkl.paper.comparator import TOLERANCE, best
 
 LAMBDA = 1e-3
 

@@ -1,0 +1,295 @@
+"""The doors of scikit-learn."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_moons
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import omkl
+from omkl.errors import InputError
+from omkl.features import Features
+from omkl.node.learning import Learning
+from omkl.sklearn import OMKLClassifier, OMKLRegressor
+
+# In a process of its own: scikit-learn leaves one check out unless the variable is set before SciPy is imported.
+CONFORMANCE = """
+import json
+from sklearn.utils.estimator_checks import check_estimator
+from omkl.sklearn import OMKLClassifier, OMKLRegressor
+
+online = "an online learner depends on the order of rows"
+expected = {f"check_sample_weight_equivalence_on_{kind}_data": online for kind in ("dense", "sparse")}
+told = {}
+for estimator in (OMKLClassifier(), OMKLRegressor()):
+    results = check_estimator(estimator, expected_failed_checks=expected, on_fail=None, on_skip=None)
+    told[type(estimator).__name__] = [(one["check_name"], one["status"]) for one in results]
+print(json.dumps(told))
+"""
+CHECKS = {"OMKLClassifier": 62, "OMKLRegressor": 60}  # of scikit-learn 1.9
+QUICK: dict[str, Any] = {"features": 16, "rank": 12, "warmup": 16}
+
+Floats = npt.NDArray[np.float64]
+
+
+@pytest.fixture(scope="module")
+def moons() -> tuple[Floats, npt.NDArray[np.int64]]:
+    X, y = make_moons(120, noise=0.1, random_state=0)
+    return X, y
+
+
+def test_check_estimator() -> None:
+    quiet = {"SCIPY_ARRAY_API": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    run = [sys.executable, "-c", CONFORMANCE]
+    done = subprocess.run(run, env=os.environ | quiet, capture_output=True, text=True, timeout=600, check=True)
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told.keys() == CHECKS.keys()
+    for name, results in told.items():
+        failed = [check for check, status in results if status in ("failed", "xfail")]
+        assert all(check.startswith("check_sample_weight_equivalence_") for check in failed), failed
+        skipped = [check for check, status in results if status == "skipped"]
+        assert not skipped or not find_spec("pandas"), skipped
+        assert len(results) >= CHECKS[name]
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize("rows", [1, 5, 16, 60])
+def test_rows_at_once_are_rows_one_by_one_to_the_bit(moons: Any, nodes: int, rows: int) -> None:
+    X, y = moons
+    weights = np.tile([1.0, 0.0, 0.5], 20)[:rows]
+    many, single = (OMKLClassifier(nodes=nodes, **QUICK) for _ in range(2))
+    many.partial_fit(X[:rows], y[:rows], [0, 1], weights)
+    for k in range(rows):
+        single.partial_fit(X[k : k + 1], y[k : k + 1], [0, 1], weights[k : k + 1])
+    assert np.array_equal(many.decision_function(X), single.decision_function(X))
+    assert np.array_equal(many.kernel_weights_, single.kernel_weights_)
+
+
+@pytest.mark.parametrize("rows", [10, 60])
+def test_a_prediction_does_not_depend_on_the_rows_beside_it(moons: Any, rows: int) -> None:
+    X, y = moons
+    model = OMKLClassifier(**QUICK).partial_fit(X[:rows], y[:rows], [0, 1])
+    single = np.concatenate([model.decision_function(x[None]) for x in X])
+    together = model.decision_function(X)
+    assert np.allclose(together, single, rtol=1e-12, atol=1e-14)
+    if rows > QUICK["warmup"] and find_spec("numba"):
+        assert np.array_equal(together, single)
+
+
+def test_several_outputs_at_once_are_rows_one_by_one_to_the_bit() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    y = np.stack([X[:, 0], X[:, 1] * X[:, 2]], axis=1)
+    many, single = OMKLRegressor(**QUICK).partial_fit(X, y), OMKLRegressor(**QUICK)
+    for k in range(40):
+        single.partial_fit(X[k : k + 1], y[k : k + 1])
+    assert many.predict(X).shape == (40, 2)
+    assert np.array_equal(many.predict(X), single.predict(X))
+
+
+@pytest.mark.parametrize("rows", [3, 16, 50])
+@pytest.mark.parametrize("how", ["file", "pickle"])
+@pytest.mark.parametrize(
+    "settings", [{}, {"nodes": 4}, {"learner": omkl.Newton(prior=5)}, {"method": omkl.letter(), "nodes": 3}]
+)
+def test_a_resumed_estimator_is_an_uninterrupted_one_to_the_bit(
+    moons: Any, tmp_path: Path, rows: int, how: str, settings: dict[str, Any]
+) -> None:
+    X, y = moons
+    labels = np.array(["no", "yes"])[y]
+    one = OMKLClassifier(**(QUICK | settings)).partial_fit(X[:rows], labels[:rows], classes=["no", "yes"])
+    if how == "file":
+        one.save(tmp_path / "one.npz")
+        other = OMKLClassifier.load(tmp_path / "one.npz")
+    else:
+        other = pickle.loads(pickle.dumps(one))
+    assert other.get_params() == one.get_params()
+    for estimator in (one, other):
+        estimator.partial_fit(X[rows:], labels[rows:])
+    assert np.array_equal(one.decision_function(X), other.decision_function(X))
+    assert np.array_equal(one.predict(X), other.predict(X))
+
+
+def test_files_of_regressors_and_of_graphs(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    one = OMKLRegressor(nodes=3, topology=omkl.topology.path(3), **QUICK).fit(X, X)
+    one.save(tmp_path / "one.npz")
+    other = OMKLRegressor.load(tmp_path / "one.npz")
+    for estimator in (one, other):
+        estimator.partial_fit(X[:7], X[:7])
+    assert np.array_equal(one.predict(X), other.predict(X))
+    with pytest.raises(InputError, match="has a OMKLRegressor"):
+        OMKLClassifier.load(tmp_path / "one.npz")
+    (tmp_path / "bad.npz").write_bytes(b"PK")
+    with pytest.raises(InputError, match="no omkl estimator"):
+        OMKLRegressor.load(tmp_path / "bad.npz")
+
+
+def test_fit_shuffles_and_forgets(moons: Any) -> None:
+    X, y = moons
+    order = np.argsort(y)
+    shuffled = OMKLClassifier(**QUICK).fit(X[order], y[order])
+    assert np.array_equal(shuffled.fit(X[order], y[order]).decision_function(X), shuffled.decision_function(X))
+    in_order = OMKLClassifier(shuffle=False, **QUICK).fit(X, y)
+    assert np.array_equal(
+        in_order.decision_function(X),
+        OMKLClassifier(**QUICK).partial_fit(X, y, [0, 1]).decision_function(X),
+    )
+    assert not np.array_equal(shuffled.decision_function(X), in_order.decision_function(X))
+
+
+def test_digits_of_ten_classes() -> None:
+    X, y = load_digits(return_X_y=True)
+    estimator = OMKLClassifier(features=64, rank=64, warmup=128).fit(X[:600], y[:600])
+    assert estimator.score(X[600:900], y[600:900]) > 0.85
+    shares = estimator.predict_proba(X[600:700])
+    assert shares.shape == estimator.decision_function(X[600:700]).shape == (100, 10)
+    assert np.allclose(shares.sum(axis=1), 1)
+    assert np.array_equal(estimator.classes_[shares.argmax(axis=1)], estimator.predict(X[600:700]))
+
+
+def test_pipelines_grids_and_clones(moons: Any) -> None:
+    X, y = moons
+    pipeline = make_pipeline(StandardScaler(), OMKLClassifier(**QUICK))
+    assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.7
+    grid = GridSearchCV(OMKLClassifier(**QUICK), {"kernels": [(0.2,), (0.2, 1.0)], "rank": [4, 12]}, cv=2).fit(X, y)
+    assert grid.best_params_["rank"] == 12
+    assert clone(grid.best_estimator_).get_params() == grid.best_estimator_.get_params()
+    with pytest.raises(NotFittedError):
+        clone(grid.best_estimator_).predict(X)
+
+
+def test_frames(moons: Any, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    X, y = moons
+    frame, labels = pandas.DataFrame(X, columns=["a", "b"]), pandas.Series(np.array(["no", "yes"])[y])
+    estimator = OMKLClassifier(**QUICK).fit(frame, labels)
+    assert estimator.feature_names_in_.tolist() == ["a", "b"]
+    estimator.save(tmp_path / "one.npz")
+    loaded = OMKLClassifier.load(tmp_path / "one.npz")
+    assert loaded.predict(frame).tolist() == estimator.predict(frame).tolist()
+    assert loaded.feature_names_in_.tolist() == ["a", "b"]
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.predict(frame[["b", "a"]])
+
+
+def test_classes_of_partial_fit(moons: Any) -> None:
+    X, y = moons
+    with pytest.raises(InputError, match="needs all there will be"):
+        OMKLClassifier().partial_fit(X, y)
+    estimator = OMKLClassifier(**QUICK).partial_fit(X, y, classes=[0, 1, 2])
+    assert estimator.predict_proba(X).shape == (120, 3)
+    with pytest.raises(InputError, match="the first call had"):
+        estimator.partial_fit(X, y, classes=[0, 1])
+    with pytest.raises(InputError, match="label 7 is not among the classes"):
+        estimator.partial_fit(X, np.full(120, 7))
+
+
+def test_a_row_of_weight_zero_is_not_there(moons: Any) -> None:
+    X, y = moons
+    weights = np.arange(120) % 2
+    some = OMKLClassifier(nodes=3, **QUICK).partial_fit(X, y, [0, 1], sample_weight=weights)
+    rest = OMKLClassifier(nodes=3, **QUICK).partial_fit(X[1::2], y[1::2], [0, 1])
+    assert np.array_equal(some.decision_function(X), rest.decision_function(X))
+
+
+@pytest.mark.parametrize("weight", [-1, [1, 2], "heavy", np.nan])
+def test_weights_that_are_none(moons: Any, weight: Any) -> None:
+    X, y = moons
+    estimator = OMKLClassifier(**QUICK)
+    with pytest.raises(InputError, match="there are 120 rows"):
+        estimator.partial_fit(X, y, [0, 1], sample_weight=weight)
+    assert not hasattr(estimator, "classes_")
+
+
+def test_nodes_learn_from_each_other(moons: Any) -> None:
+    X, y = moons
+    node = (X[:, 0] > X[:, 0].mean()).astype(int)
+    together = OMKLClassifier(nodes=2, shuffle=False, **QUICK).fit(X, y, node=node)
+    alone = OMKLClassifier(nodes=2, shuffle=False, method=omkl.Local(learner=omkl.Newton())).fit(X, y, node=node)
+    away = node == 0
+    assert (together.predict(X[away], node=1) == y[away]).mean() > (alone.predict(X[away], node=1) == y[away]).mean()
+    assert not np.array_equal(together.decision_function(X, node=0), together.decision_function(X, node=1))
+    assert np.isclose(together.kernel_weights_.sum(), 1)
+
+
+@pytest.mark.parametrize("node", [2, -1, 0.5, [0, 1, 0]])
+def test_nodes_that_are_none(moons: Any, node: Any) -> None:
+    X, y = moons
+    with pytest.raises(InputError, match="nodes are numbered 0"):
+        OMKLClassifier(nodes=2, **QUICK).fit(X, y, node=node)
+    fitted = OMKLClassifier(nodes=2, **QUICK).fit(X, y)
+    with pytest.raises(InputError, match="nodes are numbered"):
+        fitted.predict(X, node=2)
+
+
+def test_models_of_a_simulation(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = np.where(X[:, 0] > 0, 1, -1)
+    model = omkl.simulate((X, y), "ring", nodes=3, method=omkl.Gossip(eta=1.0)).model(seed=0, node=1)
+    model.save(tmp_path / "model.npz")
+    estimator = OMKLClassifier.from_model(tmp_path / "model.npz", classes=["left", "right"])
+    assert np.array_equal(estimator.decision_function(X), model.decision_function(X)[:, 0])
+    assert np.array_equal(OMKLClassifier.from_model(model).predict(X), model.predict(X))
+    assert set(estimator.predict(X)) == {"left", "right"}
+    assert estimator.n_features_in_ == 2
+    assert np.allclose(estimator.kernel_weights_, model.weights)
+    with pytest.raises(InputError, match="learned elsewhere"):
+        estimator.partial_fit(X, estimator.predict(X))
+    with pytest.raises(InputError, match="learned elsewhere"):
+        estimator.save(tmp_path / "estimator.npz")
+    with pytest.raises(InputError, match="it has classes"):
+        OMKLRegressor.from_model(model)
+    with pytest.raises(InputError, match="name each of them"):
+        OMKLClassifier.from_model(model, classes=[1, 2, 3])
+    assert estimator.fit(X, y).score(X, y) > 0.8
+
+
+def test_models_of_a_node(tmp_path: Path) -> None:
+    X = 100 + 50 * np.random.default_rng(0).normal(size=(60, 2))
+    node = Learning(omkl.Gossip(eta=1.0, loss=omkl.Softmax(3)), 2, seed=0, index=0, standardize=True)
+    for x in X:
+        node.learn(x, node.targets(int(x[0] > 80) + int(x[0] > 120)))
+    node.model().save(tmp_path / "model.npz")
+    estimator = OMKLClassifier.from_model(tmp_path / "model.npz")
+    assert estimator.classes_.tolist() == [0, 1, 2]
+    assert np.array_equal(estimator.decision_function(X), node.predict(X))
+    assert np.array_equal(estimator.predict(X), node.model().predict(X))
+
+
+def test_models_of_values() -> None:
+    made = Features(np.ones((1, 2, 3), np.float32))
+    theta = np.ones((1, 2, 4), np.float32)
+    model = omkl.Model(made.frequencies, theta, np.zeros(1, np.float32), omkl.Squared(outputs=2))
+    X = np.random.default_rng(0).normal(size=(5, 3))
+    assert np.array_equal(OMKLRegressor.from_model(model).predict(X), model.predict(X))
+    with pytest.raises(InputError, match="no classes"):
+        OMKLClassifier.from_model(model)
+
+
+def test_huber_minds_outliers_less() -> None:
+    X = np.random.default_rng(0).uniform(-2, 2, size=(300, 1))
+    y = np.sin(X[:, 0])
+    dirty = np.where(np.arange(300) % 10 == 0, 20.0, y)
+    errors = [((OMKLRegressor(loss=loss).fit(X, dirty).predict(X) - y) ** 2).mean() for loss in ("squared", "huber")]
+    assert errors[1] < 0.5 * errors[0]
+
+
+def test_unknown_losses_and_learners() -> None:
+    X = np.ones((3, 1))
+    with pytest.raises(InputError, match="unknown loss 'square'; did you mean 'squared'"):
+        OMKLRegressor(loss="square").fit(X, X[:, 0])
+    with pytest.raises(InputError, match="unknown learner"):
+        OMKLRegressor(learner="newtown").fit(X, X[:, 0])
