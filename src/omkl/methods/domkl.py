@@ -129,8 +129,8 @@ def nearest(f: Array, energy: Array, y: Array, loss: Loss) -> Array:
 
     Its derivative rises, and is of either sign at f and at f - energy C'(f). Newton's step is taken where it stays
     between the bounds that are known by then, and half of what is left where it does not: across a kink it may lead
-    from one end to the other and back. It begins at zero, if that is between: from there, where C'' of the logistic loss
-    turns, it never overshoots, and where C'' is next to nothing it would.
+    from one end to the other and back. It begins at zero, if that is between: there the curvature of the logistic loss
+    is greatest, and no step from there overshoots.
     """
     xp = namespace(f)
     most = energy * loss.derivative(f, y)
