@@ -1,10 +1,13 @@
 """Kernel weights that are gossiped with the models."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import omkl
 from omkl import algorithm, topology
+from omkl.data import load, status
 from omkl.errors import InputError
 from omkl.methods import Gossip
 from omkl.methods.plain import is_plain
@@ -101,3 +104,18 @@ def test_it_is_part_of_the_contract_and_of_no_fast_path() -> None:
     assert not is_plain(Gossip(common_weights=True), (omkl.Logistic,), (QSGD,))
     with pytest.raises(InputError, match="one kernel has no weight to share"):
         omkl.Choco(common_weights=True)
+
+
+def test_where_the_loss_has_no_bound_a_sample_moves_common_weights_by_so_much_at_most() -> None:
+    weighed = algorithm.weigh(np.zeros(3), np.array([0.2, 0.7, 400.0]), 0.5, most=1.0)
+    np.testing.assert_allclose(weighed, [0, -0.25, -0.5])
+    assert Gossip(common_weights=True, loss="squared").most_apart == 1
+    assert Gossip(common_weights=True, loss="huber").most_apart is None
+    assert Gossip(loss="squared").most_apart is None
+
+
+@pytest.mark.skipif(not status("twitter").verified, reason="twitter is not at hand")
+def test_outliers_in_regression_do_not_carry_the_recommended_setting_away() -> None:
+    X, y, loss, _ = load("twitter")
+    method = replace(omkl.recommended(), loss=loss)
+    assert omkl.simulate((X[:4000], y[:4000]), "path", nodes=20, method=method).loss.mean() < 0.8

@@ -179,11 +179,15 @@ def kernel_losses(theta: Array, kernel_outputs: Array, y: Array, loss: Loss, reg
     return loss.value(kernel_outputs, y[..., None, :]) + penalty
 
 
-def weigh(log_weights: Array, losses: Array, rate: float) -> Array:
+def weigh(log_weights: Array, losses: Array, rate: float, most: float | None = None) -> Array:
     """Return ln w_p - rate * L(theta_p), line 5; the letter's rate is eta.
 
-    Shifted so that the largest is zero: only differences matter, and they keep their digits over a long stream.
+    Shifted so that the largest is zero: only differences matter, and they keep their digits over a long stream. With
+    ``most``, a kernel's loss counts as at most so much above the best one's.
     """
+    if most is not None:
+        xp = namespace(losses)
+        losses = xp.clip(losses - xp.min(losses, axis=-1, keepdims=True), None, most)
     log_weights = log_weights - rate * losses
     return log_weights - namespace(losses).max(log_weights, axis=-1, keepdims=True)
 

@@ -182,9 +182,14 @@ def _directions(V: Floats, inputs: Floats | None) -> tuple[Floats, Floats]:
     if inputs is None:
         values, vectors = np.linalg.eigh(normal_moments(V))
         return values[::-1], vectors[:, ::-1]
-    z = transform(inputs, Features(V))
-    _, scales, rows = np.linalg.svd(z / math.sqrt(len(z)), full_matrices=False)
-    return scales**2, rows.T
+    z = transform(inputs, Features(V)) / math.sqrt(len(inputs))
+    if len(z) >= z.shape[1]:
+        _, scales, rows = np.linalg.svd(z, full_matrices=False)
+        return scales**2, rows.T
+    # Of few rows their products are the smaller matrix, with the same eigenvalues; it takes half of the time.
+    values, vectors = np.linalg.eigh(z @ z.T)
+    values = np.maximum(values[::-1], np.finfo(np.float64).tiny)
+    return values, z.T @ vectors[:, ::-1] / np.sqrt(values)
 
 
 def normal_moments(V: Floats) -> Floats:

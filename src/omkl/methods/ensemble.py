@@ -119,6 +119,11 @@ class Ensemble:
         return self.eta if self.weight_rate is None else self.weight_rate
 
     @property
+    def most_apart(self) -> float | None:
+        """How much more than the best one a kernel can lose by a sample, for its weight; None sets no bound."""
+        return None
+
+    @property
     def sent(self) -> int:
         """The numbers that are sent of a model."""
         return self.width
@@ -149,7 +154,7 @@ class Ensemble:
         losses = algorithm.kernel_losses(theta, outputs, inputs.y, loss, lam)
         if inputs.weight is not None:
             losses = inputs.weight[..., None] * losses
-        weighed = algorithm.weigh(log_weights, losses, self.hedge_rate)
+        weighed = algorithm.weigh(log_weights, losses, self.hedge_rate, self.most_apart)
         if self.weigh_first:
             info = self.score(algorithm.predict(theta, weighed, inputs.z).output, theta, weighed, inputs.y)
         else:

@@ -120,6 +120,14 @@ class Gossip(Quantized):
         return self.width + self.common_weights
 
     @property
+    def most_apart(self) -> float | None:
+        """One, where weights are common and the loss has no bound on its slope.
+
+        A weight is sent in one row with its model: where single samples make it leap, a coarse step serves both.
+        """
+        return 1.0 if self.common_weights and math.isinf(self.objective.lipschitz) else None
+
+    @property
     def choice(self) -> Sending | None:
         """Which kernels are sent; None sends all."""
         return sending.named(self.sending)
