@@ -176,6 +176,7 @@ def _interval(value: float, drawn: Floats) -> str:
 def draw(found: dict[str, dict[str, Floats]], path: Path) -> None:
     """Draw the loss after the change, averaged over windows."""
     import matplotlib.pyplot as plt
+    from matplotlib import ticker
 
     figure, axes = plt.subplots(-(-len(found) // 2), 2, figsize=(9, 7), squeeze=False, layout="constrained")
     for axis, (name, runs) in zip(axes.flat, found.items(), strict=False):
@@ -186,6 +187,9 @@ def draw(found: dict[str, dict[str, Floats]], path: Path) -> None:
         axis.set(title=name, xlabel="samples after the change", xlim=(-300, 1500), yscale="log")
         axis.axvline(0, color="gray", linewidth=0.5)
         axis.set_ylabel("log loss, mean of the last 100")
+        axis.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+        axis.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+        axis.yaxis.set_minor_locator(ticker.NullLocator())
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     figure.savefig(path, dpi=120)
     plt.close(figure)

@@ -13,9 +13,7 @@ from omkl.quantizers import Exact
 from omkl.topology import Topology
 from omkl.wire import message_bytes
 
-SEARCHES = (
-    16  # for the output after a sample: eight serve the logistic loss, twelve such with kinks, at energies to 1000
-)
+SEARCHES = 16  # eight serve the logistic loss, twelve such with kinks, at energies to 1000
 
 
 class DualState(NamedTuple):
