@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from omkl.algorithm import normalize
 from omkl.features import Features, waves
 from omkl.learners import HALVINGS, LOGISTIC, Shared
 from omkl.losses import Logistic, Loss, Softmax, Squared
@@ -69,6 +70,13 @@ class Compiled:
         _project(waves(angles.reshape(len(x), kernels, width // 2)), self._basis, self._ranks, z)
         return z
 
+    def outputs(self, state: LocalState, z: Floats) -> npt.NDArray[np.float64]:
+        """Return the outputs ``(n, C)`` of the ensemble for features ``(n, P, r)``."""
+        weights = normalize(state.log_weights[0].astype(np.float64))
+        f = np.empty((len(z), state.theta.shape[2]))
+        _predict(state.theta[0], weights, z, self._ranks, f)
+        return f
+
     def learn(self, state: LocalState, z: Floats, y: Floats) -> LocalState:
         """Return the state after rows of features ``(n, P, r)`` and targets ``(n, C)``, in this order."""
         theta, log_weights, count = state.theta.copy(), state.log_weights.copy(), state.memory.count.copy()
@@ -120,6 +128,15 @@ def _dot(one: Any, other: Any) -> Any:
     for i in range(len(one)):
         total += one[i] * other[i]
     return total
+
+
+@compiled
+def _predict(theta: Any, weights: Any, z: Any, ranks: Any, f: Any) -> None:
+    for t in range(len(z)):
+        for k in range(theta.shape[1]):
+            f[t, k] = 0
+            for p in range(len(theta)):
+                f[t, k] += weights[p] * _dot(theta[p, k, : ranks[p]], z[t, p, : ranks[p]])
 
 
 @compiled

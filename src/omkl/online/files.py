@@ -107,7 +107,7 @@ def fill(online: Online, header: Mapping[str, Any], arrays: Arrays) -> None:
     fresh = method.init(np, (online.nodes,), online.task.outputs, made.spectrum)
     leaves = iter([arrays[f"state_{k}"] for k, _ in enumerate(_leaves(fresh))])
     online.state = _filled(fresh, leaves)
-    online.settle()
+    online.compile()
 
 
 def _rows(name: str, rows: list[Row]) -> Arrays:

@@ -8,7 +8,6 @@ import numpy as np
 
 from omkl import algorithm
 from omkl.errors import DivergedError, InputError, whole
-from omkl.features import Features
 from omkl.methods import Gossip, Local, Method, Neighbors, Round, eager
 from omkl.methods.local import LocalState
 from omkl.online.calibrating import Calibrated, calibrated, mapped, scaled, standardized, table, units, widened
@@ -17,6 +16,7 @@ from omkl.scaling import Floats
 from omkl.topology import Topology
 
 BLOCK = 256  # rows at once: features before the basis are many
+MANY = 64  # rows from which on compiled loops are worth loading
 
 
 class Row(NamedTuple):
@@ -72,49 +72,38 @@ class Online:
         self._learned = 0
         self._ahead: Any = None
         self._fast: Any = None
-        self._mapped: tuple[Floats, Any] | None = None
+        self._mapped: tuple[bytes, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_fast": None, "_mapped": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        if self.kept is None:
-            self.settle()  # compiled loops need not be there where it is loaded
+        self.compile()  # loops need not be there where it is loaded
 
     def learn(self, row: Row) -> None:
         """Learn a row, or keep it."""
         if row.weight != 1 and not isinstance(self.method, Local | Gossip):
             raise InputError(f"a row of weight {row.weight} for {self.method.name}, which has none; leave weights out")
         self.seen += 1
-        if self.kept is not None:
+        if self.kept is None:
+            self._take([row])
+        else:
             self.kept.append(row)
             if len(self.kept) == self.warmup:
                 self._catch_up()
-                self.settle()
-        elif self._fast is None or row.weight != 1:
-            self._take(row)
-        else:
-            target = self.task.target(row.y, self.settled().targets)
-            self.state = self._fast.learn(self.state, self._features(row.x[None]), target[None])
-            self.rounds += 1
+                self.kept = None
 
     def learn_many(self, rows: Sequence[Row]) -> None:
         """Learn rows in order: to the bit what they would do one by one, and sooner."""
         for start in range(0, len(rows), BLOCK):
             block = rows[start : start + BLOCK]
-            if self._fast is None or any(row.weight != 1 for row in block):
+            if self.kept is None and all(row.weight == 1 for row in block):
+                self.seen += len(block)
+                self._take(block)
+            else:
                 for row in block:
                     self.learn(row)
-                continue
-            targets = np.stack([self.task.target(row.y, self.settled().targets) for row in block])
-            self.state = self._fast.learn(self.state, self._features(table([row.x for row in block])), targets)
-            self.seen, self.rounds = self.seen + len(block), self.rounds + len(block)
-
-    def settle(self) -> None:
-        """Keep no more rows; from here on compiled loops learn, where there are such."""
-        self.kept, made = None, self.settled()
-        self._fast = compiled_loops(made.method, made.features) if self.nodes == 1 else None
 
     def grow(self, classes: int) -> None:
         """Know more classes: from the start while rows are kept, later with outputs that begin at zero."""
@@ -131,20 +120,22 @@ class Online:
         else:
             fresh = method.init(np, (self.nodes,), task.outputs, self.made.features.spectrum)
             self.state = _grown(self.state, fresh)
-            self.settle()
+        self.compile()
 
     def outputs(self, X: Floats, node: int | None = None) -> Floats:
         """Return the outputs ``(n, C)`` for rows ``(n, d)``, in the units of the targets.
 
         By the models of one node, or the mean of all nodes' models, under the mean of their log weights.
         """
-        theta, log_weights = self.models(node)
-        made = self.settled()
-        blocks = [
-            algorithm.predict(theta, log_weights, self._features(X[k : k + BLOCK])) for k in range(0, len(X), BLOCK)
-        ]
-        center, scale = made.targets
-        return np.concatenate([block.output for block in blocks]) * scale + center
+        self._catch_up()
+        center, scale = self.settled().targets
+        blocks = (X[k : k + BLOCK] for k in range(0, len(X), BLOCK))
+        if self._fast is None:
+            models = self.models(node)
+            found = [algorithm.predict(*models, self._features(block)).output for block in blocks]
+        else:
+            found = [self._finite(self._fast.outputs(self.state, self._features(block))) for block in blocks]
+        return np.concatenate(found) * scale + center
 
     def _features(self, X: Floats) -> Any:
         """Return the features of rows to predict, or to learn by compiled loops; often it is first one, then the other.
@@ -156,8 +147,9 @@ class Online:
             return mapped(scaled(X, made).astype(np.float64), made.wide)
         if len(X) != 1:
             return self._fast.mapped(scaled(X, made))
-        if self._mapped is None or not np.array_equal(self._mapped[0], X, equal_nan=True):
-            self._mapped = X.copy(), self._fast.mapped(scaled(X, made))
+        key = X.tobytes()
+        if self._mapped is None or self._mapped[0] != key:
+            self._mapped = key, self._fast.mapped(scaled(X, made))
         return self._mapped[1]
 
     def models(self, node: int | None = None) -> tuple[Floats, Floats]:
@@ -167,13 +159,18 @@ class Online:
         if self.open and self._ahead is None:
             self._ahead = self._round(self.open)
         theta, log_weights = made.method.models(self._ahead if self.open else self.state)
-        if not (np.isfinite(theta).all() and np.isfinite(log_weights).all()):
-            raise DivergedError(
-                f"a model is not finite after {self.seen} rows; use a smaller rate, or the default learner"
-            )
+        self._finite(theta)
+        self._finite(log_weights)
         if node is None:
             return theta.mean(axis=0, dtype=np.float64), log_weights.mean(axis=0, dtype=np.float64)
         return theta[node].astype(np.float64), log_weights[node].astype(np.float64)
+
+    def _finite(self, numbers: Any) -> Any:
+        if not np.isfinite(numbers).all():
+            raise DivergedError(
+                f"a model is not finite after {self.seen} rows; use a smaller rate, or the default learner"
+            )
+        return numbers
 
     def settled(self) -> Calibrated:
         """Return what the rows were calibrated to; refuse where there are none."""
@@ -190,16 +187,39 @@ class Online:
         if self.made is None or self.made.rows != rows:
             self.made = self._calibrated(self.kept[:rows])
             self._start(self.made)
-        for row in self.kept[self._learned :]:
-            self._take(row)
+        self._take(self.kept[self._learned :])
         self._learned = count
 
     def _start(self, made: Calibrated) -> None:
         """Begin with no row learned."""
         self.state = made.method.init(np, (self.nodes,), self.task.outputs, made.features.spectrum)
         self.open, self.rounds, self._learned = {}, 0, 0
+        self.compile()
 
-    def _take(self, row: Row) -> None:
+    def compile(self) -> None:
+        """Take compiled loops for what has been calibrated, where there are such, and rows enough for their loading."""
+        made, self._fast, self._mapped = self.made, None, None
+        if made is None or self.nodes != 1 or made.rows < min(MANY, self.warmup):
+            return
+        try:
+            from omkl.online import compiled
+        except (ImportError, RuntimeError):
+            return
+        if compiled.knows(made.method):
+            self._fast = compiled.Compiled(made.method, made.features)
+
+    def _take(self, rows: Sequence[Row]) -> None:
+        """Learn rows in order; compiled loops know none that have weights."""
+        if self._fast is None or any(row.weight != 1 for row in rows):
+            for row in rows:
+                self._take_one(row)
+        elif rows:
+            X = rows[0].x[None] if len(rows) == 1 else table([row.x for row in rows])
+            targets = np.stack([self.task.target(row.y, self.settled().targets) for row in rows])
+            self.state = self._fast.learn(self.state, self._features(X), targets)
+            self.rounds += len(rows)
+
+    def _take_one(self, row: Row) -> None:
         self._ahead = None
         if row.node in self.open:
             self._close()
@@ -235,15 +255,6 @@ class Online:
         method: Any = replace(self.method, loss=self.task.loss)  # type: ignore[type-var]
         method, made = calibrated(method, standardized(X, inputs), self.seed)
         return Calibrated(len(rows), method, made, widened(made), inputs, targets)
-
-
-def compiled_loops(method: Method, made: Features) -> Any:
-    """Return the loops that know a method; None where there are none, or no Numba."""
-    try:
-        from omkl.online import compiled
-    except (ImportError, RuntimeError):
-        return None
-    return compiled.Compiled(method, made) if compiled.knows(method) else None
 
 
 def _network(topology: Topology | None) -> Neighbors:
