@@ -6,7 +6,8 @@ At most so many rows, and seconds a learner: one that is slower has its error ov
 omkl over as many beside it. Error is the share of wrong classes, or the squared error over the variance of the targets.
 Competitors have a fair chance: scikit-learn's gradient descent has columns and targets standardized by the whole table
 and the best of five rates and two bandwidths in hindsight, on 100 random features as its RBFSampler draws them; river's
-has a running scaler and the best of two bandwidths and two rates, on as many; trees are as they come.
+has a running scaler and the best of two bandwidths and two rates, on 100 of every column, for that is what its sampler
+makes, and rates by their number; trees are as they come.
 """
 
 import itertools
@@ -70,6 +71,8 @@ def learners(data: Table) -> dict[str, dict[str, Callable[[], Learner]]]:
     trees = tree.HoeffdingTreeRegressor if regression else tree.HoeffdingTreeClassifier
     own = river.OMKLRegressor if regression else river.OMKLClassifier
     widths = {"gamma 1": 1.0, "gamma 1/d": 1 / data.X.shape[1]}
+    length = COMPONENTS * data.X.shape[1] / 2  # of river's features, squared: its cosines are not scaled
+    rates = [rate / length for rate in ((0.1, 0.5) if regression else (0.5, 4.0))]
     return {
         "omkl": {"": lambda: _by_name(own())},
         "scikit-learn, RBFSampler and SGD": {
@@ -78,7 +81,7 @@ def learners(data: Table) -> dict[str, dict[str, Callable[[], Learner]]]:
         },
         "river, RBFSampler and linear": {
             f"rate {rate:g}, {width}": lambda rate=rate, gamma=gamma: _by_name(_linear(data, rate, gamma))
-            for rate, (width, gamma) in itertools.product((0.01, 0.1), widths.items())
+            for rate, (width, gamma) in itertools.product(rates, widths.items())
         },
         "river, Hoeffding tree": {"": lambda: _by_name(trees())},
         "river, adaptive random forest": {"": lambda: _by_name(forests(seed=0))},
