@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from omkl.algorithm import normalize
 from omkl.features import Features, waves
 from omkl.learners import HALVINGS, LOGISTIC, Shared
 from omkl.losses import Logistic, Loss, Softmax, Squared
 from omkl.methods import Local, Method
 from omkl.methods.local import LocalState
+from omkl.online.calibrating import FARTHEST, Units
 
 Floats = npt.NDArray[np.float32]
 
@@ -46,67 +46,76 @@ def knows(method: Method) -> TypeGuard[Local]:
 
 
 class Compiled:
-    """The steps of a method that these loops know, in features that were calibrated for it."""
+    """The steps of a method that these loops know, in units and features that were calibrated for it.
 
-    def __init__(self, method: Local, made: Features) -> None:
+    Features of all kernels are beside each other, ``(n, R)``, without those directions that no row has shown.
+    """
+
+    def __init__(self, method: Local, made: Features, inputs: Units) -> None:
         assert isinstance(method.rule, Shared)
         assert made.basis is not None
         assert made.spectrum is not None
         rule, bound = method.rule, method.objective.smoothness
-        kernels, count, inputs = made.frequencies.shape
-        self._frequencies = np.ascontiguousarray(made.frequencies.reshape(kernels * count, inputs).T)
-        self._basis, self._ranks = np.ascontiguousarray(made.basis), np.count_nonzero(made.spectrum, axis=-1)
-        self._variance = np.float32(rule.prior) * made.spectrum
+        kernels, count, columns = made.frequencies.shape
+        ranks = np.count_nonzero(made.spectrum, axis=-1)
+        self._inputs = inputs
+        self._frequencies = np.ascontiguousarray(made.frequencies.reshape(kernels * count, columns).T)
+        self._ends = np.concatenate([[0], np.cumsum(ranks)])
+        self._basis = np.concatenate([one[:, :rank] for one, rank in zip(made.basis, ranks, strict=True)], axis=1)
+        shown = np.concatenate([one[:rank] for one, rank in zip(made.spectrum, ranks, strict=True)])
+        self._variance = np.float32(rule.prior) * shown
         curvature = rule.c * max(1.0, bound / LOGISTIC)
         self._rates = np.array([curvature, rule.forget, bound, method.hedge_rate], dtype=np.float32)
         self._loss = LOSSES.index(type(method.objective))
 
-    def mapped(self, x: Floats) -> Floats:
-        """Return the features ``(n, P, r)`` of standardized rows ``(n, d)``."""
-        kernels, width, rank = self._basis.shape
-        angles = np.zeros((len(x), kernels * width // 2), dtype=np.float32)
-        _turn(x, self._frequencies, angles)
-        z = np.zeros((len(x), kernels, rank), dtype=np.float32)
-        _project(waves(angles.reshape(len(x), kernels, width // 2)), self._basis, self._ranks, z)
+    def mapped(self, X: npt.NDArray[np.float64]) -> Floats:
+        """Return the features ``(n, R)`` of rows ``(n, d)``; of those with more columns, the first."""
+        kernels = len(self._ends) - 1
+        angles = np.zeros((len(X), self._frequencies.shape[1]), dtype=np.float32)
+        _turn(X, *self._inputs, self._frequencies, angles)
+        z = np.zeros((len(X), self._basis.shape[1]), dtype=np.float32)
+        _project(waves(angles.reshape(len(X), kernels, -1)), self._basis, self._ends, z)
         return z
 
     def outputs(self, state: LocalState, z: Floats) -> npt.NDArray[np.float64]:
-        """Return the outputs ``(n, C)`` of the ensemble for features ``(n, P, r)``."""
-        weights = normalize(state.log_weights[0].astype(np.float64))
+        """Return the outputs ``(n, C)`` of the ensemble for features ``(n, R)``."""
         f = np.empty((len(z), state.theta.shape[2]))
-        _predict(state.theta[0], weights, z, self._ranks, f)
+        _predict(state.theta[0], state.log_weights[0], z, self._ends, f)
         return f
 
     def learn(self, state: LocalState, z: Floats, y: Floats) -> LocalState:
-        """Return the state after rows of features ``(n, P, r)`` and targets ``(n, C)``, in this order."""
+        """Return the state after rows of features ``(n, R)`` and targets ``(n, C)``, in this order."""
         theta, log_weights, count = state.theta.copy(), state.log_weights.copy(), state.memory.count.copy()
-        _learn(theta[0], log_weights[0], count, z, y, self._variance, self._ranks, self._rates, self._loss)
+        _learn(theta[0], log_weights[0], count, z, y, self._variance, self._ends, self._rates, self._loss)
         return LocalState(theta, log_weights, state.memory._replace(count=count))
 
 
 @compiled
-def _turn(x: Any, frequencies: Any, angles: Any) -> None:
-    """Add v.x to the angles, ``(n, P D)``."""
-    for start in range(0, len(x), TOGETHER):
-        rows = range(start, min(start + TOGETHER, len(x)))
-        for i in range(x.shape[1]):
+def _turn(X: Any, center: Any, scale: Any, frequencies: Any, angles: Any) -> None:
+    """Add v.x to the angles, ``(n, P D)``, of rows in these units; what is missing is at the mean."""
+    for start in range(0, len(X), TOGETHER):
+        rows = range(start, min(start + TOGETHER, len(X)))
+        for i in range(min(X.shape[1], len(center))):
             for k in rows:
-                _add(angles[k], x[k, i], frequencies[i])
+                apart = (X[k, i] - center[i]) / scale[i]
+                if not np.isnan(apart):
+                    _add(angles[k], np.float32(min(max(apart, -FARTHEST), FARTHEST)), frequencies[i])
 
 
 @compiled
-def _project(waves: Any, basis: Any, ranks: Any, z: Any) -> None:
+def _project(waves: Any, basis: Any, ends: Any, z: Any) -> None:
     """Write the features of every kernel ``(n, P, 2D)`` in its basis to z, which is zero."""
     width = waves.shape[-1]
     for start in range(0, len(z), TOGETHER):
         rows = range(start, min(start + TOGETHER, len(z)))
-        for p in range(len(basis)):
+        for p in range(len(ends) - 1):
+            own = basis[:, ends[p] : ends[p + 1]]
             for i in range(0, width - 3, 4):
                 for k in rows:
-                    _add_four(z[k, p, : ranks[p]], waves[k, p, i : i + 4], basis[p, i : i + 4])
+                    _add_four(z[k, ends[p] : ends[p + 1]], waves[k, p, i : i + 4], own[i : i + 4])
             for i in range(width - width % 4, width):
                 for k in rows:
-                    _add(z[k, p, : ranks[p]], waves[k, p, i], basis[p, i])
+                    _add(z[k, ends[p] : ends[p + 1]], waves[k, p, i], own[i])
 
 
 @inner
@@ -131,36 +140,38 @@ def _dot(one: Any, other: Any) -> Any:
 
 
 @compiled
-def _predict(theta: Any, weights: Any, z: Any, ranks: Any, f: Any) -> None:
+def _predict(theta: Any, log_weights: Any, z: Any, ends: Any, f: Any) -> None:
+    weights = np.exp((log_weights - log_weights.max()).astype(np.float64))
+    weights /= weights.sum()
     for t in range(len(z)):
         for k in range(theta.shape[1]):
             f[t, k] = 0
             for p in range(len(theta)):
-                f[t, k] += weights[p] * _dot(theta[p, k, : ranks[p]], z[t, p, : ranks[p]])
+                row = z[t, ends[p] : ends[p + 1]]
+                f[t, k] += weights[p] * _dot(theta[p, k, : len(row)], row)
 
 
 @compiled
 def _learn(
-    theta: Any, log_weights: Any, count: Any, z: Any, y: Any, variance: Any, ranks: Any, rates: Any, loss: Any
+    theta: Any, log_weights: Any, count: Any, z: Any, y: Any, variance: Any, ends: Any, rates: Any, loss: Any
 ) -> None:
     curvature, forget, _, rate = rates
-    kernels, outputs, width = theta.shape
-    f, slope, there = np.empty((3, outputs), dtype=np.float32)
-    move = np.empty(width, dtype=np.float32)
+    f, slope, there = np.empty((3, theta.shape[1]), dtype=np.float32)
+    move = np.empty(z.shape[1], dtype=np.float32)
     for t in range(len(z)):
         count[0] = forget * count[0] + _ONE
         slowed = curvature * count[0]
-        for p in range(kernels):
-            row, along = z[t, p, : ranks[p]], move[: ranks[p]]
-            for i in range(ranks[p]):
-                along[i] = variance[p, i] / (_ONE + slowed * variance[p, i]) * row[i]
-            for k in range(outputs):
-                f[k] = _dot(theta[p, k, : ranks[p]], row)
+        for i in range(len(move)):
+            move[i] = variance[i] / (_ONE + slowed * variance[i]) * z[t, i]
+        for p in range(len(theta)):
+            row, along = z[t, ends[p] : ends[p + 1]], move[ends[p] : ends[p + 1]]
+            for k in range(len(f)):
+                f[k] = _dot(theta[p, k, : len(row)], row)
             log_weights[p] -= rate * _value(loss, f, y[t])
             _derivative(loss, f, y[t], slope)
             length = _length(loss, f, y[t], slope, there, _dot(along, row), rates[2])
-            for k in range(outputs):
-                _add(theta[p, k, : ranks[p]], -length * slope[k], along)
+            for k in range(len(f)):
+                _add(theta[p, k, : len(row)], -length * slope[k], along)
         log_weights -= log_weights.max()
 
 

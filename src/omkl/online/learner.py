@@ -146,10 +146,10 @@ class Online:
         if self._fast is None:
             return mapped(scaled(X, made).astype(np.float64), made.wide)
         if len(X) != 1:
-            return self._fast.mapped(scaled(X, made))
+            return self._fast.mapped(X)
         key = X.tobytes()
         if self._mapped is None or self._mapped[0] != key:
-            self._mapped = key, self._fast.mapped(scaled(X, made))
+            self._mapped = key, self._fast.mapped(X)
         return self._mapped[1]
 
     def models(self, node: int | None = None) -> tuple[Floats, Floats]:
@@ -206,7 +206,7 @@ class Online:
         except (ImportError, RuntimeError):
             return
         if compiled.knows(made.method):
-            self._fast = compiled.Compiled(made.method, made.features)
+            self._fast = compiled.Compiled(made.method, made.features, made.inputs)
 
     def _take(self, rows: Sequence[Row]) -> None:
         """Learn rows in order; compiled loops know none that have weights."""
@@ -215,7 +215,7 @@ class Online:
                 self._take_one(row)
         elif rows:
             X = rows[0].x[None] if len(rows) == 1 else table([row.x for row in rows])
-            targets = np.stack([self.task.target(row.y, self.settled().targets) for row in rows])
+            targets = np.array([self.task.target(row.y, self.settled().targets) for row in rows])
             self.state = self._fast.learn(self.state, self._features(X), targets)
             self.rounds += len(rows)
 
