@@ -293,3 +293,49 @@ def test_unknown_losses_and_learners() -> None:
         OMKLRegressor(loss="square").fit(X, X[:, 0])
     with pytest.raises(InputError, match="unknown learner"):
         OMKLRegressor(learner="newtown").fit(X, X[:, 0])
+
+
+def test_an_outlier_does_not_choose_the_kernel_for_good(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(3000, 3))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 / 2
+    seen = y.copy()
+    seen[600] = 300
+    assert OMKLRegressor(shuffle=False).fit(X[:2500], seen[:2500]).score(X[2500:], y[2500:]) > 0.6
+
+
+@pytest.mark.parametrize("jitter", [0, 1e-6])
+def test_rows_that_are_mostly_alike(jitter: float, rng: np.random.Generator) -> None:
+    X = rng.normal(size=(1500, 2))
+    idle = rng.uniform(size=1500) < 0.8
+    X[idle] = jitter * rng.normal(size=(idle.sum(), 2))
+    y = X[:, 0] * X[:, 1] > 0
+    model = OMKLClassifier().fit(X[:1200], y[:1200])
+    assert model.score(X[1200:][~idle[1200:]], y[1200:][~idle[1200:]]) > 0.85
+
+
+def test_where_all_rows_are_alike_it_learns_how_often(rng: np.random.Generator) -> None:
+    X, y = np.ones((600, 2)), rng.uniform(size=600) < 0.3
+    assert abs(OMKLClassifier().fit(X, y).predict_proba(X[:1])[0, 1] - y.mean()) < 0.05
+
+
+def test_a_graph_says_how_many_nodes_there_are(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(60, 2))
+    model = OMKLClassifier(topology=omkl.topology.ring(5)).fit(X, X[:, 0] > 0)
+    model.predict(X, node=4)
+    with pytest.raises(InputError, match="node is 5"):
+        model.predict(X, node=5)
+
+
+def test_a_first_call_that_is_refused_leaves_nothing(rng: np.random.Generator) -> None:
+    X, y = rng.normal(size=(10, 2)), np.arange(10) % 2
+    model = OMKLClassifier()
+    with pytest.raises(InputError, match="label 1 is not among"):
+        model.partial_fit(X, y, classes=[0, 5])
+    assert model.partial_fit(X, y, classes=[0, 1]).classes_.tolist() == [0, 1]
+
+
+def test_what_is_saved_is_what_was_learned_with(tmp_path: Path, rng: np.random.Generator) -> None:
+    X = rng.normal(size=(30, 2))
+    model = OMKLRegressor().fit(X, X[:, 0])
+    model.set_params(nodes=5, loss="huber").save(tmp_path / "m.npz")
+    assert OMKLRegressor.load(tmp_path / "m.npz").loss == "squared"

@@ -58,7 +58,8 @@ class _TwoClasses:
     def encode(self, labels: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """Return labels -1 and +1 as targets ``(..., 1)``."""
         labels = _numeric(labels)
-        _refuse(labels, np.isin(labels, (-1, 1)), f"{self.name} loss takes labels -1 and +1; for 0 and 1 pass 2*y-1")
+        rule = f"{self.name} loss takes labels -1 and +1; for 0 and 1 pass 2*y-1, else try loss softmax or squared"
+        _refuse(labels, np.isin(labels, (-1, 1)), rule)
         return labels[..., None].astype(np.float32)
 
     def decide(self, f: Array) -> Array:

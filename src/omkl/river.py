@@ -124,6 +124,8 @@ class OMKLClassifier(_Estimator, base.MiniBatchClassifier):
         values = _numbers(x)
         if not _is_there(w):
             return
+        if y is None or y != y:
+            raise InputError(f"the class is {y!r}; a row that is learned must have one; leave the row out")
         if self._online is None:
             self._online = self._begin(Classification())
         if y not in self._labels:

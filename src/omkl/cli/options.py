@@ -153,7 +153,8 @@ def tables(params: Mapping[str, Any]) -> dict[str, Any]:
         given["shuffle"] = False
     method = _take(given, _METHOD)
     if "method" in given:
-        method["name"] = given["method"]
+        named = given["method"]
+        method = (named if isinstance(named, dict) else {"name": named}) | method
     if "kernels" in given:
         bank: dict[str, list[float]] = {}
         for family, sigmas in map(_bank, given["kernels"]):

@@ -124,6 +124,11 @@ class Ensemble:
         return None
 
     @property
+    def has_bounded_slope(self) -> bool:
+        """Whether a single sample moves weights by so much at most."""
+        return math.isfinite(self.objective.lipschitz)
+
+    @property
     def sent(self) -> int:
         """The numbers that are sent of a model."""
         return self.width

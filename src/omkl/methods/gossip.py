@@ -125,7 +125,7 @@ class Gossip(Quantized):
 
         A weight is sent in one row with its model: where single samples make it leap, a coarse step serves both.
         """
-        return 1.0 if self.common_weights and math.isinf(self.objective.lipschitz) else None
+        return 1.0 if self.common_weights and not self.has_bounded_slope else None
 
     @property
     def choice(self) -> Sending | None:

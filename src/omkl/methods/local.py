@@ -35,6 +35,11 @@ class Local(Ensemble):
         """False: nothing is quantized."""
         return False
 
+    @property
+    def most_apart(self) -> float | None:
+        """Ten, where the loss has no bound on its slope: an outlier would choose the kernel for good."""
+        return None if self.has_bounded_slope else 10.0
+
     def check(self, topology: Topology) -> None:
         """Accept any network."""
 

@@ -23,7 +23,7 @@ def letter() -> Gossip:
 
 
 def recommended() -> Gossip:
-    """Return one setting for everything: no more than 80 bytes a round, and nothing to tune.
+    """Return one setting for everything: no more than 80 bytes a round and output, and nothing to tune.
 
     Bandwidths follow the inputs, whose 160 strongest directions for each kernel are learned and sent, at about a bit a
     coefficient. The learner's curvature and the kernel weights are common to all nodes, so that nodes which see

@@ -42,22 +42,32 @@ class Calibrated(NamedTuple):
 def calibrated(method: Any, sample: Rows, seed: int) -> tuple[Any, Features]:
     """Return the features of standardized rows, and the method with the basis that they allow.
 
-    Rows that are in one place say nothing of how inputs vary. Bandwidths are then those of standard normal inputs, and
-    the coordinates some of the features as they are: cosines, which do not vanish there.
+    Rows that are all in one place say nothing of how inputs vary. Bandwidths are then those of standard normal inputs,
+    and the one coordinate is that of this place.
     """
     rows, inputs = sample.shape
-    if not _is_one_place(sample):
-        if method.basis is not None:
-            method = replace(method, basis=Basis(min(method.basis.rank, rows), rows))
+    unit = spread(sample)
+    if method.sigma == "median":
+        bank = tuple(
+            replace(one, sigma=one.sigma * (unit or calibration.normal_median(inputs))) for one in method.kernels
+        )
+        method = replace(method, kernels=bank, sigma="given")
+    if method.basis is not None:
+        rank = min(method.basis.rank, rows) if unit else 1
+        method = replace(method, basis=Basis(rank, max(rows, 2)))
+    if unit or method.basis is None:
         return method, method.draw(inputs, seed, sample)
-    unit = calibration.normal_median(inputs) if method.sigma == "median" else 1.0
-    bank = tuple(replace(kernel, sigma=kernel.sigma * unit) for kernel in method.kernels)
-    frequencies = features.draw(bank, method.features, inputs, seed, orthogonal=method.orthogonal)
-    if method.basis is None:
-        return method, Features(frequencies)
-    count, rank = 2 * method.features, method.basis.rank
-    white = np.broadcast_to(np.eye(count, rank, rank - count), (len(bank), count, rank)).astype(np.float32)
-    return method, Features(frequencies, count**0.5 * white, np.full((len(bank), rank), 1 / count, np.float32))
+    frequencies = features.draw(method.kernels, method.features, inputs, seed, orthogonal=method.orthogonal)
+    place = features.transform(sample[:1], Features(frequencies))[0]
+    return method, Features(frequencies, place[..., None], np.ones((len(place), 1), np.float32))
+
+
+def spread(sample: Rows) -> float:
+    """Return the median distance between rows, or a fourth of its root mean square where most rows are alike."""
+    apart = np.concatenate([np.linalg.norm(sample[k + 1 :] - row, axis=1) for k, row in enumerate(sample)])
+    if not apart.size:
+        return 0.0
+    return max(float(np.median(apart)), float(np.sqrt(np.mean(apart.astype(np.float64) ** 2))) / 4)
 
 
 def widened(made: Features) -> Features:
@@ -109,9 +119,3 @@ def standardized(X: Floats, units: Units) -> Rows:
     apart = (X - units.center) / units.scale
     apart[np.isnan(apart)] = 0
     return np.clip(apart, -FARTHEST, FARTHEST, out=apart).astype(np.float32)
-
-
-def _is_one_place(sample: Rows) -> bool:
-    """Return whether the median distance between rows is zero."""
-    _, counts = np.unique(sample, axis=0, return_counts=True)
-    return bool(2 * (counts * (counts - 1)).sum() > len(sample) * (len(sample) - 1)) or len(sample) == 1

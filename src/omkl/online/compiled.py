@@ -65,7 +65,8 @@ class Compiled:
         shown = np.concatenate([one[:rank] for one, rank in zip(made.spectrum, ranks, strict=True)])
         self._variance = np.float32(rule.prior) * shown
         curvature = rule.c * max(1.0, bound / LOGISTIC)
-        self._rates = np.array([curvature, rule.forget, bound, method.hedge_rate], dtype=np.float32)
+        most = np.inf if method.most_apart is None else method.most_apart
+        self._rates = np.array([curvature, rule.forget, bound, method.hedge_rate, most], dtype=np.float32)
         self._loss = LOSSES.index(type(method.objective))
 
     def mapped(self, X: npt.NDArray[np.float64]) -> Floats:
@@ -155,9 +156,9 @@ def _predict(theta: Any, log_weights: Any, z: Any, ends: Any, f: Any) -> None:
 def _learn(
     theta: Any, log_weights: Any, count: Any, z: Any, y: Any, variance: Any, ends: Any, rates: Any, loss: Any
 ) -> None:
-    curvature, forget, _, rate = rates
+    curvature, forget, bound, rate, most = rates
     f, slope, there = np.empty((3, theta.shape[1]), dtype=np.float32)
-    move = np.empty(z.shape[1], dtype=np.float32)
+    move, losses = np.empty(z.shape[1], dtype=np.float32), np.empty(len(theta), dtype=np.float32)
     for t in range(len(z)):
         count[0] = forget * count[0] + _ONE
         slowed = curvature * count[0]
@@ -167,11 +168,14 @@ def _learn(
             row, along = z[t, ends[p] : ends[p + 1]], move[ends[p] : ends[p + 1]]
             for k in range(len(f)):
                 f[k] = _dot(theta[p, k, : len(row)], row)
-            log_weights[p] -= rate * _value(loss, f, y[t])
+            losses[p] = _value(loss, f, y[t])
             _derivative(loss, f, y[t], slope)
-            length = _length(loss, f, y[t], slope, there, _dot(along, row), rates[2])
+            length = _length(loss, f, y[t], slope, there, _dot(along, row), bound)
             for k in range(len(f)):
                 _add(theta[p, k, : len(row)], -length * slope[k], along)
+        least = losses.min()
+        for p in range(len(theta)):
+            log_weights[p] -= rate * min(losses[p] - least, most)
         log_weights -= log_weights.max()
 
 

@@ -1,12 +1,14 @@
 """The learner of rows."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from omkl import algorithm
+from omkl.blas import one_thread
 from omkl.errors import DivergedError, InputError, whole
 from omkl.methods import Gossip, Local, Method, Neighbors, Round, eager
 from omkl.methods.local import LocalState
@@ -132,7 +134,8 @@ class Online:
         blocks = (X[k : k + BLOCK] for k in range(0, len(X), BLOCK))
         if self._fast is None:
             models = self.models(node)
-            found = [algorithm.predict(*models, self._features(block)).output for block in blocks]
+            with one_thread() if len(X) > 1 else nullcontext():
+                found = [algorithm.predict(*models, self._features(block)).output for block in blocks]
         else:
             found = [self._finite(self._fast.outputs(self.state, self._features(block))) for block in blocks]
         return np.concatenate(found) * scale + center
@@ -185,7 +188,8 @@ class Online:
         count = len(self.kept)
         rows = count if count == self.warmup else 1 << (count.bit_length() - 1)
         if self.made is None or self.made.rows != rows:
-            self.made = self._calibrated(self.kept[:rows])
+            with one_thread():
+                self.made = self._calibrated(self.kept[:rows])
             self._start(self.made)
         self._take(self.kept[self._learned :])
         self._learned = count
@@ -211,8 +215,9 @@ class Online:
     def _take(self, rows: Sequence[Row]) -> None:
         """Learn rows in order; compiled loops know none that have weights."""
         if self._fast is None or any(row.weight != 1 for row in rows):
-            for row in rows:
-                self._take_one(row)
+            with one_thread() if len(rows) > 1 else nullcontext():
+                for row in rows:
+                    self._take_one(row)
         elif rows:
             X = rows[0].x[None] if len(rows) == 1 else table([row.x for row in rows])
             targets = np.array([self.task.target(row.y, self.settled().targets) for row in rows])

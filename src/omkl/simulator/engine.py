@@ -20,12 +20,12 @@ import numpy.typing as npt
 
 from omkl import noise
 from omkl.arrays import Array
+from omkl.blas import one_thread
 from omkl.errors import DivergedError
 from omkl.features import Features
 from omkl.methods import Method, Network
 from omkl.methods.protocol import MethodState
 from omkl.simulator import lanes, tiles
-from omkl.simulator.blas import one_thread
 from omkl.simulator.cache import keep_programs
 from omkl.simulator.faults import Changing
 from omkl.simulator.measures import metrics

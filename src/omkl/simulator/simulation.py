@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl import topology as topologies
+from omkl.blas import one_thread
 from omkl.data import Data, Partition, Stream, as_stream, load
 from omkl.errors import InputError, whole
 from omkl.features import Features
@@ -16,7 +17,6 @@ from omkl.methods import Gossip, Method, Network, named, suited
 from omkl.methods.protocol import MethodState
 from omkl.scaling import Moments, standardize_stream
 from omkl.simulator import engine
-from omkl.simulator.blas import one_thread
 from omkl.simulator.description import describe, describe_data, describe_topology, versions
 from omkl.simulator.faults import Changing, changing
 from omkl.simulator.measures import metrics, pooled_metrics

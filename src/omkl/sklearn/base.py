@@ -83,9 +83,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "_online")
         if isinstance(self._online, Fixed):
             raise InputError("the model was learned elsewhere; an estimator's file would add nothing; use Model.save")
-        params = self.get_params() | {"random_state": self._online.seed}
-        if not isinstance(self.topology, str):
-            params["topology"] = build(self.topology, self.nodes).matrix().tolist()
+        params = self._begun | {"random_state": self._online.seed}
+        if not isinstance(params["topology"], str):
+            params["topology"] = build(params["topology"]).matrix().tolist()
         header, arrays = files.dump(self._online)
         header |= {"estimator": type(self).__name__, "params": {key: files.plain(params[key]) for key in params}}
         header |= {"columns": self.n_features_in_, "names": list(getattr(self, "feature_names_in_", []))}
@@ -107,13 +107,17 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _begin(self, task: Task, method: Method | None = None) -> Online:
         """Return a learner that has seen nothing."""
+        is_one = self.nodes == 1
+        topology = (
+            None if is_one and isinstance(self.topology, str) else build(self.topology, None if is_one else self.nodes)
+        )
         if method is None:
             learner = self.learner or task.learner
             parts = self.kernels, self.features, self.rank, learner, self.weight_rate, self.warmup
-            method = self.method or Settings.of(*parts).method(self.nodes)
+            method = self.method or Settings.of(*parts).method(1 if topology is None else topology.nodes)
         is_seed = isinstance(self.random_state, int | np.integer)
         seed = self.random_state if is_seed else check_random_state(self.random_state).randint(2**31)
-        topology = None if self.nodes == 1 else build(self.topology, self.nodes)
+        self._begun = self.get_params()
         return Online(task, method, int(seed), self.warmup, topology)
 
     def _learn(self, X: Floats, y: Floats, weights: Floats, node: Any, shuffle: bool = False) -> Self:

@@ -38,7 +38,8 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Whether ``fit`` takes rows in random order. ``partial_fit`` never does.
     nodes, topology
         Learn as a network of so many nodes, by the gossip of ``omkl.recommended``: rows are dealt out in turn, or go
-        to the ``node`` that ``fit`` and ``partial_fit`` are told. A name such as ``"ring"``, a graph or a matrix.
+        to the ``node`` that ``fit`` and ``partial_fit`` are told. A name such as ``"ring"``; or a
+        graph or a matrix, which says their number itself.
     method
         Any method, such as ``omkl.letter()``, instead of one made of the parameters before; the loss is that of the
         task.
@@ -76,8 +77,8 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         weights = self._weights(sample_weight, len(X))
         if not weights.any():
             raise InputError("every sample weight is zero; rows of weight zero are not there; give some rows weight")
-        self._know(unique_labels(y))
-        return self._learn(X, self._numbers(y), weights, node, self.shuffle)
+        self._know(unique_labels(y), y)
+        return self._learn(X, _numbers(y, self.classes_), weights, node, self.shuffle)
 
     def partial_fit(self, X: Table, y: Any, classes: Any = None, sample_weight: Any = None, node: Any = None) -> Self:
         """Return the estimator after it has learned these rows too; the first call names all ``classes``."""
@@ -88,10 +89,10 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         if first:
             if classes is None:
                 raise InputError("classes is None; the first call to partial_fit needs all there will be; pass classes")
-            self._know(unique_labels(classes))
+            self._know(unique_labels(classes), y)
         elif classes is not None and not np.array_equal(self.classes_, unique_labels(classes)):
             raise InputError(f"classes is {classes!r}; the first call had {self.classes_}; give the same, or none")
-        return self._learn(X, self._numbers(y), weights, node)
+        return self._learn(X, _numbers(y, self.classes_), weights, node)
 
     def decision_function(self, X: Table, node: int | None = None) -> Floats:
         """Return outputs: ``(n,)`` for two classes, positive for the second of them; else ``(n, C)``."""
@@ -116,7 +117,8 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         """
         estimator = cls()
         model = estimator._fix(model)
-        known = {"logistic": np.array([-1, 1]), "softmax": np.arange(model.theta.shape[1])}
+        two = np.array([-1, 1])
+        known = {"logistic": two, "smoothed_hinge": two, "softmax": np.arange(model.theta.shape[1])}
         if model.loss.name not in known:
             raise InputError(f"the model was learned with {model.loss.name} loss; it has no classes; use OMKLRegressor")
         estimator.classes_ = known[model.loss.name] if classes is None else np.asarray(classes)
@@ -124,19 +126,13 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             raise InputError(f"classes is {classes!r}; this model has {len(known[model.loss.name])}; name each of them")
         return estimator
 
-    def _know(self, classes: npt.NDArray[Any]) -> None:
+    def _know(self, classes: npt.NDArray[Any], y: npt.NDArray[Any]) -> None:
+        """Begin with these classes, if there are enough and all labels are among them."""
         if len(classes) < 2:
             raise InputError(f"y has {len(classes)} class; a classifier needs two or more; give rows of others")
+        _numbers(y, classes)
         self._online = self._begin(Classification(len(classes)))
         self.classes_ = classes
-
-    def _numbers(self, y: npt.NDArray[Any]) -> Floats:
-        numbers = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-        if (unknown := self.classes_[numbers] != y).any():
-            raise InputError(
-                f"label {y[unknown][0]} is not among the classes {self.classes_}; name all on the first call"
-            )
-        return numbers.astype(np.float64)[:, None]
 
     def _own_arrays(self) -> files.Arrays:
         classes = self.classes_.astype(str) if self.classes_.dtype == object else self.classes_
@@ -147,3 +143,11 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def _own_task(self, arrays: files.Arrays) -> Task:
         self.classes_ = arrays["classes"].astype(object) if arrays["object"] else arrays["classes"]
         return Classification(len(self.classes_))
+
+
+def _numbers(y: npt.NDArray[Any], classes: npt.NDArray[Any]) -> Floats:
+    """Return the place of each label among the classes, ``(n, 1)``."""
+    numbers = np.searchsorted(classes, y).clip(max=len(classes) - 1)
+    if (unknown := classes[numbers] != y).any():
+        raise InputError(f"label {y[unknown][0]} is not among the classes {classes}; name all on the first call")
+    return numbers.astype(np.float64)[:, None]

@@ -103,7 +103,7 @@ class OMKLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         """Return an estimator that predicts with a model of ``simulate`` or of a node, or with its file."""
         estimator = cls()
         model = estimator._fix(model)
-        if model.loss.name in ("logistic", "softmax"):
+        if model.loss.name in ("logistic", "smoothed_hinge", "softmax"):
             raise InputError(f"the model was learned with {model.loss.name} loss; it has classes; use OMKLClassifier")
         estimator._shape = () if model.theta.shape[1] == 1 else (model.theta.shape[1],)
         return estimator

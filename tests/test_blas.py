@@ -5,7 +5,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from omkl.simulator.blas import one_thread
+from omkl.blas import one_thread
 
 threadpoolctl = pytest.importorskip("threadpoolctl")
 

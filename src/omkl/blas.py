@@ -1,7 +1,7 @@
-"""One thread for NumPy's matrix products while the simulator's own threads run.
+"""One thread for NumPy's matrix products, where they are small or run beside each other.
 
 The library behind them would start as many threads for each, and those that wait for work spin: with two threads that
-call it on two cores, products take twice as long.
+call it on two cores, products take twice as long, and beside other processes many times.
 """
 
 import threading
