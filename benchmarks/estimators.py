@@ -108,12 +108,13 @@ def run(made: Learner, data: Table, seconds: float) -> Score:
 
 
 def best(name: str, learner: str, rows: int, seconds: float) -> Score:
-    """Return the score of the best setting of those that came equally far."""
+    """Return the score of the best setting of those that came about equally far."""
     data = table(name, rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         scores = [run(make(), data, seconds) for make in learners(data)[learner].values()]
-    return min(scores, key=lambda score: score.error)
+    most = max(score.rows for score in scores)
+    return min((score for score in scores if score.rows > 0.8 * most), key=lambda score: score.error)
 
 
 def _by_name(model: Any) -> Learner:
