@@ -154,3 +154,15 @@ def test_odd_sources_are_refused(tmp_path: Path) -> None:
 def test_a_short_node_that_cuts_the_others_warns() -> None:
     with pytest.warns(UserWarning, match="9 of 11 rows are left out"):
         data.by_node(np.zeros((11, 1)), np.ones(11), [0] * 10 + [1])
+
+
+def test_several_targets(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("u,a,v\n1,2,3\n4,5,6\n")
+    table = read_table(path, ["v", "u"])
+    np.testing.assert_array_equal(table.X, [[2], [5]])
+    np.testing.assert_array_equal(table.y, [[3, 1], [6, 4]])
+    with pytest.raises(InputError, match="'u' is the target and more"):
+        read_table(path, ["u", "u"])
+    with pytest.raises(InputError, match="target is empty"):
+        read_table(path, [])

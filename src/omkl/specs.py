@@ -262,7 +262,7 @@ def _data(value: Any) -> Any:
     return name
 
 
-def _read_file(file: str, target: str, node: str | None = None, drop: list[str] | None = None) -> Any:
+def _read_file(file: str, target: str | list[str], node: str | None = None, drop: list[str] | None = None) -> Any:
     table = read_table(file, target, node, drop or ())
     return (table.X, table.y) if table.node is None else by_node(table.X, table.y, table.node, np.float64)
 

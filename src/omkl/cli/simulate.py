@@ -67,7 +67,8 @@ def simulate(
 
     Nodes that see different rows of a table: --partition '{name="dirichlet", alpha=0.1}'.
 
-    Data of your own: --data '{file="x.csv", target="y"}'; node="station" says which column tells the nodes apart.
+    Data of your own: --data '{file="x.csv", target="y"}'; node="station" says which column tells the nodes apart;
+    target=["u", "v"] with --loss '{name="squared", outputs=2}' learns several values.
 
     Several processes, each started with the same settings: --coordinator HOST:PORT --processes 2 --process 0 (and 1).
 

@@ -18,14 +18,14 @@ Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 
 class Table(NamedTuple):
-    """Features ``X (n, d)``, labels ``y (n,)`` and the node column ``(n,)`` where one was asked for."""
+    """Features ``X (n, d)``, labels ``y (n,)``, or ``(n, C)``, and the node column ``(n,)`` where one was asked for."""
 
     X: Floats
     y: Floats
     node: npt.NDArray[Any] | None
 
 
-def read_table(source: Any, target: str, node: str | None = None, drop: Sequence[str] = ()) -> Table:
+def read_table(source: Any, target: str | Sequence[str], node: str | None = None, drop: Sequence[str] = ()) -> Table:
     """Return the table of a CSV file with a header, a Parquet file or a data frame.
 
     Parameters
@@ -33,23 +33,28 @@ def read_table(source: Any, target: str, node: str | None = None, drop: Sequence
     source
         Path ending in ``.csv``, ``.csv.gz`` or ``.parquet``, or a data frame of pandas or its like.
     target
-        Column of the labels.
+        Column of the labels, or several of them.
     node
         Column that says which node sees a row, for ``by_node``.
     drop
         Columns that are no features. All others are, and must be numbers.
     """
     columns = _columns(source)
-    special = [target, *([node] if node is not None else []), *([drop] if isinstance(drop, str) else drop)]
+    targets = [target] if isinstance(target, str) else list(target)
+    if not targets:
+        raise InputError("target is empty; a table has a label; name its column, or several")
+    special = [*targets, *([node] if node is not None else []), *([drop] if isinstance(drop, str) else drop)]
     for name in special:
         pick("column", name, columns)
-    if target in special[1:]:
-        raise InputError(f"column {target!r} is the target and more; it can be one thing only; name another")
+    for name in targets:
+        if special.count(name) > 1:
+            raise InputError(f"column {name!r} is the target and more; it can be one thing only; name another")
     features = [name for name in columns if name not in special]
     if not features:
         raise InputError(f"columns {', '.join(columns)} leave no feature; a table needs one at least; drop fewer")
     X = np.stack([_numbers(name, columns[name], "drop= it, or encode it") for name in features], axis=1)
-    y = _numbers(target, columns[target], "encode the labels, or drop these rows")
+    y = np.stack([_numbers(name, columns[name], "encode the labels, or drop these rows") for name in targets], axis=1)
+    y = y[:, 0] if isinstance(target, str) else y
     return Table(X, y, _numbers_or_names(columns[node]) if node is not None else None)
 
 
