@@ -159,10 +159,10 @@ def test_a_short_node_that_cuts_the_others_warns() -> None:
 def test_several_targets(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("u,a,v\n1,2,3\n4,5,6\n")
-    table = read_table(path, ["v", "u"])
+    table = data.read_table(path, ["v", "u"])
     np.testing.assert_array_equal(table.X, [[2], [5]])
     np.testing.assert_array_equal(table.y, [[3, 1], [6, 4]])
     with pytest.raises(InputError, match="'u' is the target and more"):
-        read_table(path, ["u", "u"])
+        data.read_table(path, ["u", "u"])
     with pytest.raises(InputError, match="target is empty"):
-        read_table(path, [])
+        data.read_table(path, [])
