@@ -339,3 +339,25 @@ def test_what_is_saved_is_what_was_learned_with(tmp_path: Path, rng: np.random.G
     model = OMKLRegressor().fit(X, X[:, 0])
     model.set_params(nodes=5, loss="huber").save(tmp_path / "m.npz")
     assert OMKLRegressor.load(tmp_path / "m.npz").loss == "squared"
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"learner": 3}, "learner is 3; it must be a name or an object"),
+        ({"learner": omkl.Newton}, "it must be a name or an object"),
+        ({"rank": None}, "rank is None; .*give one, or learner='newton'"),
+        ({"method": "adarake"}, "did you mean 'adaraker'"),
+        ({"loss": omkl.Logistic()}, "numbers have squared or huber loss"),
+    ],
+)
+def test_settings_are_checked_before_rows_are_learned(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        OMKLRegressor(**settings).fit([[0.0], [1.0]], [0.0, 1.0])
+
+
+def test_losses_and_methods_as_objects_and_by_name(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(200, 2))
+    for settings in ({"loss": omkl.Huber(delta=0.5)}, {"method": "local", "loss": "huber"}, {"kernels": 0.5}):
+        model = OMKLRegressor(**settings).fit(X, X[:, 0])
+        assert np.isfinite(model.predict(X)).all()

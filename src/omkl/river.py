@@ -15,7 +15,8 @@ import numpy as np
 from omkl.errors import InputError, MissingExtraError
 from omkl.features import Kernel
 from omkl.learners import Learner
-from omkl.methods import Method
+from omkl.losses import Loss
+from omkl.methods import Method, named
 from omkl.online import Classification, Online, Regression, Row, Settings, Task, probabilities
 from omkl.scaling import Floats
 
@@ -39,7 +40,7 @@ class _Estimator:
         learner: Learner | str | None = None,
         weight_rate: float = Settings.weight_rate,
         warmup: int = Settings.warmup,
-        method: Method | None = None,
+        method: Method | str | None = None,
         seed: int = 0,
     ) -> None:
         self.kernels = kernels
@@ -55,9 +56,11 @@ class _Estimator:
         self._online: Online | None = None
 
     def _begin(self, task: Task) -> Online:
+        if self.method is not None:
+            return Online(task, named(self.method), self.seed, self.warmup)
         learner = self.learner or task.learner
         settings = Settings.of(self.kernels, self.features, self.rank, learner, self.weight_rate, self.warmup)
-        return Online(task, self.method or settings.method(), self.seed, self.warmup)
+        return Online(task, settings.method(), self.seed, self.warmup)
 
     def _learn(self, online: Online, values: dict[Any, float], y: Sequence[float], w: float) -> None:
         target = np.array(y, dtype=np.float64)
@@ -159,14 +162,14 @@ class _Regressor(_Estimator):
 
     def __init__(
         self,
-        loss: str = "squared",
+        loss: Loss | str = "squared",
         kernels: tuple[float | Kernel, ...] = Settings.sigmas,
         features: int = Settings.features,
         rank: int | None = Settings.rank,
         learner: Learner | str | None = None,
         weight_rate: float = Settings.weight_rate,
         warmup: int = Settings.warmup,
-        method: Method | None = None,
+        method: Method | str | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__(kernels, features, rank, learner, weight_rate, warmup, method, seed)

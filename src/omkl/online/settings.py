@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from omkl.calibration import Basis
-from omkl.errors import pick
+from omkl.errors import InputError, pick
 from omkl.features import Kernel, gaussian
 from omkl.learners import LEARNERS, Learner, Shared
 from omkl.methods import Local, Method, recommended
@@ -47,7 +47,7 @@ class Settings:
     @classmethod
     def of(
         cls,
-        kernels: Sequence[float | Kernel],
+        kernels: Sequence[float | Kernel] | float | Kernel,
         features: int,
         rank: int | None,
         learner: Learner | str,
@@ -55,8 +55,13 @@ class Settings:
         warmup: int,
     ) -> Self:
         """Return settings as users give them: bandwidths for Gaussian kernels, and learners by name."""
-        bank = tuple(kernel if isinstance(kernel, Kernel) else Kernel("gaussian", kernel) for kernel in kernels)
+        given = [kernels] if isinstance(kernels, int | float | Kernel) else kernels
+        bank = tuple(kernel if isinstance(kernel, Kernel) else Kernel("gaussian", kernel) for kernel in given)
         rule = pick("learner", learner, LEARNERS)() if isinstance(learner, str) else learner
+        if isinstance(rule, type) or not hasattr(rule, "update"):
+            raise InputError(f"learner is {learner!r}; it must be a name or an object; try omkl.Newton(prior=10)")
+        if rank is None and isinstance(rule, Shared):
+            raise InputError(f"rank is None; {rule} needs the basis of some rank; give one, or learner='newton'")
         return cls(bank, features, rank, rule, weight_rate, warmup)
 
     def method(self, nodes: int = 1) -> Method:

@@ -1,13 +1,13 @@
 """What targets are: class numbers or values, as the loss wants them and back."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from omkl.errors import pick
+from omkl import losses
+from omkl.errors import InputError, pick
 from omkl.learners import Learner
 from omkl.losses import LOSSES, Logistic, Loss, Softmax
 from omkl.online.calibrating import Units, units
@@ -74,18 +74,18 @@ class Regression:
     """Targets are numbers, brought to mean 0 and deviation 1 by the calibration rows."""
 
     outputs: int = 1
-    loss_name: str = "squared"
+    given: Loss | str = "squared"
 
     def __post_init__(self) -> None:
-        self._kind()
-
-    def _kind(self) -> Callable[..., Loss]:
-        return pick("loss", self.loss_name, {name: kind for name, kind in LOSSES.items() if hasattr(kind, "outputs")})
+        if isinstance(self.given, str):
+            pick("loss", self.given, {name: kind for name, kind in LOSSES.items() if hasattr(kind, "outputs")})
+        elif isinstance(self.given, type) or not hasattr(self.given, "outputs"):
+            raise InputError(f"loss is {self.given!r}; numbers have squared or huber loss; try omkl.Huber(delta=1)")
 
     @property
     def loss(self) -> Loss:
         """The loss of so many outputs."""
-        return self._kind()(outputs=self.outputs)
+        return replace(losses.named(self.given), outputs=self.outputs)  # type: ignore[type-var]
 
     @property
     def learner(self) -> Learner:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from omkl.errors import InputError
 from omkl.features import Kernel
 from omkl.learners import Learner
-from omkl.methods import Method
+from omkl.methods import Method, named
 from omkl.model import Model, load_model
 from omkl.online import BLOCK, Online, Row, Settings, Task, files
 from omkl.topology import build
@@ -56,7 +56,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         shuffle: bool = True,
         nodes: int = 1,
         topology: Any = "ring",
-        method: Method | None = None,
+        method: Method | str | None = None,
         random_state: Any = 0,
     ) -> None:
         self.kernels = kernels
@@ -111,10 +111,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         topology = (
             None if is_one and isinstance(self.topology, str) else build(self.topology, None if is_one else self.nodes)
         )
-        if method is None:
+        if method is None and self.method is None:
             learner = self.learner or task.learner
             parts = self.kernels, self.features, self.rank, learner, self.weight_rate, self.warmup
-            method = self.method or Settings.of(*parts).method(1 if topology is None else topology.nodes)
+            method = Settings.of(*parts).method(1 if topology is None else topology.nodes)
+        method = named(self.method) if method is None else method
         is_seed = isinstance(self.random_state, int | np.integer)
         seed = self.random_state if is_seed else check_random_state(self.random_state).randint(2**31)
         self._begun = self.get_params()

@@ -10,6 +10,7 @@ from sklearn.utils.validation import validate_data
 from omkl.errors import InputError
 from omkl.features import Kernel
 from omkl.learners import Learner
+from omkl.losses import Loss
 from omkl.methods import Method
 from omkl.model import Model
 from omkl.online import Regression, Settings, Task, files
@@ -45,7 +46,7 @@ class OMKLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        loss: str = "squared",
+        loss: Loss | str = "squared",
         kernels: tuple[float | Kernel, ...] = Settings.sigmas,
         features: int = Settings.features,
         rank: int | None = Settings.rank,
@@ -55,7 +56,7 @@ class OMKLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         shuffle: bool = True,
         nodes: int = 1,
         topology: Any = "ring",
-        method: Method | None = None,
+        method: Method | str | None = None,
         random_state: Any = 0,
     ) -> None:
         super().__init__(
