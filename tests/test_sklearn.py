@@ -361,3 +361,14 @@ def test_losses_and_methods_as_objects_and_by_name(rng: np.random.Generator) -> 
     for settings in ({"loss": omkl.Huber(delta=0.5)}, {"method": "local", "loss": "huber"}, {"kernels": 0.5}):
         model = OMKLRegressor(**settings).fit(X, X[:, 0])
         assert np.isfinite(model.predict(X)).all()
+
+
+@pytest.mark.parametrize("warmup", [100, 512])
+def test_some_weights_among_many_rows_and_any_cuts(warmup: int, rng: np.random.Generator) -> None:
+    X, y = rng.normal(size=(180, 2)), rng.normal(size=180)
+    weights = np.where(np.arange(180) % 7 == 3, 2.5, 1.0)
+    whole = OMKLRegressor(warmup=warmup).partial_fit(X, y, weights)
+    cut = OMKLRegressor(warmup=warmup)
+    for k in range(0, 180, 5):
+        cut.partial_fit(X[k : k + 5], y[k : k + 5], weights[k : k + 5]).predict(X[:2])
+    np.testing.assert_array_equal(cut.predict(X), whole.predict(X))

@@ -213,11 +213,17 @@ class Online:
             self._fast = compiled.Compiled(made.method, made.features, made.inputs)
 
     def _take(self, rows: Sequence[Row]) -> None:
-        """Learn rows in order; compiled loops know none that have weights."""
-        if self._fast is None or any(row.weight != 1 for row in rows):
+        """Learn rows in order; compiled loops know none that have weights.
+
+        Which way a row is learned depends on that row alone, so that it does not matter how calls cut them.
+        """
+        if self._fast is None or (len(rows) == 1 and rows[0].weight != 1):
             with one_thread() if len(rows) > 1 else nullcontext():
                 for row in rows:
                     self._take_one(row)
+        elif any(row.weight != 1 for row in rows):
+            for row in rows:
+                self._take([row])
         elif rows:
             X = rows[0].x[None] if len(rows) == 1 else table([row.x for row in rows])
             targets = np.array([self.task.target(row.y, self.settled().targets) for row in rows])
