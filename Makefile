@@ -52,7 +52,7 @@ fmt: .venv/.installed
 # The stamp is made last, so an interrupted install is taken up again.
 .venv/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(INSTALL) --editable ".[all,test]"
+	$(INSTALL) --editable ".[all,docs,test]"
 	touch $@
 
 clean:
