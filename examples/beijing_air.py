@@ -85,14 +85,14 @@ def seen(method: Any, given: Any, info: Any, degrees: Any, state: Any) -> Seen:
     return Seen(jnp.mean(info.loss, axis=0), output, sent, pooled_loss(method, given, info))
 
 
-def read_air(every: int = 1) -> Air:
-    """Return the air of every so many hours, or leave with a line that says what to do."""
+def read_air(first: int | None = None) -> Air:
+    """Return the air of the first hours, or of all; where there is none, leave with a line that says what to do."""
     found = status("beijing_stations")
     if found.place is None:
         sys.exit("the air of Beijing (UCI 501) is not here; put the files that `omkl data` tells of in $OMKL_DATA")
     contents = [file.read(Path(found.place)) for file in known("beijing_stations").files]
     hours = sensors.beijing_hours(contents)
-    whole = np.flatnonzero(np.isfinite(hours).all(axis=(1, 2)))[::every]
+    whole = np.flatnonzero(np.isfinite(hours).all(axis=(1, 2)))[:first]
     rows = [line.split(",") for line in contents[-1].decode().split()[1:]]
     places = np.array([row[1:] for row in rows], dtype=np.float64)
     return Air([row[0] for row in rows], places, sensors.beijing_graph(contents), FIRST + whole, hours[whole])
@@ -212,9 +212,9 @@ def table(air: Air, together: Seen, alone: Seen) -> str:
     return "\n".join([*lines, "* in hindsight, one for all stations"])
 
 
-def main(out: Path, every: int = 1, seeds: int = SEEDS) -> tuple[Seen, Seen]:
-    """Learn every so many hours; print the table, write the map, and return what was recorded."""
-    started, air = time.perf_counter(), read_air(every)
+def main(out: Path, hours: int | None = None, seeds: int = SEEDS) -> tuple[Air, Seen, Seen]:
+    """Print the table, write the map, and return the air and what was recorded, as a network and alone."""
+    started, air = time.perf_counter(), read_air(hours)
     first, last = (f"{hour.astype(object):%B %Y}" for hour in air.hours[[0, -1]])
     print(f"PM2.5 from the other readings of the hour: {len(air.names)} stations, {len(air.graph.edges)} links,")
     print(f"{len(air.hours):,} hours from {first} to {last}, {seeds} draws of features.")
@@ -224,7 +224,7 @@ def main(out: Path, every: int = 1, seeds: int = SEEDS) -> tuple[Seen, Seen]:
     out.mkdir(parents=True, exist_ok=True)
     draw(air, together, alone).savefig(out / "beijing.png", dpi=110)
     print(f"\nmap: {out / 'beijing.png'}   ({time.perf_counter() - started:.0f} s)")
-    return together, alone
+    return air, together, alone
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +36,7 @@ def random_graph(nodes: int) -> Graph:
     return Graph(nodes, np.concatenate([np.stack([cycle, np.roll(cycle, -1)], axis=1) for cycle in cycles]))
 
 
+@partial(jax.jit, static_argnums=(0, 1))
 def samples(nodes: int, rounds: int) -> tuple[jax.Array, jax.Array]:
     """Return places in a field, and whether they are warm: a wavy patch of it is, and a sensor may err."""
     turn, out, error = jax.random.split(jax.random.key(0), 3)
@@ -47,7 +49,7 @@ def samples(nodes: int, rounds: int) -> tuple[jax.Array, jax.Array]:
 
 
 class Watch:
-    """Notes when how many rounds were done; the first of several chunks is compiled, and does not count."""
+    """Notes when how many rounds were done; of several chunks the first, which is compiled, does not count."""
 
     def __init__(self) -> None:
         self.notes = [(time.perf_counter(), 0)]
