@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -14,11 +15,14 @@ import pytest
 
 from omkl import wire
 from omkl.quantizers import Message
+from omkl.simulator.cache import keep_programs
 
 hypothesis.settings.register_profile("omkl", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("omkl")
 
-os.environ["OMKL_CACHE"] = "off"  # of compiled programs: tests leave the user's alone
+# Compiled programs: shared by all processes of the tests and kept for the next time; the user's are left alone.
+os.environ["OMKL_CACHE"] = str(Path(__file__).parents[1] / ".pytest_cache" / "programs")
+keep_programs()
 jax.config.update("jax_numpy_dtype_promotion", "strict")  # type: ignore[no-untyped-call]
 
 

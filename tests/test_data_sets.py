@@ -5,6 +5,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -159,7 +160,8 @@ def test_a_matlab_file_by_hand() -> None:
 
 
 @needs("beijing_multisite")
-def test_the_air_of_beijing() -> None:
+def test_the_air_of_beijing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sensors, "_station", cache(sensors._station))  # four sets of the same files
     rows, stations = data.load("beijing"), data.load("beijing_stations")
     high, stations_high = data.load("beijing_high"), data.load("beijing_stations_high")
     for X, y, *_ in (rows, stations):

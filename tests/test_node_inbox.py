@@ -33,7 +33,7 @@ from tests.node_cluster import config as network_of
 from tests.node_processes import LIMIT, samples, write_network
 from tests.test_node_access import session
 
-FLOOD = 100_000
+FLOOD = 20_000
 
 
 def box() -> Inbox:

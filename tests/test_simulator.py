@@ -80,8 +80,8 @@ def test_dither_is_the_stated_one() -> None:
     # Coarse levels and large steps: another dither at any node, round or seed moves theta by far more than rounding.
     X, y = blobs(12, 6)
     method = Gossip(eta=1, gamma=0.3, quantizer=QSGD(bits=1, rescale=True))
-    many = omkl.simulate((X, y), "path", method=method, seed=3, seeds=3)
-    for k, seed in enumerate((3, 4, 5)):
+    many = omkl.simulate((X, y), "path", method=method, seed=3, seeds=4)
+    for k, seed in enumerate((3, 4, 5, 6)):
         here = numpy_run.run(method, X, y, topology.build("path", 6), seed)
         np.testing.assert_allclose(many.theta[:, k], here.state.theta, atol=1e-5)
 
@@ -100,11 +100,11 @@ def test_from_the_same_state_almost_every_level_is_the_same(quantizer: Any) -> N
 @pytest.mark.parametrize("method", [Gossip(eta=0.5, gamma=0.3), Local(eta=0.5)], ids=["gossip", "local"])
 def test_a_run_depends_on_its_seed_alone(method: Method) -> None:
     X, y = blobs(60, 6)
-    many = omkl.simulate((X, y), "ring", method=method, seeds=5, seed=10)
+    many = omkl.simulate((X, y), "ring", method=method, seeds=4, seed=10)
     one = omkl.simulate((X, y), "ring", method=method, seed=12)
     np.testing.assert_allclose(many.loss[2], one.loss[0], atol=1e-6)
     np.testing.assert_allclose(many.theta[:, 2], one.theta[:, 0], atol=1e-5)
-    again = omkl.simulate((X, y), "ring", method=method, seeds=5, seed=10)
+    again = omkl.simulate((X, y), "ring", method=method, seeds=4, seed=10)
     np.testing.assert_array_equal(many.theta, again.theta)
     assert not np.allclose(many.loss[1], many.loss[2], atol=1e-4)
 
@@ -187,10 +187,10 @@ def test_all_ways_to_mix_are_the_algorithms(name: str) -> None:
         matrix = np.zeros((12, 12))
         np.add.at(matrix, (receiver, sender), weight)
         np.testing.assert_allclose(matrix, built.matrix() * (1 - np.eye(12)), atol=1e-7)
-        np.testing.assert_allclose(fast.mix(jnp.asarray(theta), jnp.asarray(hidden), 0.7), stated, atol=2e-6)
+        mix = jax.jit(fast.mix, static_argnums=(2, 3))
+        np.testing.assert_allclose(mix(theta, hidden, 0.7), stated, atol=2e-6)
         if not isinstance(fast, Dense):
-            near = fast.mix(jnp.asarray(theta), jnp.asarray(hidden), 0.7, 3.0)
-            np.testing.assert_allclose(near, clipped, atol=2e-6)
+            np.testing.assert_allclose(mix(theta, hidden, 0.7, 3.0), clipped, atol=2e-6)
         np.testing.assert_array_equal(fast.degrees(12), built.degrees)
     np.testing.assert_array_equal(Neighbors(index, weights).degrees(12), built.degrees)
 

@@ -23,9 +23,10 @@ print(json.dumps({"hits": counted["cache_hits"], "misses": counted["cache_misses
 
 @pytest.fixture
 def unset() -> Iterator[None]:
-    """Put back what JAX had for a cache."""
+    """Take from JAX what it has for a cache, and put it back."""
     names = ["jax_compilation_cache_dir", *cache.SETTINGS]
     before = [getattr(jax.config, name) for name in names]
+    jax.config.update("jax_compilation_cache_dir", None)  # type: ignore[no-untyped-call]
     yield
     for name, value in zip(names, before, strict=True):
         jax.config.update(name, value)  # type: ignore[no-untyped-call]

@@ -237,7 +237,7 @@ def stream() -> tuple[Any, Any]:
 
 
 def tuned(stream: tuple[Any, Any], **changed: Any) -> omkl.Tuned:
-    settings: dict[str, Any] = {"space": SPACE, "candidates": 6, "held_out": 3, "budget": BUDGET, "jobs": 1}
+    settings: dict[str, Any] = {"space": SPACE, "candidates": 6, "held_out": 2, "budget": BUDGET, "jobs": 1}
     return omkl.tune(stream, "ring", method=BASIC, **settings | changed)
 
 
@@ -253,7 +253,7 @@ def test_a_run_finds_what_learns_within_the_budget(stream: tuple[Any, Any]) -> N
     told = found.comparison
     assert -told.half < told.difference < 0
     assert told.bytes <= BUDGET
-    runs = [omkl.simulate(stream, "ring", method=found.method, seed=seed) for seed in (8, 9, 10)]
+    runs = [omkl.simulate(stream, "ring", method=found.method, seed=seed) for seed in (8, 9)]
     assert [len(rung.seeds) for rung in found.rungs] == [2, 6]
     assert told.loss == pytest.approx(np.mean([run.summary()["loss"] for run in runs]), rel=1e-5)
     lines = found.summary().splitlines()
@@ -266,9 +266,9 @@ def test_the_same_seed_finds_the_same_and_records_are_not_run_again(stream: tupl
     small: dict[str, Any] = {"space": {"eta": (0.05, 0.2)}, "candidates": 2, "seeds": 1}
     ran: list[tuple[int, int, str]] = []
     first = tuned(stream, **small, folder=tmp_path, progress=lambda *told: ran.append(told))
-    assert ran[2:4] == [(3, 3, "rung 1"), (1, 6, "held out")]
+    assert ran[2:4] == [(3, 3, "rung 1"), (1, 4, "held out")]
     resumed = tuned(stream, **small, folder=tmp_path, progress=lambda *told: ran.append(told))
-    assert len(ran) == 9
+    assert len(ran) == 7
     again = tuned(stream, **small)
     for other in (again, resumed):
         assert (other.method, other.comparison) == (first.method, first.comparison)
