@@ -44,7 +44,8 @@ LITERAL = re.compile(r"(``.*?``)")
 
 def link_to_the_format(app: Any, page: str, text: list[str]) -> None:
     """Let links to the specification, which lies beside the code, lead to its page."""
-    text[0] = text[0].replace("](../src/omkl/wire/FORMAT.md", "](wire-format.md")
+    up = "../" * page.count("/")
+    text[0] = text[0].replace(f"]({up}../src/omkl/wire/FORMAT.md", f"]({up}wire-format.md")
 
 
 def escape(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
