@@ -9,7 +9,7 @@ from docutils import nodes
 from sphinx import addnodes
 
 project = "omkl"
-author = "The omkl developers"
+author = project_copyright = "The omkl developers"
 version = release = installed("omkl")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
@@ -50,6 +50,8 @@ def link_to_the_format(app: Any, page: str, text: list[str]) -> None:
 
 def escape(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     """Make reStructuredText of docstrings, which are plain text with |v|, gamma* and indented formulas."""
+    if lines[:1] and lines[0].startswith("Alias for field number"):  # Python's, of a NamedTuple
+        lines.clear()
     out: list[str] = []
     plain = True  # until the first section, where indented paragraphs belong to a name
     literal = False
@@ -96,10 +98,16 @@ def skip_others(app: Any, what: str, name: str, thing: Any, skip: bool, options:
     return True if str(getattr(thing, "__module__", "")).startswith("sklearn") else None
 
 
+def sign(app: Any, what: str, name: str, thing: Any, *_: Any) -> tuple[str, str] | None:
+    """Show no arguments of a protocol: nobody makes one."""
+    return ("", "") if getattr(thing, "_is_protocol", False) else None
+
+
 def setup(app: Any) -> None:
     """Connect to Sphinx."""
     app.connect("source-read", link_to_the_format)
     app.connect("autodoc-skip-member", skip_others)
+    app.connect("autodoc-process-signature", sign)
     app.connect("autodoc-process-docstring", escape, priority=100)  # before napoleon
     app.connect("doctree-read", forget_others)
     app.connect("doctree-resolved", show_source)
