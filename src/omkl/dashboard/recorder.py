@@ -134,7 +134,7 @@ class Recorder:
         })  # fmt: skip
         self._note_faults(at, awake, up)
         if at == self._last:
-            text = f"{at + 1:,} rounds; loss {self._mean:.4g} in the last of them"
+            text = f"{at + 1:,} rounds; loss {self._mean:.4g} in the end"
             self._write(events.end(self._time, text))
 
     def _awake(self, at: int) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
@@ -144,12 +144,10 @@ class Recorder:
         return both[: len(own)], both[len(own) :]
 
     def _note_faults(self, at: int, awake: npt.NDArray[np.bool_], up: npt.NDArray[np.bool_]) -> None:
-        counts = {"node asleep": int((~awake).sum()), "link down": int((~up).sum())}
+        counts = {"asleep": int((~awake).sum()), "links down": int((~up).sum())}
         if any(counts.values()):
-            down = (
-                f"{count} {what.replace(' ', 's ' if count > 1 else ' ')}" for what, count in counts.items() if count
-            )
-            self._write(events.note(at + 1, self._time, "fault", ", ".join(down)))
+            text = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+            self._write(events.note(at + 1, self._time, "fault", text))
 
     @property
     def _time(self) -> float:
@@ -179,7 +177,7 @@ def _settings(config: Mapping[str, Any]) -> dict[str, str]:
     for part in ("learner", "quantizer"):
         if isinstance(method.get(part), dict):
             shown[part] = _words(method[part])
-    for part in ("eta", "gamma", "features"):
+    for part in ("gamma", "features") if method.get("learner") else ("eta", "gamma", "features"):
         if isinstance(method.get(part), int | float | str):
             shown[part] = str(method[part])
     if config["faults"]:
