@@ -37,9 +37,11 @@ function show(name, saved) {
   at("welcome").hidden = true;
   at("run").hidden = false;
   at("run").classList.add("empty");
-  say(at("title"), name);
+  network.clear();
+  say(at("title"), saved ? name : "A new simulation");
   say(at("story"), "");
-  wait("Waits for the first word. A new simulation is compiled first, which takes a few seconds.");
+  at("about").hidden = true;
+  wait(saved ? "Opens the run." : "Waits for the first word. A new simulation is compiled first, which takes some seconds.");
   status("busy", saved ? "opening" : "compiling");
   open.source = api.listen(name, { event: heard, broken, closed });
   location.hash = `run=${encodeURIComponent(name)}`;
@@ -75,7 +77,7 @@ function begin(again) {
 
 function ended({ failed, text }) {
   status(failed ? "failed" : "ended", failed ? "failed" : open.saved ? "saved" : "finished", text);
-  if (failed && !run.network) wait(text);
+  if (failed && !run.network) wait(text, false);
   list();
 }
 
@@ -90,9 +92,10 @@ function closed() {
   list();
 }
 
-function wait(text) {
+function wait(text, busy = true) {
   at("waiting").hidden = !text;
-  say(at("waiting"), text);
+  at("waiting").classList.toggle("busy", busy);
+  say(at("waiting").firstElementChild, text);
 }
 
 function status(state, text, more = "") {
@@ -180,7 +183,6 @@ function story(frame) {
 }
 
 function notes(frame) {
-  at("timeline").hidden = !run.notes.length;
   const told = run.notesUntil(frame).slice(-MOST_SHOWN);
   if (told.length === open.notes?.length && told.at(-1) === open.notes.at(-1)) return;
   const old = new Set(open.notes ?? []);

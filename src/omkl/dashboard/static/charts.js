@@ -141,6 +141,7 @@ export class Charts {
 
   draw(name, run, frames) {
     this.tell(name, document.getElementById(`of-${name}`), frames.at(-1), run);
+    if (name === "notes") document.getElementById("timeline").hidden = !run.notes.length; // before it is drawn: it takes its size
     if (!this.plotly || (name === "notes" && !run.notes.length)) return;
     const { traces, ...shape } = DRAWN[name](frames, run, this.colors);
     this.plotly.react(`chart-${name}`, traces, layout(shape, run.scales().rounds, this.colors), CONFIG);

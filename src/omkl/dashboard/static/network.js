@@ -5,6 +5,7 @@ import { inkOn, shade } from "./palette.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const MOST_WHISPERS = 120; // more would cost more than they tell
+const MARGIN = 26; // pixels around the picture
 const TOUCH = 9; // pixels around a node that are still the node
 const ARROWS = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
@@ -32,10 +33,16 @@ export class Network {
     new ResizeObserver(() => this.fit()).observe(svg);
   }
 
+  clear() {
+    this.svg.replaceChildren();
+    this.nodes = [];
+    this.edges = [];
+  }
+
   /** Draw a network anew. */
   draw(network) {
+    this.clear();
     this.network = network;
-    this.svg.replaceChildren();
     const lines = shape("g", { class: "edges" }, this.svg);
     const whispers = shape("g", { class: "whispers", "aria-hidden": true }, this.svg);
     const dots = shape("g", {}, this.svg);
@@ -45,12 +52,14 @@ export class Network {
       whisper: i % every === 0 ? this.whisper(whispers, i) : null,
     }));
     this.nodes = network.ids.map((id, i) => this.node(dots, id, i));
+    this.around = network.ids.map(() => []);
+    network.edges.forEach((ends, i) => ends.forEach((end) => this.around[end].push(i)));
     this.reachable(0);
     this.fit();
   }
 
   whisper(parent, i) {
-    const dot = shape("circle", { r: 2.2, class: "whisper" }, parent);
+    const dot = shape("circle", { r: 2.8, class: "whisper" }, parent);
     const seconds = 1.3 + ((i * 0.618) % 1) * 1.1; // out of step with each other
     shape("animateMotion", { dur: `${seconds}s`, begin: `-${(i * 0.37) % 2}s`, repeatCount: "indefinite" }, dot);
     return dot;
@@ -71,17 +80,23 @@ export class Network {
     const { width, height } = this.svg.getBoundingClientRect();
     if (!width || !height || !this.nodes.length) return;
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    const radius = this.radius = Math.min(Math.max(0.36 * Math.sqrt((width * height) / this.nodes.length) * 0.42, 4.5), 15);
     const [xs, ys] = [0, 1].map((axis) => this.network.positions.map((p) => p[axis]));
     const [left, right, low, high] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
-    const margin = radius + 12;
-    const scale = Math.min((width - 2 * margin) / (right - left || 1e-9), (height - 2 * margin) / (high - low || 1e-9));
+    const scale = Math.min((width - 2 * MARGIN) / (right - left || 1e-9), (height - 2 * MARGIN) / (high - low || 1e-9));
     this.places = this.network.positions.map(([x, y]) => [
       width / 2 + (x - (left + right) / 2) * scale,
       height / 2 - (y - (low + high) / 2) * scale,
     ]);
-    this.placeNodes(radius);
+    this.radius = Math.min(Math.max(0.46 * this.apart(), 5), 15);
+    this.placeNodes(this.radius);
     this.placeEdges();
+  }
+
+  /** How far a node is from its nearest, in all but the closest tenth of cases. */
+  apart() {
+    const nearest = this.places.map(([x, y], i) =>
+      Math.min(...this.places.map(([a, b], j) => (i === j ? Infinity : Math.hypot(x - a, y - b)))));
+    return nearest.sort((a, b) => a - b)[Math.floor(nearest.length / 10)];
   }
 
   placeNodes(radius) {
@@ -109,7 +124,7 @@ export class Network {
   paint(run, frame, by) {
     const scales = run.scales();
     const unwell = new Set();
-    const thick = Math.min(3.5, 0.3 * (this.radius ?? 10));
+    const thick = Math.min(3.5, 0.3 * (this.radius ?? 10)); // pixels that traffic adds
     this.edges.forEach(({ line, whisper }, i) => {
       const code = frame.edge.state[i];
       if (code > 0) run.network.edges[i].forEach((end) => unwell.add(end));
@@ -145,7 +160,10 @@ export class Network {
     const name = `node ${run.network.ids[i]}`;
     const { loss, disagreement, bits: sent, alive } = frame.node;
     if (alive[i] === 0) return `${name}: gone`;
-    return `${name}: alive, loss ${number(loss[i])}, disagreement ${number(disagreement?.[i])}, ${bits(sent?.[i])} a round`;
+    const figures = `loss ${number(loss[i])}, disagreement ${number(disagreement?.[i])}, ${bits(sent?.[i])} a round`;
+    const unwell = this.around[i].filter((edge) => frame.edge.state[edge] > 0).length;
+    const links = unwell ? `, ${unwell} of ${this.around[i].length} links not ${run.state(0)}` : "";
+    return `${name}: alive, ${figures}${links}`;
   }
 
   /** Whispers run only while the run does. */
