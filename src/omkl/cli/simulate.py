@@ -39,6 +39,7 @@ def simulate(
         bool, typer.Option("--no-shuffle", rich_help_panel=RUN, help="Keep the rows' order.")
     ] = False,
     partition: options.Partition = None,
+    rounds: Annotated[int | None, option(RUN, "Rounds to run; all that the data has.", "INT")] = None,
     record_every: Annotated[int | None, option(RUN, "Record every k-th round.", "K")] = None,
     pooled: Annotated[
         bool | None,
