@@ -51,7 +51,7 @@ export class Panel {
     const of = (values) => values?.[this.node];
     at("panel").dataset.alive = of(alive) !== 0;
     at("panel-facts").replaceChildren(...pairs([
-      ["State", of(alive) !== 0 ? "alive" : "gone"],
+      ["State", of(alive) !== 0 ? "alive" : run.away],
       ["Round", count(of(round))],
       ["Loss", `${number(of(loss))}`, element("small", {}, ` mean ${number(frame.loss)}`)],
       ["Disagreement", number(of(disagreement)), element("small", {}, ` mean ${number(frame.disagreement)}`)],

@@ -68,7 +68,7 @@ export class Run {
       // the first rounds may be far off: they get the scale's end, and the rest its colors
       loss: low.length ? [low.reduce((a, b) => Math.min(a, b)), quantile(high, 0.95)] : null,
       disagreement: this.frames.some((f) => known(f.apart)) ? [0, quantile(of((f) => f.apart), 0.95)] : null,
-      traffic: most((f) => f.busiest),
+      traffic: quantile(of((f) => f.busiest), 0.75), // the first rounds say the most
       rounds: [this.frames[0]?.round ?? 0, this.network?.rounds ?? this.frames.at(-1)?.round ?? 1],
       top: {
         loss: high.reduce(larger, 0),
@@ -84,6 +84,11 @@ export class Run {
     const key = this.network?.source === "simulation" ? "round" : "time";
     const last = frame === this.frames.at(-1);
     return last ? this.notes : this.notes.filter((note) => !known(note[key]) || note[key] <= frame[key]);
+  }
+
+  /** What a node is that does not take part: in a simulation it sleeps for a round. */
+  get away() {
+    return this.network.source === "simulation" ? "asleep" : "gone";
   }
 
   state(code) {
