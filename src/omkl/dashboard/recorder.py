@@ -31,8 +31,8 @@ class Recorder:
     ----------
     folder
         Where to write ``events.jsonl``; it is made, and an earlier one is replaced.
-    title
-        What the page is headed by; the method, the data and the graph where it is left out.
+    method
+        What to call the method, where it goes by a name of its own.
 
     Examples
     --------
@@ -44,8 +44,8 @@ class Recorder:
     40
     """
 
-    def __init__(self, folder: Path | str, title: str | None = None) -> None:
-        self.file, self._title = Path(folder) / events.FILE, title
+    def __init__(self, folder: Path | str, method: str | None = None) -> None:
+        self.file, self._method = Path(folder) / events.FILE, method
         self._out: TextIO | None = None
         self._began, self._seen, self._total = time.monotonic(), 0, 0.0
 
@@ -80,7 +80,7 @@ class Recorder:
         self._write(
             events.network(
                 source="simulation",
-                title=self._title or _title(config),
+                title=title_of(config, self._method),
                 nodes=graph.nodes,
                 ids=[str(node) for node in self._drawn],
                 positions=places,
@@ -90,7 +90,7 @@ class Recorder:
                 loss=config["method"]["loss"]["name"],
                 disagreement="distance from the network's mean model",
                 states=[UP, DOWN],
-                settings=_settings(config),
+                settings=settings_of(config),
             )
         )
         return Plan([*self._drawn, *asked], max(1, -(-config["rounds"] // MOST_FRAMES)))
@@ -161,14 +161,15 @@ class Recorder:
         self._out.flush()
 
 
-def _title(config: Mapping[str, Any]) -> str:
+def title_of(config: Mapping[str, Any], method: str | None = None) -> str:
+    """Return what a run is headed by."""
     data, graph = config["data"], config["topology"]
     stream = data if isinstance(data, str) else "a stream"
     network = graph if isinstance(graph, str) else graph["name"]
-    return f"{config['method']['name']} on {stream}: {network} of {config['nodes']:,} nodes"
+    return f"{method or config['method']['name']} on {stream}: {network} of {config['nodes']:,} nodes"
 
 
-def _settings(config: Mapping[str, Any]) -> dict[str, str]:
+def settings_of(config: Mapping[str, Any]) -> dict[str, str]:
     """Return what a reader wants to know of a run, in words."""
     method = config["method"]
     shown = {"nodes": f"{config['nodes']:,}", "rounds": f"{config['rounds']:,}", "seed": str(config["seed"])}

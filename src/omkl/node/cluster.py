@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from omkl.errors import InputError
 from omkl.node.config import Access, NetworkConfig
-from omkl.node.settings import EVERYONE
 from omkl.node.events import Event, Gossiped, Resynced, Scored
 from omkl.node.links import LinkState
 from omkl.node.node import Node
 from omkl.node.protocol import Protocol
 from omkl.node.runtime import Observation
+from omkl.node.settings import EVERYONE
 
 POLL = 0.1  # seconds between two looks at how far the nodes are
 PORTS = 10_000, 32_768  # the first to try, and the first that Linux gives to outgoing connections

@@ -69,7 +69,7 @@ class Graph:
 
 
 def from_networkx(graph: Any, name: str = "custom") -> Graph:
-    """Return an undirected networkx graph, its nodes in the order of ``graph.nodes``, at their ``pos`` if they have one."""
+    """Return an undirected networkx graph, its nodes in the order of ``graph.nodes``, at their ``pos`` if any."""
     if graph.is_directed():
         raise InputError("a directed graph; gossip goes both ways over a link; pass graph.to_undirected()")
     number = {node: k for k, node in enumerate(graph.nodes)}
