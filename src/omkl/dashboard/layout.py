@@ -15,7 +15,7 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 
 
 def piece(graph: Graph, most: int) -> Integers:
-    """Return at most so many nodes that hang together, sorted: those nearest to one in the middle of the numbers.
+    """Return at most so many nodes that hang together, sorted: those nearest to one in the middle, of map or numbers.
 
     >>> from omkl.topology import path
     >>> piece(path(100), 5).tolist()
@@ -24,7 +24,7 @@ def piece(graph: Graph, most: int) -> Integers:
     if graph.nodes <= most:
         return np.arange(graph.nodes)
     inside = np.zeros(graph.nodes, dtype=bool)
-    inside[graph.nodes // 2] = True
+    inside[_middle(graph)] = True
     while (room := most - int(inside.sum())) > 0:
         ends = inside[graph.edges]
         met = np.unique(graph.edges[ends.any(axis=1)][~ends[ends.any(axis=1)]])
@@ -32,6 +32,12 @@ def piece(graph: Graph, most: int) -> Integers:
             break
         inside[met[:room]] = True
     return np.flatnonzero(inside)
+
+
+def _middle(graph: Graph) -> int:
+    if graph.positions is None:
+        return graph.nodes // 2
+    return int(np.linalg.norm(graph.positions - graph.positions.mean(axis=0), axis=1).argmin())
 
 
 def within(graph: Graph, nodes: Integers) -> Integers:

@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from omkl.dashboard import events
 from omkl.dashboard.events import DOWN, UP, all_digits, digits
-from omkl.dashboard.layout import piece, spread_out, within
+from omkl.dashboard.layout import Floats, piece, spread_out, within
 
 if TYPE_CHECKING:
-    from omkl.simulator.watching import Begun, Look, Plan
+    from omkl.simulator.watching import Begun, Look, NodeMetrics, Plan
 
 MOST_FRAMES = 400  # of a run
 MOST_DRAWN = 150  # nodes; of more a piece is drawn
@@ -47,6 +47,7 @@ class Recorder:
     def __init__(self, folder: Path | str, method: str | None = None) -> None:
         self.file, self._method = Path(folder) / events.FILE, method
         self._out: TextIO | None = None
+        self._is_begun = False
         self._began, self._seen, self._total = time.monotonic(), 0, 0.0
 
     def __enter__(self) -> Self:
@@ -93,21 +94,34 @@ class Recorder:
                 settings=settings_of(config),
             )
         )
-        return Plan([*self._drawn, *asked], max(1, -(-config["rounds"] // MOST_FRAMES)))
+        self._pause, self._shown = max(1, -(-config["rounds"] // MOST_FRAMES)), 0
+        self._sent: list[Floats] = []  # bytes since the last frame, by all nodes and by those drawn
+        self._own: list[Floats] = []
+        return Plan([*self._drawn, *asked], self._pause)
 
     def see(self, look: "Look") -> None:
-        """Write a frame of the rounds since the last look."""
+        """Take note of some rounds; write a frame if enough are past since the last."""
         network, nodes = look.network, look.nodes
         for mean, losses in zip(np.asarray(network.loss)[:, 0], np.asarray(nodes.loss), strict=True):
             self._seen += 1
             part = 1 / min(self._seen, RECENT)
             self._mean += part * (float(mean) - self._mean)
             self._losses += part * (losses - self._losses)
-        sent = 8 * np.asarray(network.sent, dtype=np.float64)[:, 0]
+        self._sent += [np.asarray(network.sent, dtype=np.float64)[:, :1]]
+        self._own += [np.asarray(nodes.sent)[:, : len(self._drawn)]]
+        at = int(look.rounds[-1])
+        if at + 1 >= self._shown + self._pause or at == self._last:
+            self._show(at, network, nodes)
+        if at == self._last:
+            self._write(events.end(self._time, f"{at + 1:,} rounds; loss {self._mean:.4g} in the end"))
+            self.close()
+
+    def _show(self, at: int, network: Any, nodes: "NodeMetrics") -> None:
+        """Write a frame of all since the last."""
+        drawn, (awake, up) = len(self._drawn), self._awake(at)
+        sent, own = (8 * np.concatenate(parts) for parts in (self._sent, self._own))
+        own, self._sent, self._own, self._shown = own.mean(axis=0), [], [], at + 1
         self._total += self._every * float(sent.sum())
-        at, drawn = int(look.rounds[-1]), len(self._drawn)
-        awake, up = self._awake(at)
-        own = 8 * np.asarray(nodes.sent)[:, :drawn].mean(axis=0)
         self._write({
             "event": "frame",
             "round": at + 1,
@@ -133,9 +147,6 @@ class Recorder:
             },
         })  # fmt: skip
         self._note_faults(at, awake, up)
-        if at == self._last:
-            text = f"{at + 1:,} rounds; loss {self._mean:.4g} in the end"
-            self._write(events.end(self._time, text))
 
     def _awake(self, at: int) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
         """Return which of the nodes drawn are awake, and which of their links are up."""
@@ -156,7 +167,8 @@ class Recorder:
     def _write(self, event: events.Event) -> None:
         if self._out is None:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            self._out = self.file.open("w", encoding="utf-8")
+            self._out = self.file.open("a" if self._is_begun else "w", encoding="utf-8")
+            self._is_begun = True
         self._out.write(events.line(event))
         self._out.flush()
 
