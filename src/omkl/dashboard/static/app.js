@@ -152,7 +152,8 @@ function words() {
   if (!frame) return;
   at("slider").setAttribute("aria-valuetext", `round ${frame.round}, loss ${number(frame.loss)}`);
   network.describe(run, frame);
-  at("scale").replaceChildren(...nodeLegend(by(), run.scales()[by()], by() === "disagreement" ? run.network.disagreement : "", run.away));
+  const scale = frame.node[by()]?.some(known) ? run.scales()[by()] : null;
+  at("scale").replaceChildren(...nodeLegend(by(), scale, by() === "disagreement" ? run.network.disagreement : "", run.away));
   at("links").replaceChildren(...linkLegend(run.network.states, run.scales().traffic, network.thick));
   figures(frame);
   say(at("story"), story(frame));

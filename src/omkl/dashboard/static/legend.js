@@ -24,7 +24,7 @@ export function nodeLegend(by, scale, meaning, away) {
     const well = entry(dot('data-alive="true" data-by="liveness"'), "alive");
     return [well, entry(dot('data-alive="true" data-by="liveness" data-unwell="true"'), "a link is not up"), gone];
   }
-  if (!scale) return [entry(dot('data-alive="true"'), "not known"), gone];
+  if (!scale) return [entry(dot('data-alive="true"'), "not known of single nodes"), gone];
   const ramp = element("span", { className: "ramp" });
   ramp.style.background = gradient;
   const label = `${by}${meaning ? `, ${meaning}` : ""}: from ${number(scale[0])}, dark, to ${number(scale[1])}, bright`;
@@ -35,5 +35,5 @@ export function nodeLegend(by, scale, meaning, away) {
 export function linkLegend(states, traffic, thick) {
   const known = states.map((state, i) => entry(line(state, i === 0, 2.5), state));
   const widths = [line(states[0], true, 1), line(states[0], true, 1 + thick)];
-  return [...known, entry(widths[0], "0 to", widths[1], `${bits(traffic)} a round or more`)];
+  return traffic ? [...known, entry(widths[0], "0 to", widths[1], `${bits(traffic)} a round or more`)] : known;
 }
