@@ -73,6 +73,7 @@ function begin(again) {
   const row = ([key, value]) => element("tr", {}, element("th", { scope: "row" }, key), element("td", {}, String(value ?? "–")));
   at("settings").replaceChildren(...Object.entries(settings ?? {}).map(row));
   at("about").hidden = false;
+  at("notes").setAttribute("aria-live", simulated ? "off" : "polite"); // faults by the dozen are not read out
 }
 
 function ended({ failed, text }) {
@@ -151,8 +152,9 @@ function words() {
   if (!frame) return;
   at("slider").setAttribute("aria-valuetext", `round ${frame.round}, loss ${number(frame.loss)}`);
   network.describe(run, frame);
-  at("scale").replaceChildren(...nodeLegend(by(), run.scales()[by()], by() === "disagreement" ? run.network.disagreement : ""));
-  at("links").replaceChildren(...linkLegend(run.network.states, run.scales().traffic));
+  const scale = frame.node[by()]?.some(known) ? run.scales()[by()] : null;
+  at("scale").replaceChildren(...nodeLegend(by(), scale, by() === "disagreement" ? run.network.disagreement : "", run.away));
+  at("links").replaceChildren(...linkLegend(run.network.states, run.scales().traffic, network.thick));
   figures(frame);
   say(at("story"), story(frame));
   notes(frame);
@@ -206,9 +208,9 @@ async function list() {
     if (!open.source) status("failed", "not connected", error.message);
     return null;
   }
-  const entries = runs.map(({ name, title, source, live }) => {
+  const entries = runs.map(({ name, title, live }) => {
     const link = element("a", { href: `#run=${encodeURIComponent(name)}` }, element("span", {}, title || name));
-    link.append(element("small", { className: live ? "on" : "" }, live ? "live" : source === "network" ? "saved network" : "saved"));
+    link.append(element("small", { className: live ? "on" : "" }, `${live ? "live" : "saved"} · ${name}`));
     if (name === open.name) link.setAttribute("aria-current", "true");
     return element("li", {}, link);
   });
