@@ -22,7 +22,7 @@ from omkl.node import config
 from omkl.node.template import write
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted(path for path in [*ROOT.glob("*.md"), *ROOT.glob("deploy/*.md"), *ROOT.glob("docs/**/*.md")])
+PAGES = sorted(page for place in ("*.md", "deploy/*.md", "docs/**/*.md", "examples/*.md") for page in ROOT.glob(place))
 SHOWN = ("text", "ini", "bibtex")  # to be read, not to be run
 LIMIT = 120  # seconds, of a command
 
