@@ -14,6 +14,8 @@ const SLOW_MS = 200; // between two updates of text
 const LIST_MS = 4000; // between two looks at the list of runs
 const MOST_SHOWN = 100; // notes
 
+const COMPILES = "A new simulation is compiled first, which takes some seconds. Then it begins.";
+
 const at = (id) => document.getElementById(id);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const wide = matchMedia("(min-width: 900px)");
@@ -41,7 +43,7 @@ function show(name, saved) {
   say(at("title"), saved ? name : "A new simulation");
   say(at("story"), "");
   at("about").hidden = true;
-  wait(saved ? "Opens the run." : "Waits for the first word. A new simulation is compiled first, which takes some seconds.");
+  wait(saved ? "The run is being opened." : COMPILES);
   status("busy", saved ? "opening" : "compiling");
   open.source = api.listen(name, { event: heard, broken, closed });
   location.hash = `run=${encodeURIComponent(name)}`;
@@ -53,6 +55,7 @@ function heard(event) {
   const again = event.event === "network" && event.started === run.network?.started;
   const kind = run.take(event);
   if (kind === "network") begin(again);
+  if (kind === "frame" && run.frames.length === 1) moves();
   if (kind === "end") ended(event);
 }
 
@@ -61,12 +64,10 @@ function begin(again) {
   const simulated = run.network.source === "simulation";
   if (!again) player.reset(simulated && !open.saved, !simulated || open.saved);
   open.painted = null;
-  at("run").classList.remove("empty");
-  wait("");
   document.title = `${run.network.title} · omkl`;
   say(at("title"), run.network.title);
-  status("live", simulated ? "running" : "live");
   network.draw(run.network);
+  if (!simulated) wait("The nodes are asked how they stand.");
   const { nodes, ids, settings } = run.network;
   at("sample").hidden = nodes <= ids.length;
   say(at("sample"), `${count(ids.length)} of ${count(nodes)} nodes are drawn; curves and figures are of all.`);
@@ -76,9 +77,17 @@ function begin(again) {
   at("notes").setAttribute("aria-live", simulated ? "off" : "polite"); // faults by the dozen are not read out
 }
 
+/** The first frame has come. */
+function moves() {
+  at("run").classList.remove("empty");
+  wait("");
+  status("live", run.network.source === "simulation" ? "running" : "live");
+}
+
 function ended({ failed, text }) {
-  status(failed ? "failed" : "ended", failed ? "failed" : open.saved ? "saved" : "finished", text);
-  if (failed && !run.network) wait(text, false);
+  if (text === "stopped") status("ended", text);
+  else status(failed ? "failed" : "ended", failed ? "failed" : open.saved ? "saved" : "finished", text);
+  if (!run.frames.length) wait(failed ? `It failed: ${text}` : text, false);
   list();
 }
 
