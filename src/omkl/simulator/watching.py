@@ -116,7 +116,7 @@ def links_of(
 
     def links(t: int, pairs: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         i, j = np.sort(pairs, axis=1).T
-        there = (i == j) | _among(i * turns[0].nodes + j, keys[t % len(turns)])
+        there: npt.NDArray[np.bool_] = (i == j) | _among(i * turns[0].nodes + j, keys[t % len(turns)])
         if isinstance(network, Changing):
             failed = network.failed(jnp.uint32(t), jnp.asarray(i), jnp.asarray(j), *number(i, j))
             there &= ~np.asarray(failed)[:, 0]
