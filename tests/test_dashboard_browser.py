@@ -147,10 +147,10 @@ def test_a_simulation_is_started_and_watched(browser: Browser, tmp_path: Path) -
         expect(node(page, "3")).to_be_focused()
 
 
-def small_run(folder: Path) -> Path:
-    """Return a saved run of three nodes of a million, in ten rounds; node 1 is gone in rounds 5 to 7."""
+def small_run(folder: Path, title: str, before: float) -> None:
+    """Save a run of three nodes of a million, in ten rounds; b is gone in rounds 5 to 7."""
     first = events.network(
-        source="network", title="three by hand", nodes=1_000_000, ids=["a", "b", "c"],
+        source="network", title=title, nodes=1_000_000, ids=["a", "b", "c"],
         positions=[[0, 0], [1, 0], [2, 0]], edges=[[0, 1], [1, 2]], kernels=["gaussian 1", "gaussian 3"],
         rounds=None, loss="logistic", disagreement="by hand", states=["synced", "left out"],
         settings={"made": "by hand"},
@@ -161,7 +161,7 @@ def small_run(folder: Path) -> Path:
         if t in (5, 8):
             kind, text = ("fault", "b is gone") if away else ("recovered", "b is back")
             lines.append(events.note(t, t / 2, kind, text, 1))
-        loss = 0.8 - 0.05 * t
+        loss = before - 0.05 * t
         lines.append({
             "event": "frame", "round": t, "time": t / 2, "loss": loss, "spread": [loss - 0.1, loss + 0.1],
             "disagreement": 0.1, "weights": [0.75, 0.25], "bits": 80, "total": 240 * t, "alive": 3 - away,
@@ -175,13 +175,15 @@ def small_run(folder: Path) -> Path:
     lines.append(events.end(5.0, "ten rounds"))
     folder.mkdir()
     (folder / events.FILE).write_text("".join(map(events.line, lines)))
-    return folder
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with dashboard(small_run(tmp_path_factory.mktemp("saved") / "by-hand")) as url:
-        yield url
+    folder = tmp_path_factory.mktemp("saved")
+    small_run(folder / "another", "three more", 0.9)
+    small_run(folder / "by-hand", "three by hand", 0.8)
+    with dashboard(folder) as url:
+        yield f"{url}#run=by-hand"
 
 
 def test_a_saved_run_is_replayed(browser: Browser, saved: str, tmp_path: Path) -> None:
@@ -223,6 +225,13 @@ def test_a_saved_run_is_replayed(browser: Browser, saved: str, tmp_path: Path) -
         page.get_by_role("button", name="Play").click()
         expect(page.locator("#where")).to_have_text("2")
         expect(page.locator("#where")).to_have_text("10")
+
+        page.get_by_role("link", name="three more").click()
+        expect(page.get_by_role("heading", name="three more")).to_be_visible()
+        expect(page.locator("#of-loss")).to_contain_text("0.400 (10 % to 90 % of nodes: 0.300 to 0.500)")
+        assert page.url.endswith("/#run=another")
+        page.go_back()
+        expect(page.locator("#of-loss")).to_contain_text("0.300")
 
         page.get_by_role("button", name="theme").click()
         page.reload()

@@ -106,8 +106,11 @@ function layout({ top, legend, guess, kinds, title }, [first, last], colors) {
   };
 }
 
+/** Over whom the spread is: a run of which only means were kept has one over its seeds. */
+const who = (frame) => (frame.node.loss.some(known) ? " of nodes" : "");
+
 const TOLD = {
-  loss: (f) => (known(f.loss) ? `${number(f.loss)} (10 % to 90 % of nodes: ${number(f.spread?.[0])} to ${number(f.spread?.[1])})` : ""),
+  loss: (f) => number(f.loss) + (f.spread && f.spread[0] !== f.spread[1] ? ` (10 % to 90 %${who(f)}: ${f.spread.map(number).join(" to ")})` : ""),
   disagreement: (f) => number(f.disagreement),
   bits: (f) => `${count(f.bits)} a node`,
   total: (f) => bits(f.total),

@@ -13,7 +13,7 @@ function choices(select, names, none) {
 
 function prepare(form, { limits, defaults, ...names }) {
   for (const name of ["data", "topology", "method"]) choices(form.elements[name], names[name]);
-  choices(form.elements.learner, names.learner, "the method's own");
+  choices(form.elements.learner, names.learner, "method's own");
   for (const [name, [least, most]] of Object.entries(limits ?? {})) {
     const field = form.elements[name];
     const unit = name === "links" ? PERCENT : 1;

@@ -147,10 +147,11 @@ export class Network {
     this.edges.forEach(({ line, whisper }, i) => {
       const code = frame.edge.state[i];
       if (code > 0) run.network.edges[i].forEach((end) => unwell.add(end));
-      const share = scales.traffic ? Math.min((frame.edge.bits[i] ?? 0) / scales.traffic, 1) : 0;
+      const traffic = frame.edge.bits[i] ?? (scales.traffic ? 0 : 0.5); // of a run that tells none, lines are as usual
+      const share = Math.min(traffic / (scales.traffic || 1), 1);
       set(line, { "data-state": run.state(code), "data-well": !(code > 0) });
       set(line, { "stroke-width": (1 + this.thick * share).toFixed(1), "stroke-opacity": (code > 0 ? 0.85 : this.opacity * (0.3 + 0.5 * share)).toFixed(2) });
-      if (whisper) set(whisper, { "data-quiet": code > 0 || !(share > 0) });
+      if (whisper) set(whisper, { "data-quiet": code > 0 || !(frame.edge.bits[i] > 0) });
     });
     this.nodes.forEach((parts, i) => this.tint(parts, i, frame, by === "liveness" ? null : scales[by], by, unwell.has(i)));
   }

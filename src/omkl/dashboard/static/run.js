@@ -22,7 +22,7 @@ export class Run {
     this.frames = [];
     this.notes = [];
     this.end = null;
-    this.version = 0; // grows with everything told
+    this.version = (this.version ?? 0) + 1; // grows with everything told, also from run to run
     this.measured = { version: -1 };
   }
 
