@@ -247,6 +247,13 @@ def test_a_file_is_read_as_it_grows(tmp_path: Path) -> None:
     assert source.about() == {"title": "t", "source": "simulation", "live": False}
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]\n", '{"event":"frame"}\n', "\x00\n"])
+def test_files_that_hold_no_run_do_not_spoil_the_list(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / events.FILE).write_text(text)
+    assert Runs(tmp_path).about() == [{"name": "a", "title": "a run that begins", "source": "simulation", "live": True}]
+
+
 def test_a_line_longer_than_a_block_comes_whole(tmp_path: Path) -> None:
     path = tmp_path / events.FILE
     long = json.dumps({"event": "network", "title": "x" * 3 * sources.MOST_BYTES})

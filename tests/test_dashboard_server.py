@@ -145,7 +145,7 @@ def test_other_sites_are_refused_with_the_token_too(site: Site, headers: dict[st
     assert b"this page alone may ask" in body or b"no name of this server" in body
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:{}", "localhost:{}", "localhost:9999", "[::1]:{}"])
+@pytest.mark.parametrize("host", ["127.0.0.1:{}", "localhost:{}", "localhost:9999", "[::1]:{}", "192.0.2.7:{}"])
 def test_a_tunnel_may_have_a_port_of_its_own(site: Site, host: str) -> None:
     host = host.format(site.port)
     assert site.ask("/api/runs", Host=host, Origin=f"http://{host}", **BEARER)[0] == 200

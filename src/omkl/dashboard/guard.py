@@ -3,6 +3,7 @@
 import hashlib
 import secrets
 from http.cookies import CookieError, SimpleCookie
+from ipaddress import ip_address
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -25,8 +26,8 @@ class Guard:
     """Lets requests through to an application, and refuses the others.
 
     The token comes once, as ``/?token=...``, and is kept in a cookie that no other site can send; programs may send it
-    as ``Authorization: Bearer ...``. A request has to name this machine as its host, so that no name that was made to
-    point here passes, and to come from a page of this server, if from any.
+    as ``Authorization: Bearer ...``. A request has to name this machine as its host, or a number, so that no name that
+    was made to point here passes, and to come from a page of this server, if from any.
 
     Parameters
     ----------
@@ -60,7 +61,7 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if _name(host) not in self._hosts:
+        if (name := _name(host)) not in self._hosts and not _is_address(name):
             return PlainTextResponse(f"{host!r} is no name of this server; open it as 127.0.0.1 or localhost\n", 403)
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         elsewhere = site not in ("same-origin", "none") and headers.get("sec-fetch-mode") != "navigate"
@@ -92,6 +93,14 @@ def _name(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _cookie(headers: Headers, name: str) -> str:

@@ -1,6 +1,7 @@
 """A real network as events: its nodes are asked how they stand, and what has changed is told."""
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +16,8 @@ from omkl.dashboard.recorder import SPREAD
 
 if TYPE_CHECKING:
     from omkl.node.config import NetworkConfig
+
+log = logging.getLogger(__name__)
 
 PERIOD = 0.5  # seconds from question to question
 TIMEOUT = 2.0  # seconds after which a node that does not answer counts as gone
@@ -193,6 +196,10 @@ class Observer:
     def _run(self) -> None:
         changes, began = Changes(self._config), time.monotonic()
         while not self._stop.wait(PERIOD):
-            answers = {id: json.loads(answer) for id, answer in self._guest.ask(self._config.ids, "status").items()}
-            for event in changes.events(answers, time.monotonic() - began):
-                self._add(event)
+            try:
+                told = self._guest.ask(self._config.ids, "status")
+                answers = {id: json.loads(answer) for id, answer in told.items()}
+                for event in changes.events(answers, time.monotonic() - began):
+                    self._add(event)
+            except Exception:  # of one answer, of another version say; those after it should be seen
+                log.exception("the nodes' answers were not understood; the page goes on")

@@ -4,8 +4,10 @@ import math
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +99,7 @@ class Runs:
         self._folder, self._others = folder, dict(others or {})
         self._started: dict[str, subprocess.Popen[bytes]] = {}
         self._results: dict[str, Saved] = {}
+        self._lock = threading.Lock()  # requests come in several threads
 
     def source(self, name: str) -> Source:
         """Return a source by its name; refuse one that is not there."""
@@ -123,25 +126,24 @@ class Runs:
         """Return the name of a simulation that is started."""
         self._reap()
         made = flags(form)
-        if sum(one.poll() is None for one in self._started.values()) >= MOST_RUNNING:
-            raise InputError(f"{MOST_RUNNING} simulations are running; that is the most; stop one, or wait for it")
-        number = 1
-        while (self._folder / f"run-{number}").exists() or f"run-{number}" in self._started:
-            number += 1
-        name = f"run-{number}"
-        folder = self._folder / name
-        folder.mkdir(parents=True)
-        command = [sys.executable, "-m", "omkl.cli", "simulate", "--quiet", "--out", str(folder), "--events", *made]
-        with (folder / LOG).open("wb") as log:
-            self._started[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        with self._lock:
+            if len(self._started) >= MOST_RUNNING:
+                raise InputError(f"{MOST_RUNNING} simulations are running; that is the most; stop one, or wait for it")
+            name = next(name for k in count(1) if not (self._folder / (name := f"run-{k}")).exists())
+            folder = self._folder / name
+            folder.mkdir(parents=True)
+            command = [sys.executable, "-m", "omkl.cli", "simulate", "--quiet", "--out", str(folder), "--events", *made]
+            with (folder / LOG).open("wb") as log:
+                self._started[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         return name
 
     def stop(self, name: str) -> None:
         """End a simulation that was started here."""
-        if name not in self._started:
-            raise InputError(f"{name!r} was not started here; only such runs can be stopped")
-        self._started[name].terminate()
-        self._started[name].wait()
+        process = self._started.get(name)
+        if process is None:
+            raise InputError(f"{name!r} is not running here; only runs that the page has started can be stopped")
+        process.terminate()
+        process.wait()
         self._reap()
 
     def close(self) -> None:
@@ -151,12 +153,20 @@ class Runs:
 
     def _reap(self) -> None:
         """Write the end of simulations that came to none."""
-        for name, process in list(self._started.items()):
-            if (code := process.poll()) is None or self._started.pop(name, None) is None:
-                continue
-            if code:
-                lines = (self._folder / name / LOG).read_text(errors="replace").split("\n")
-                said = next((line.removeprefix(ERROR) for line in lines if line.startswith(ERROR)), None)
-                text = "stopped" if code < 0 else said or f"it ended with code {code}; see {LOG} in its folder"
-                with (self._folder / name / events.FILE).open("a", encoding="utf-8") as file:
-                    file.write(events.line(events.end(0.0, text, failed=code > 0)))
+        with self._lock:
+            for name, process in list(self._started.items()):
+                if (code := process.poll()) is not None:
+                    del self._started[name]
+                    _close(self._folder / name, code)
+
+
+def _close(folder: Path, code: int) -> None:
+    """Write the end of a run that was stopped or has failed, unless it has written that itself."""
+    path = folder / events.FILE
+    if code == 0 or (path.is_file() and not File(path).about()["live"]):
+        return
+    lines = (folder / LOG).read_text(errors="replace").split("\n")
+    said = next((line.removeprefix(ERROR) for line in lines if line.startswith(ERROR)), None)
+    text = "stopped" if code < 0 else said or f"it ended with code {code}; see {LOG} in its folder"
+    with path.open("a", encoding="utf-8") as file:
+        file.write(events.line(events.end(0.0, text, failed=code > 0)))

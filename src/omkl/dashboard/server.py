@@ -66,7 +66,10 @@ async def _messages(runs: Runs, name: str) -> AsyncIterator[str]:
     """Yield events as they come, each a message, and at the end one that says so."""
     cursor, ended, quiet = 0, False, 0.0
     while not ended:
-        lines, cursor, ended = await run_in_threadpool(lambda at: runs.source(name).read(at), cursor)
+        try:
+            lines, cursor, ended = await run_in_threadpool(lambda at: runs.source(name).read(at), cursor)
+        except InputError:  # its folder was removed
+            break
         if lines:
             quiet = 0.0
             yield "".join(f"data: {line}\n\n" for line in lines)

@@ -46,20 +46,23 @@ class File:
             while block and b"\n" not in block and (more := file.read(MOST_BYTES)):
                 block += more
         whole = block[: block.rfind(b"\n") + 1]
-        lines = whole.decode().splitlines()
-        return Read(lines, cursor + len(whole), bool(lines) and _is_end(lines[-1]))
+        lines = whole.decode(errors="replace").splitlines()
+        return Read(lines, cursor + len(whole), bool(lines) and _is_end(lines[-1].encode()))
 
     def about(self) -> dict[str, Any]:
         """Return title and source, from the first line, and whether there is no last line yet."""
-        if not self._path.is_file():
-            return {"title": "a simulation that begins", "source": "simulation", "live": True}
-        with self._path.open("rb") as file:
-            first = file.readline()
-            file.seek(max(0, self._path.stat().st_size - MOST_BYTES))
-            last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
-        header = json.loads(first)
-        title = header.get("title") or f"failed: {header.get('text', '')}"
-        return {"title": title, "source": header.get("source", "simulation"), "live": not _is_end(last.decode())}
+        first = last = b""
+        if self._path.is_file():
+            with self._path.open("rb") as file:
+                first = file.readline()
+                file.seek(max(0, self._path.stat().st_size - MOST_BYTES))
+                last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
+        try:
+            header = json.loads(first)
+            title = header["title"] if header["event"] == "network" else f"failed: {header['text']}"
+        except (ValueError, TypeError, KeyError):  # it begins only now, or holds something else
+            return {"title": "a run that begins", "source": "simulation", "live": True}
+        return {"title": title, "source": header.get("source", "simulation"), "live": not _is_end(last)}
 
 
 class Memory:
@@ -100,5 +103,5 @@ class Memory:
         return dict(self._about)
 
 
-def _is_end(line: str) -> bool:
-    return line.startswith('{"event":"end"')
+def _is_end(line: bytes) -> bool:
+    return line.startswith(b'{"event":"end"')

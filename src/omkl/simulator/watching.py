@@ -116,7 +116,7 @@ def links_of(
 
     def links(t: int, pairs: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         i, j = np.sort(pairs, axis=1).T
-        there: npt.NDArray[np.bool_] = (i == j) | np.isin(i * turns[0].nodes + j, keys[t % len(turns)])
+        there: npt.NDArray[np.bool_] = (i == j) | _among(i * turns[0].nodes + j, keys[t % len(turns)])
         if isinstance(network, Changing):
             failed = network.failed(jnp.uint32(t), jnp.asarray(i), jnp.asarray(j), *number(i, j))
             there &= ~np.asarray(failed)[:, 0]
@@ -130,3 +130,10 @@ def links_of(
         return (jnp.asarray(np.searchsorted(edges, i * turns[0].nodes + j).clip(0, len(edges) - 1)),)
 
     return links
+
+
+def _among(wanted: npt.NDArray[np.int64], known: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return which numbers are among others, which are sorted: there may be millions of these."""
+    if not len(known):
+        return np.zeros(len(wanted), dtype=bool)
+    return np.asarray(known[np.searchsorted(known, wanted).clip(0, len(known) - 1)] == wanted)

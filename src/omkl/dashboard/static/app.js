@@ -3,16 +3,18 @@
 import * as api from "./api.js";
 import { Charts } from "./charts.js";
 import { serve } from "./form.js";
-import { bytes, count, element, known, number, pairs, say } from "./format.js";
+import { count, element, known, number, say } from "./format.js";
 import { linkLegend, nodeLegend } from "./legend.js";
 import { Network } from "./network.js";
 import { Panel } from "./panel.js";
 import { Player } from "./player.js";
 import { Run } from "./run.js";
+import { Notes, figures, story } from "./words.js";
 
 const SLOW_MS = 200; // between two updates of text
 const LIST_MS = 4000; // between two looks at the list of runs
-const MOST_SHOWN = 100; // notes
+
+const COMPILES = "A new simulation is compiled first, which takes some seconds. Then it begins.";
 
 const at = (id) => document.getElementById(id);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -23,8 +25,9 @@ const player = new Player(run);
 const network = new Network(at("network"), (node) => panel.open(node, run));
 const charts = new Charts((error) => status("failed", error.message));
 const panel = new Panel(charts, network);
+const notes = new Notes(at("notes"));
 
-const open = { name: null, source: null, saved: false, state: "idle", drawn: null, painted: null, slow: -Infinity };
+const open = { name: null, source: null, saved: false, state: "idle", painted: null, told: null, slow: -Infinity };
 
 // ---- the run that is open
 
@@ -33,7 +36,7 @@ function show(name, saved) {
   open.source?.close();
   run.clear();
   if (panel.node !== null) panel.close(false);
-  Object.assign(open, { name, saved, drawn: null, painted: null });
+  Object.assign(open, { name, saved, painted: null, told: null });
   at("welcome").hidden = true;
   at("run").hidden = false;
   at("run").classList.add("empty");
@@ -41,7 +44,7 @@ function show(name, saved) {
   say(at("title"), saved ? name : "A new simulation");
   say(at("story"), "");
   at("about").hidden = true;
-  wait(saved ? "Opens the run." : "Waits for the first word. A new simulation is compiled first, which takes some seconds.");
+  wait(saved ? "The run is being opened." : COMPILES);
   status("busy", saved ? "opening" : "compiling");
   open.source = api.listen(name, { event: heard, broken, closed });
   location.hash = `run=${encodeURIComponent(name)}`;
@@ -53,6 +56,7 @@ function heard(event) {
   const again = event.event === "network" && event.started === run.network?.started;
   const kind = run.take(event);
   if (kind === "network") begin(again);
+  if (kind === "frame" && run.frames.length === 1) moves();
   if (kind === "end") ended(event);
 }
 
@@ -61,23 +65,32 @@ function begin(again) {
   const simulated = run.network.source === "simulation";
   if (!again) player.reset(simulated && !open.saved, !simulated || open.saved);
   open.painted = null;
-  at("run").classList.remove("empty");
-  wait("");
   document.title = `${run.network.title} · omkl`;
   say(at("title"), run.network.title);
-  status("live", simulated ? "running" : "live");
   network.draw(run.network);
-  const { nodes, ids, settings } = run.network;
+  if (panel.node !== null) again ? network.select(panel.node) : panel.close(false);
+  if (!simulated) wait("The nodes are asked how they stand.");
+  const { nodes, ids, settings, disagreement } = run.network;
+  say(at("apart"), disagreement ?? "");
   at("sample").hidden = nodes <= ids.length;
   say(at("sample"), `${count(ids.length)} of ${count(nodes)} nodes are drawn; curves and figures are of all.`);
   const row = ([key, value]) => element("tr", {}, element("th", { scope: "row" }, key), element("td", {}, String(value ?? "–")));
   at("settings").replaceChildren(...Object.entries(settings ?? {}).map(row));
   at("about").hidden = false;
+  at("notes").setAttribute("aria-live", simulated ? "off" : "polite"); // faults by the dozen are not read out
+}
+
+/** The first frame has come. */
+function moves() {
+  at("run").classList.remove("empty");
+  wait("");
+  status("live", run.network.source === "simulation" ? "running" : "live");
 }
 
 function ended({ failed, text }) {
-  status(failed ? "failed" : "ended", failed ? "failed" : open.saved ? "saved" : "finished", text);
-  if (failed && !run.network) wait(text, false);
+  if (text === "stopped") status("ended", text);
+  else status(failed ? "failed" : "ended", failed ? "failed" : open.saved ? "saved" : "finished", text);
+  if (!run.frames.length) wait(failed ? `It failed: ${text}` : text, false);
   list();
 }
 
@@ -102,7 +115,8 @@ function status(state, text, more = "") {
   open.state = state;
   at("status").dataset.state = state;
   say(at("status"), more ? `${text}: ${more}` : text);
-  at("stop").hidden = !(open.name && !open.saved && (state === "live" || text === "compiling") && run.network?.source !== "network");
+  const simulates = open.name !== null && !open.saved && run.network?.source !== "network";
+  at("stop").hidden = !(simulates && (state === "live" || text === "compiling"));
   open.slow = -Infinity;
 }
 
@@ -120,8 +134,9 @@ function tick(now) {
     control();
   }
   network.move(!calm.matches && (player.playing || (player.following && open.state === "live")));
-  if (slow && open.told !== `${key}:${open.state}:${player.playing}:${player.following}`) {
-    open.told = `${key}:${open.state}:${player.playing}:${player.following}`;
+  const told = `${key}:${open.state}:${player.playing}:${player.following}`;
+  if (slow && open.told !== told) {
+    open.told = told;
     open.slow = now;
     words();
   }
@@ -137,7 +152,6 @@ function control() {
   if (Number(slider.max) !== last) slider.max = last;
   if (Number(slider.value) !== index) slider.value = index;
   say(at("where"), run.network.rounds ? `${count(frame.round)} / ${count(run.network.rounds)}` : count(frame.round));
-  slider.style.setProperty("--done", `${last ? (100 * index) / last : 100}%`);
 }
 
 /** Everything in words, a few times a second. */
@@ -151,49 +165,12 @@ function words() {
   if (!frame) return;
   at("slider").setAttribute("aria-valuetext", `round ${frame.round}, loss ${number(frame.loss)}`);
   network.describe(run, frame);
-  at("scale").replaceChildren(...nodeLegend(by(), run.scales()[by()], by() === "disagreement" ? run.network.disagreement : ""));
-  at("links").replaceChildren(...linkLegend(run.network.states, run.scales().traffic));
-  figures(frame);
-  say(at("story"), story(frame));
-  notes(frame);
-}
-
-function figures(frame) {
-  const { ids, nodes, disagreement } = run.network;
-  const rows = pairs([
-    ["Round", count(frame.round)],
-    ["Loss", number(frame.loss)],
-    ["Disagreement", number(frame.disagreement)],
-    ["A node a round", bytes(frame.bits)],
-    ["Sent in all", bytes(frame.total)],
-    [nodes > ids.length ? "Alive, of those drawn" : "Alive", `${count(frame.alive)} of ${count(ids.length)}`],
-  ]);
-  rows[2].title = disagreement ?? "";
-  rows[5].classList.toggle("alarm", frame.alive < ids.length);
-  at("figures").replaceChildren(...rows);
-}
-
-function story(frame) {
-  const first = run.frames.find((f) => known(f.loss));
-  if (!first || !known(frame.loss) || frame === first) return `${count(run.network.nodes)} nodes, each with data of its own, begin.`;
-  const [from, to] = [first.loss, frame.loss].map((loss) => number(loss));
-  const said = known(frame.bits) ? ` Each tells its neighbors ${bytes(frame.bits)} a round, and nobody its data.` : "";
-  const change = frame.loss < first.loss ? `have brought their loss from ${from} to ${to}` : `are at a loss of ${to}`;
-  return `After ${count(frame.round)} rounds ${count(run.network.nodes)} nodes ${change}.${said}`;
-}
-
-function notes(frame) {
-  const told = run.notesUntil(frame).slice(-MOST_SHOWN);
-  if (told.length === open.notes?.length && told.at(-1) === open.notes.at(-1)) return;
-  const old = new Set(open.notes ?? []);
-  const kept = new Set(told);
-  for (const child of [...at("notes").children]) if (!kept.has(child.note)) child.remove();
-  for (const note of told) {
-    if (old.has(note)) continue;
-    const when = element("span", { className: "when" }, `round ${count(note.round)}`);
-    at("notes").prepend(element("li", { note, "data-kind": note.kind }, when, element("span", { className: "kind" }, note.kind), note.text));
-  }
-  open.notes = told;
+  const scale = frame.node[by()]?.some(known) ? run.scales()[by()] : null;
+  at("scale").replaceChildren(...nodeLegend(by(), scale, by() === "disagreement" ? run.network.disagreement : "", run.away));
+  at("links").replaceChildren(...linkLegend(run.network.states, run.scales().traffic, network.thick));
+  at("figures").replaceChildren(...figures(run.network, frame));
+  say(at("story"), story(run, frame));
+  notes.show(run.notesUntil(frame));
 }
 
 // ---- the list of runs
@@ -206,9 +183,9 @@ async function list() {
     if (!open.source) status("failed", "not connected", error.message);
     return null;
   }
-  const entries = runs.map(({ name, title, source, live }) => {
+  const entries = runs.map(({ name, title, live }) => {
     const link = element("a", { href: `#run=${encodeURIComponent(name)}` }, element("span", {}, title || name));
-    link.append(element("small", { className: live ? "on" : "" }, live ? "live" : source === "network" ? "saved network" : "saved"));
+    link.append(element("small", { className: live ? "on" : "" }, `${live ? "live" : "saved"} · ${name}`));
     if (name === open.name) link.setAttribute("aria-current", "true");
     return element("li", {}, link);
   });

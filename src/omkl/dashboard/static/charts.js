@@ -1,6 +1,6 @@
 // Curves over rounds, up to the play head, by plotly.
 
-import { bits, element, known, number, say } from "./format.js";
+import { bits, count, element, known, number, say } from "./format.js";
 import { LINES, LINES_ON_DARK } from "./palette.js";
 
 const LEAST_MS = 200; // between two drawings of a chart
@@ -67,13 +67,14 @@ const DRAWN = {
   notes(frames, run, colors) {
     const notes = run.notesUntil(frames.at(-1));
     const fill = { fault: colors.bad, resync: colors.warn, recovered: colors.good, info: colors.muted };
-    const traces = Object.keys(KINDS).reverse().map((kind) => {
+    const kinds = Object.keys(KINDS).filter((kind) => run.notes.some((note) => note.kind === kind)).reverse();
+    const traces = kinds.map((kind) => {
       const own = notes.filter((note) => note.kind === kind);
       const marker = { color: fill[kind], size: 8, symbol: KINDS[kind], line: { color: fill[kind], width: kind === "info" ? 1.5 : 0 } };
       const y = own.map(() => kind);
       return { x: own.map((n) => n.round), y, text: own.map((n) => n.text), mode: "markers", marker, hovertemplate: "%{text}<extra></extra>" };
     });
-    return { traces, kinds: Object.keys(KINDS).reverse() };
+    return { traces, kinds };
   },
 };
 
@@ -87,6 +88,7 @@ function layout({ top, legend, guess, kinds, title }, [first, last], colors) {
     : [];
   return {
     margin: { l: kinds ? 70 : 44, r: 10, t: 6, b: title ? 34 : 24 },
+    height: kinds && 34 + 20 * kinds.length,
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: colors.family, color: colors.muted, size: 11 },
@@ -104,10 +106,13 @@ function layout({ top, legend, guess, kinds, title }, [first, last], colors) {
   };
 }
 
+/** Over whom the spread is: a run of which only means were kept has one over its seeds. */
+const who = (frame) => (frame.node.loss.some(known) ? " of nodes" : "");
+
 const TOLD = {
-  loss: (f) => (known(f.loss) ? `${number(f.loss)} (10 % to 90 % of nodes: ${number(f.spread?.[0])} to ${number(f.spread?.[1])})` : ""),
+  loss: (f) => number(f.loss) + (f.spread && f.spread[0] !== f.spread[1] ? ` (10 % to 90 %${who(f)}: ${f.spread.map(number).join(" to ")})` : ""),
   disagreement: (f) => number(f.disagreement),
-  bits: (f) => `${bits(f.bits)} a node`,
+  bits: (f) => `${count(f.bits)} a node`,
   total: (f) => bits(f.total),
   notes: (f, run) => `${run.notesUntil(f).length}`,
 };
@@ -149,12 +154,14 @@ export class Charts {
 
   tell(name, caption, frame, run) {
     if (name !== "weights") return say(caption, TOLD[name](frame, run));
-    const keys = run.network.kernels.map((kernel, p) => {
+    const words = run.network.kernels.map((kernel) => kernel.split(" "));
+    const family = words.every(([first, ...rest]) => first === words[0][0] && rest.length) ? words[0][0] : "";
+    const keys = words.map((word, p) => {
       const line = element("i");
       line.style.background = this.colors.lines[p % this.colors.lines.length];
-      return element("span", {}, line, kernel);
+      return element("span", {}, line, word.slice(family ? 1 : 0).join(" "));
     });
-    return caption.replaceChildren(...(frame.weights ? keys : ["not told"]));
+    return caption.replaceChildren(...(frame.weights ? [family, ...keys] : ["not told"]));
   }
 
   /** Draw the loss of a node against the mean. */

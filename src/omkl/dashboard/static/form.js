@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { element } from "./format.js";
 
+const PERCENT = 100; // links that fail are asked for in percent
 const NUMBERS = ["nodes", "bits", "eta", "gamma", "rounds", "seed", "links"];
 
 function choices(select, names, none) {
@@ -12,21 +13,31 @@ function choices(select, names, none) {
 
 function prepare(form, { limits, defaults, ...names }) {
   for (const name of ["data", "topology", "method"]) choices(form.elements[name], names[name]);
-  choices(form.elements.learner, names.learner, "the method's own");
+  choices(form.elements.learner, names.learner, "method's own");
   for (const [name, [least, most]] of Object.entries(limits ?? {})) {
     const field = form.elements[name];
-    if (field?.tagName === "INPUT") Object.assign(field, { min: least, max: most, title: `${least} to ${most}` });
+    const unit = name === "links" ? PERCENT : 1;
+    if (field?.tagName === "INPUT") Object.assign(field, { min: unit * least, max: unit * most });
   }
   for (const [name, value] of Object.entries(defaults ?? {})) {
     const field = form.elements[name];
-    if (field && value !== null) field.value = name === "links" ? 100 * value : value;
+    if (field && value !== null) field.value = name === "links" ? PERCENT * value : value;
   }
+}
+
+/** Data that belong to nodes, stations say, bring their nodes along. */
+function follow(form, data) {
+  const { data: chosen, nodes, topology } = form.elements;
+  const own = data.find(({ name }) => name === chosen.value)?.nodes;
+  nodes.disabled = topology.disabled = Boolean(own);
+  if (own) nodes.title = topology.title = `these data have ${own} nodes of their own`;
+  else for (const field of [nodes, topology]) field.removeAttribute("title");
 }
 
 function settings(form) {
   const given = Object.fromEntries(new FormData(form));
-  for (const name of NUMBERS) given[name] = given[name] === "" ? null : Number(given[name]);
-  if (given.links !== null) given.links /= 100;
+  for (const name of NUMBERS) given[name] = (given[name] ?? "") === "" ? null : Number(given[name]);
+  if (given.links !== null) given.links /= PERCENT;
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null && value !== ""));
 }
 
@@ -52,7 +63,9 @@ export async function serve(form, error, started) {
     }
   });
   try {
-    prepare(form, await api.options());
+    const options = await api.options();
+    prepare(form, options);
+    form.elements.data.addEventListener("change", () => follow(form, options.data));
   } catch (refused) {
     tell(refused.message);
   }

@@ -16,24 +16,24 @@ const line = (state, well, width) => {
 };
 
 const entry = (...parts) => element("span", { className: "entry" }, ...parts);
-const gone = () => entry(dot('data-alive="false"'), "gone");
 
 /** The scale of the nodes' colors. */
-export function nodeLegend(by, scale, meaning) {
+export function nodeLegend(by, scale, meaning, away) {
+  const gone = entry(dot('data-alive="false"'), away);
   if (by === "liveness") {
     const well = entry(dot('data-alive="true" data-by="liveness"'), "alive");
-    return [well, entry(dot('data-alive="true" data-by="liveness" data-unwell="true"'), "a link is not up"), gone()];
+    return [well, entry(dot('data-alive="true" data-by="liveness" data-unwell="true"'), "a link is not up"), gone];
   }
-  if (!scale) return [entry(dot('data-alive="true"'), "not known"), gone()];
+  if (!scale) return [entry(dot('data-alive="true"'), "not known of single nodes"), gone];
   const ramp = element("span", { className: "ramp" });
   ramp.style.background = gradient;
   const label = `${by}${meaning ? `, ${meaning}` : ""}: from ${number(scale[0])}, dark, to ${number(scale[1])}, bright`;
-  return [element("span", { className: "entry", title: label }, number(scale[0]), ramp, number(scale[1])), gone()];
+  return [element("span", { className: "entry", title: label }, number(scale[0]), ramp, number(scale[1])), gone];
 }
 
 /** The states of links, and how wide traffic is drawn. */
-export function linkLegend(states, traffic) {
+export function linkLegend(states, traffic, thick) {
   const known = states.map((state, i) => entry(line(state, i === 0, 2.5), state));
-  const widths = [line(states[0], true, 1), line(states[0], true, 4.5)];
-  return [...known, entry(widths[0], "0 to", widths[1], `${bits(traffic)} a round`)];
+  const widths = [line(states[0], true, 1), line(states[0], true, 1 + thick)];
+  return traffic ? [...known, entry(widths[0], "0 to", widths[1], `${bits(traffic)} a round or more`)] : known;
 }

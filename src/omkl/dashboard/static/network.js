@@ -4,8 +4,10 @@ import { bits, known, number } from "./format.js";
 import { inkOn, shade } from "./palette.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const MOST_WHISPERS = 120; // more would cost more than they tell
+const MOST_WHISPERS = 48; // more are a swarm
 const MARGIN = 26; // pixels around the picture
+const FEW_EDGES = 40; // with more, lines are thinner
+const NUDGES = 12; // rounds of pushing
 const TOUCH = 9; // pixels around a node that are still the node
 const ARROWS = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
@@ -88,15 +90,33 @@ export class Network {
       height / 2 - (y - (low + high) / 2) * scale,
     ]);
     this.radius = Math.min(Math.max(0.46 * this.apart(), 5), 15);
+    const room = Math.min(1, FEW_EDGES / this.edges.length);
+    this.thick = Math.min(3.5 * Math.sqrt(room), 0.3 * this.radius); // pixels that traffic adds to a line
+    this.opacity = 0.55 + 0.45 * room;
+    this.nudge(2 * this.radius + 3);
     this.placeNodes(this.radius);
     this.placeEdges();
   }
 
-  /** How far a node is from its nearest, in all but the closest tenth of cases. */
+  /** How far a node is from its nearest, in all but the closest quarter of cases. */
   apart() {
     const nearest = this.places.map(([x, y], i) =>
       Math.min(...this.places.map(([a, b], j) => (i === j ? Infinity : Math.hypot(x - a, y - b)))));
-    return nearest.sort((a, b) => a - b)[Math.floor(nearest.length / 10)];
+    return nearest.sort((a, b) => a - b)[Math.floor(nearest.length / 4)];
+  }
+
+  /** Push nodes apart that would hide each other. */
+  nudge(least) {
+    for (let turn = 0; turn < NUDGES; turn += 1) {
+      this.places.forEach((one, i) => this.places.slice(0, i).forEach((other) => {
+        const [dx, dy] = [one[0] - other[0] || 0.01, one[1] - other[1]];
+        const push = Math.max(0, least / Math.hypot(dx, dy) - 1) / 2;
+        [dx, dy].forEach((d, axis) => {
+          one[axis] += d * push;
+          other[axis] -= d * push;
+        });
+      }));
+    }
   }
 
   placeNodes(radius) {
@@ -124,14 +144,14 @@ export class Network {
   paint(run, frame, by) {
     const scales = run.scales();
     const unwell = new Set();
-    const thick = Math.min(3.5, 0.3 * (this.radius ?? 10)); // pixels that traffic adds
     this.edges.forEach(({ line, whisper }, i) => {
       const code = frame.edge.state[i];
       if (code > 0) run.network.edges[i].forEach((end) => unwell.add(end));
-      const share = scales.traffic ? (frame.edge.bits[i] ?? 0) / scales.traffic : 0;
+      const traffic = frame.edge.bits[i] ?? (scales.traffic ? 0 : 0.5); // of a run that tells none, lines are as usual
+      const share = Math.min(traffic / (scales.traffic || 1), 1);
       set(line, { "data-state": run.state(code), "data-well": !(code > 0) });
-      set(line, { "stroke-width": (1 + thick * share).toFixed(1), "stroke-opacity": (code > 0 ? 0.9 : 0.3 + 0.5 * share).toFixed(2) });
-      if (whisper) set(whisper, { "data-quiet": code > 0 || !(share > 0) });
+      set(line, { "stroke-width": (1 + this.thick * share).toFixed(1), "stroke-opacity": (code > 0 ? 0.85 : this.opacity * (0.3 + 0.5 * share)).toFixed(2) });
+      if (whisper) set(whisper, { "data-quiet": code > 0 || !(frame.edge.bits[i] > 0) });
     });
     this.nodes.forEach((parts, i) => this.tint(parts, i, frame, by === "liveness" ? null : scales[by], by, unwell.has(i)));
   }
@@ -159,7 +179,7 @@ export class Network {
   words(run, frame, i) {
     const name = `node ${run.network.ids[i]}`;
     const { loss, disagreement, bits: sent, alive } = frame.node;
-    if (alive[i] === 0) return `${name}: gone`;
+    if (alive[i] === 0) return `${name}: ${run.away}`;
     const figures = `loss ${number(loss[i])}, disagreement ${number(disagreement?.[i])}, ${bits(sent?.[i])} a round`;
     const unwell = this.around[i].filter((edge) => frame.edge.state[edge] > 0).length;
     const links = unwell ? `, ${unwell} of ${this.around[i].length} links not ${run.state(0)}` : "";

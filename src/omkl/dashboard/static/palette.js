@@ -1,7 +1,7 @@
 // Colors that stand for numbers: from violet-blue to yellow, ever lighter, so that they are told apart by lightness alone.
 
 const STOPS = [[58, 69, 181], [109, 75, 189], [160, 79, 174], [205, 92, 143], [236, 122, 108], [248, 163, 85], [251, 210, 95]];
-const DARK_FROM = 0.58; // of the scale, dark text is easier to read than white
+const DARK_FROM = 0.5; // of the scale, dark text is easier to read than white
 
 /** The color of a share of the scale, 0 to 1. */
 export function shade(share) {

@@ -11,6 +11,7 @@ export class Panel {
     this.network = network;
     this.node = null;
     this.drawn = -Infinity;
+    addEventListener("theme", () => (this.shown = null));
     at("close").addEventListener("click", () => this.close());
     addEventListener("keydown", (event) => event.key === "Escape" && this.node !== null && this.close());
   }
@@ -51,7 +52,7 @@ export class Panel {
     const of = (values) => values?.[this.node];
     at("panel").dataset.alive = of(alive) !== 0;
     at("panel-facts").replaceChildren(...pairs([
-      ["State", of(alive) !== 0 ? "alive" : "gone"],
+      ["State", of(alive) !== 0 ? "alive" : run.away],
       ["Round", count(of(round))],
       ["Loss", `${number(of(loss))}`, element("small", {}, ` mean ${number(frame.loss)}`)],
       ["Disagreement", number(of(disagreement)), element("small", {}, ` mean ${number(frame.disagreement)}`)],
@@ -67,7 +68,7 @@ export class Panel {
       filled.style.width = `${100 * weight}%`;
       return element("span", { className: "track", "aria-hidden": true }, filled);
     };
-    const rows = own.map((weight, p) => [run.network.kernels[p], bar(weight), number(weight)]);
+    const rows = own.map((weight, p) => [run.network.kernels[p], bar(weight), weight.toFixed(3)]);
     const told = element("dl", { className: "weights" }, ...pairs(rows));
     at("panel-weights").replaceChildren(element("h3", {}, "Its kernel weights"), told);
   }

@@ -32,8 +32,7 @@ export class Player {
   advance(now) {
     const seconds = this.before === null ? 0 : Math.min((now - this.before) / 1000, 0.25);
     this.before = now;
-    const frame = this.frame;
-    if (this.run.thin()) this.head = this.run.frames.findIndex((f) => f.time >= frame.time);
+    this.head = this.run.thin(this.head);
     if (this.following) this.stay();
     else if (this.playing && this.run.frames.length) this.play(seconds);
   }

@@ -22,7 +22,7 @@ export class Run {
     this.frames = [];
     this.notes = [];
     this.end = null;
-    this.version = 0; // grows with everything told
+    this.version = (this.version ?? 0) + 1; // grows with everything told, also from run to run
     this.measured = { version: -1 };
   }
 
@@ -45,12 +45,12 @@ export class Run {
     return event.event;
   }
 
-  /** Drop every second of the older half of the frames where there are too many; the newest half stays as it is. */
-  thin() {
-    if (this.frames.length <= MOST_FRAMES) return false;
+  /** Drop every second of the older half of the frames where there are too many; return where a place in them is now. */
+  thin(place) {
+    if (this.frames.length <= MOST_FRAMES) return place;
     const half = this.frames.length >> 1;
     this.frames = this.frames.filter((_, i) => i >= half || i % 2 === 0);
-    return true;
+    return place < half ? place / 2 : place - (half >> 1);
   }
 
   /** The scales of colors, widths and axes, over all frames kept: they hold still while a run is played. */
@@ -68,7 +68,7 @@ export class Run {
       // the first rounds may be far off: they get the scale's end, and the rest its colors
       loss: low.length ? [low.reduce((a, b) => Math.min(a, b)), quantile(high, 0.95)] : null,
       disagreement: this.frames.some((f) => known(f.apart)) ? [0, quantile(of((f) => f.apart), 0.95)] : null,
-      traffic: most((f) => f.busiest),
+      traffic: quantile(of((f) => f.busiest || null), 0.75) ?? 0, // the first rounds say the most
       rounds: [this.frames[0]?.round ?? 0, this.network?.rounds ?? this.frames.at(-1)?.round ?? 1],
       top: {
         loss: high.reduce(larger, 0),
@@ -84,6 +84,11 @@ export class Run {
     const key = this.network?.source === "simulation" ? "round" : "time";
     const last = frame === this.frames.at(-1);
     return last ? this.notes : this.notes.filter((note) => !known(note[key]) || note[key] <= frame[key]);
+  }
+
+  /** What a node is that does not take part: in a simulation it sleeps for a round. */
+  get away() {
+    return this.network.source === "simulation" ? "asleep" : "gone";
   }
 
   state(code) {
