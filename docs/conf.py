@@ -19,6 +19,7 @@ html_title = "omkl"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_show_sphinx = False
+pygments_dark_style = "monokai"
 html_copy_source = False
 
 myst_heading_anchors = 4
