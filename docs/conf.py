@@ -39,13 +39,15 @@ nitpick_ignore_regex = [
 ]
 
 SOURCE = Path(__file__).parent.parent / "src"
+INCLUDED = {"src/omkl/wire/FORMAT.md": "wire-format.md", "examples/README.md": "examples.md"}
 LITERAL = re.compile(r"(``.*?``)")
 
 
-def link_to_the_format(app: Any, page: str, text: list[str]) -> None:
-    """Let links to the specification, which lies beside the code, lead to its page."""
+def link_to_included(app: Any, page: str, text: list[str]) -> None:
+    """Let links to texts that lie beside what they are about lead to the pages that include them."""
     up = "../" * page.count("/")
-    text[0] = text[0].replace(f"]({up}../src/omkl/wire/FORMAT.md", f"]({up}wire-format.md")
+    for file, own in INCLUDED.items():
+        text[0] = text[0].replace(f"]({up}../{file}", f"]({up}{own}")
 
 
 def escape(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
@@ -105,7 +107,7 @@ def sign(app: Any, what: str, name: str, thing: Any, *_: Any) -> tuple[str, str]
 
 def setup(app: Any) -> None:
     """Connect to Sphinx."""
-    app.connect("source-read", link_to_the_format)
+    app.connect("source-read", link_to_included)
     app.connect("autodoc-skip-member", skip_others)
     app.connect("autodoc-process-signature", sign)
     app.connect("autodoc-process-docstring", escape, priority=100)  # before napoleon

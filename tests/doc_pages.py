@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import urllib.request
 from collections.abc import Iterator
 from importlib.metadata import metadata
 from pathlib import Path
@@ -21,13 +22,16 @@ from omkl.node import config
 from omkl.node.template import write
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted(path for path in [*ROOT.glob("*.md"), *ROOT.glob("deploy/*.md"), *ROOT.glob("docs/**/*.md")])
+PAGES = sorted(page for place in ("*.md", "deploy/*.md", "docs/**/*.md", "examples/*.md") for page in ROOT.glob(place))
 SHOWN = ("text", "ini", "bibtex")  # to be read, not to be run
 LIMIT = 120  # seconds, of a command
 
 MARK = "# not run by the tests: "
 SETUP = ("pip install ", "make ", "python3 -m venv ", ". .venv/")
 """What makes an environment, or a checkout's: not run, but what it names exists."""
+
+SERVES = "omkl dashboard"
+"""What does not end by itself."""
 
 NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?")
 TOKEN = re.compile(rf"\.\.\.|{NUMBER.pattern}|[^\W\d]+|[^\w\s]")
@@ -103,10 +107,14 @@ class Page:
 
     def sh(self, code: str) -> None:
         """Run commands; of those that install something, check that it is there."""
-        for line in code.splitlines():
+        lines = code.splitlines()
+        for line in lines:
             if line.startswith(SETUP):
                 _check_setup(line)
-        self.shell("\n".join(line for line in code.splitlines() if not line.startswith(SETUP)))
+        self.shell("\n".join(line for line in lines if not line.startswith((*SETUP, SERVES))))
+        for line in lines:
+            if line.startswith(SERVES):
+                self.serve(line)
 
     def console(self, text: str) -> None:
         """Run each command after a dollar, and hold what it prints to what follows."""
@@ -122,6 +130,18 @@ class Page:
         )  # fmt: skip
         assert ran.returncode == 0, ran.stderr
         return ran.stdout
+
+    def serve(self, command: str) -> None:
+        """Start a server, open the page where it says that it is, and end it."""
+        started = ["bash", "-c", f"exec {command} --no-browser --port 0"]
+        with subprocess.Popen(started, cwd=self.folder, env=environment(), stderr=subprocess.PIPE, text=True) as server:
+            assert server.stderr
+            address = server.stderr.readline().split()[-1]
+            opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+            with opener.open(address, timeout=LIMIT) as answer:
+                assert b"<title>" in answer.read()
+            server.terminate()
+            assert server.wait(LIMIT) == 0
 
     def toml(self, text: str) -> None:
         """Read a spec, a grid, or tables of a network's file, by what reads them in earnest; keep a spec."""

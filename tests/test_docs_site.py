@@ -20,10 +20,10 @@ FORMAT = ROOT / "src" / "omkl" / "wire" / "FORMAT.md"
 LINKED = [*PAGES, FORMAT]
 API = sorted((ROOT / "docs" / "api").glob("*.md"))
 PUBLIC = (
-    "algorithm", "calibration", "compressors", "data", "errors", "features", "learners", "losses", "methods", "metrics",
-    "model", "node.config", "node.events", "node.links", "node.protocol", "node.role", "node.runtime",
-    "node.transports", "node.transports.memory", "plots", "quantizers", "river", "sending", "simulator",
-    "simulator.sweeps", "simulator.tuning", "sklearn", "theory", "topology", "wire",
+    "algorithm", "calibration", "compressors", "dashboard", "data", "errors", "features", "learners", "losses",
+    "methods", "metrics", "model", "node.config", "node.events", "node.links", "node.protocol", "node.role",
+    "node.runtime", "node.transports", "node.transports.memory", "plots", "quantizers", "river", "sending",
+    "simulator", "simulator.sweeps", "simulator.tuning", "sklearn", "theory", "topology", "wire",
 )  # fmt: skip
 
 
