@@ -89,24 +89,24 @@ export class Network {
       width / 2 + (x - (left + right) / 2) * scale,
       height / 2 - (y - (low + high) / 2) * scale,
     ]);
-    this.radius = Math.min(Math.max(0.46 * this.apart(), 5), 15);
+    this.radius = Math.min(Math.max(0.38 * this.apart(), 5), 15);
     const room = Math.min(1, FEW_EDGES / this.edges.length);
     this.thick = Math.min(3.5 * Math.sqrt(room), 0.3 * this.radius); // pixels that traffic adds to a line
     this.opacity = 0.55 + 0.45 * room;
-    this.nudge(2 * this.radius + 3);
+    this.nudge(2 * this.radius + 3, [width, height]);
     this.placeNodes(this.radius);
     this.placeEdges();
   }
 
-  /** How far a node is from its nearest, in all but the closest quarter of cases. */
+  /** How far a node is from its nearest, in the median. */
   apart() {
     const nearest = this.places.map(([x, y], i) =>
       Math.min(...this.places.map(([a, b], j) => (i === j ? Infinity : Math.hypot(x - a, y - b)))));
-    return nearest.sort((a, b) => a - b)[Math.floor(nearest.length / 4)];
+    return nearest.sort((a, b) => a - b)[nearest.length >> 1];
   }
 
-  /** Push nodes apart that would hide each other. */
-  nudge(least) {
+  /** Push nodes apart that would hide each other, but not out of the picture. */
+  nudge(least, room) {
     for (let turn = 0; turn < NUDGES; turn += 1) {
       this.places.forEach((one, i) => this.places.slice(0, i).forEach((other) => {
         const [dx, dy] = [one[0] - other[0] || 0.01, one[1] - other[1]];
@@ -116,17 +116,22 @@ export class Network {
           other[axis] -= d * push;
         });
       }));
+      for (const place of this.places) {
+        room.forEach((size, axis) => (place[axis] = Math.min(Math.max(place[axis], least / 2 + 2), size - least / 2 - 2)));
+      }
     }
   }
 
   placeNodes(radius) {
     const arm = radius * 0.5;
-    const fits = (id) => radius >= 9 && id.length * 6 < 2 * radius;
+    const size = Math.min(radius + 1, 11); // of letters, in pixels
+    const fits = (id) => size >= 9 && 0.6 * size * id.length < 1.8 * radius;
     this.nodes.forEach(({ group, hit, dot, cross, text }, i) => {
       set(group, { transform: `translate(${this.places[i].map((v) => v.toFixed(1)).join(" ")})` });
       set(hit, { r: Math.min(radius + TOUCH, 22) });
       set(dot, { r: radius });
       set(cross, { d: `M${-arm} ${-arm} ${arm} ${arm}M${-arm} ${arm} ${arm} ${-arm}` });
+      text.style.fontSize = `${size.toFixed(1)}px`;
       text.style.display = fits(this.network.ids[i]) ? "" : "none";
     });
   }
