@@ -58,7 +58,7 @@ def dashboard(
         import uvicorn
 
         from omkl.dashboard.guard import Guard
-        from omkl.dashboard.server import application
+        from omkl.dashboard.server import Server, application
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "starlette", "dashboard") from None
     signal.signal(signal.SIGTERM, _leave)  # so that what was started is ended
@@ -75,7 +75,7 @@ def dashboard(
             timeout_graceful_shutdown=1,
             ws="none",
         )
-        uvicorn.Server(config).run(sockets=[listener])
+        Server(config, runs).run(sockets=[listener])
 
 
 @contextmanager

@@ -64,7 +64,16 @@ def flags(form: Any) -> list[str]:
             raise InputError(unknown("setting", str(name), [*NAMES, *LIMITS]))
         if name not in ("nodes", "topology") or DATA_SETS[str(chosen["data"])].nodes is None:
             made += _flag(name, value)
+    _check_rounds(**{name: chosen.get(name) for name in ("data", "nodes", "rounds")})
     return made
+
+
+def _check_rounds(data: Any, nodes: Any, rounds: Any) -> None:
+    """Refuse more rounds than the data have, before a simulation is started to say so."""
+    known = DATA_SETS[str(data)]
+    most = known.n // (known.nodes or nodes)
+    if rounds is not None and rounds > most:
+        raise InputError(f"rounds is {rounds}; {known.n:,} samples are {most:,} rounds here; leave rounds out for all")
 
 
 def _number(name: str, value: Any) -> float:
@@ -100,6 +109,8 @@ class Runs:
         self._started: dict[str, subprocess.Popen[bytes]] = {}
         self._results: dict[str, Saved] = {}
         self._lock = threading.Lock()  # requests come in several threads
+        self.closed = threading.Event()
+        """Set when the server is about to end, and readers should."""
 
     def source(self, name: str) -> Source:
         """Return a source by its name; refuse one that is not there."""
@@ -148,6 +159,7 @@ class Runs:
 
     def close(self) -> None:
         """End all simulations."""
+        self.closed.set()
         for name in list(self._started):
             self.stop(name)
 

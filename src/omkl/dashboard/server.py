@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -22,6 +24,19 @@ STATIC = Path(__file__).parent / "static"
 PAUSE = 0.1  # seconds between two looks for more; with what is read at a time, it bounds what is sent in a second
 SILENCE = 15.0  # seconds after which a word is sent, so that a lost connection shows
 MOST_BODY = 2**14  # bytes of a form
+
+
+class Server(uvicorn.Server):
+    """A server that tells whoever reads events when it is to end; it would wait for them, and then cut them off."""
+
+    def __init__(self, config: uvicorn.Config, runs: Runs) -> None:
+        super().__init__(config)
+        self._runs = runs
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Note that the process was asked to end."""
+        self._runs.closed.set()
+        super().handle_exit(sig, frame)
 
 
 def application(runs: Runs) -> Starlette:
@@ -65,7 +80,7 @@ def application(runs: Runs) -> Starlette:
 async def _messages(runs: Runs, name: str) -> AsyncIterator[str]:
     """Yield events as they come, each a message, and at the end one that says so."""
     cursor, ended, quiet = 0, False, 0.0
-    while not ended:
+    while not ended and not runs.closed.is_set():
         try:
             lines, cursor, ended = await run_in_threadpool(lambda at: runs.source(name).read(at), cursor)
         except InputError:  # its folder was removed
@@ -77,7 +92,8 @@ async def _messages(runs: Runs, name: str) -> AsyncIterator[str]:
             quiet = 0.0
             yield ": nothing new\n\n"
         await asyncio.sleep(PAUSE)
-    yield "event: close\ndata: \n\n"
+    if ended:
+        yield "event: close\ndata: \n\n"
 
 
 async def _plotly(_: Request) -> Response:

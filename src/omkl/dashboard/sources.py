@@ -59,7 +59,7 @@ class File:
                 last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
         try:
             header = json.loads(first)
-            title = header["title"] if header["event"] == "network" else f"failed: {header['text']}"
+            title = header["title"] if header["event"] == "network" else f"nothing came of it: {header['text']}"
         except (ValueError, TypeError, KeyError):  # it begins only now, or holds something else
             return {"title": "a run that begins", "source": "simulation", "live": True}
         return {"title": title, "source": header.get("source", "simulation"), "live": not _is_end(last)}
