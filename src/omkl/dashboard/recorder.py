@@ -194,7 +194,7 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(method.get(part), int | float | str):
             shown[part] = str(method[part])
     if config["faults"]:
-        shown["faults"] = _words(config["faults"])
+        shown["faults"] = _words(config["faults"]).removeprefix("faults, ")
     return shown
 
 
