@@ -6,7 +6,7 @@ ifneq ($(wildcard ../shared/data),)
 export OMKL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test check torture faults bench bench-network bench-device bench-scale fmt clean
+.PHONY: demo test check docs torture faults bench bench-network bench-device bench-scale fmt clean
 
 demo: .venv/.installed
 	$(BIN)/python examples/demo.py out/demo
@@ -21,6 +21,11 @@ check: .venv/.installed
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The documentation site, into out/docs; warnings are errors. Tests run what the pages show.
+docs: .venv/.installed
+	$(BIN)/sphinx-build -W --keep-going -n -q docs out/docs
+	@echo out/docs/index.html
 
 # Five minutes or so on two cores, of seeds that nobody has tried.
 torture: .venv/.installed

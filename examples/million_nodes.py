@@ -1,13 +1,16 @@
 """A million nodes on one GPU, each with three hundred samples of its own, learn one model.
 
 Every node hears four others, wherever they are, and some fifty bytes from each in a round. Samples are drawn on the
-device, new ones in every round. On a CPU there are fewer nodes, unless their number is given.
+device, new ones in every round. On a CPU there are fewer nodes, unless their number is given:
+
+    python examples/million_nodes.py [NODES [FOLDER]]
+
+With a folder, ``omkl dashboard FOLDER`` shows a piece of the network, and curves of all, meanwhile or afterwards.
 """
 
 import resource
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 
 import jax
@@ -15,12 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import omkl
-from omkl.features import Features, draw
-from omkl.methods import Method
-from omkl.simulator import engine
-from omkl.simulator.measures import Metrics, metrics
-from omkl.simulator.networks import network
-from omkl.topology import Graph, build
+from omkl.dashboard import Recorder
+from omkl.topology import Graph
 
 ROUNDS, EVERY = 300, 10
 KERNELS = omkl.gaussian(0.7, 1, 1.5)
@@ -45,7 +44,7 @@ def samples(nodes: int, rounds: int) -> tuple[jax.Array, jax.Array]:
     right = jax.random.bernoulli(error, 1 - WRONG, (rounds, nodes))
     warm = (radius < 1.3 + 0.5 * jnp.sin(3 * angle)) == right
     X = radius[..., None] * jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=-1)
-    return X, jnp.where(warm, 1.0, -1.0)[..., None]
+    return X, jnp.where(warm, 1.0, -1.0)
 
 
 class Watch:
@@ -63,40 +62,35 @@ class Watch:
         return (last - first) / (end - start)
 
 
-def learn(X: jax.Array, y: jax.Array, graph: Graph, method: Method, watch: Callable[[int, int], None]) -> Metrics:
-    """Return loss, accuracy and bytes of every tenth round."""
-    drawn = draw(method.kernels, method.features, X.shape[-1], seed=0)[None]
-    problem = engine.Problem(X, y, Features(drawn), [0], EVERY)  # type: ignore[arg-type]
-    ((_, curves),) = engine.run(problem, [engine.Case(method, network(build(graph)))], metrics, watch)
-    return curves  # type: ignore[no-any-return]
-
-
 def peak_memory() -> float:
     """Return the most that was in use so far, in GB: of the device, or of this process on a CPU."""
     stats = jax.devices()[0].memory_stats()
     return (stats["peak_bytes_in_use"] if stats else 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / 1e9
 
 
-def main(nodes: int | None = None, rounds: int = ROUNDS) -> tuple[Metrics, Metrics]:
-    """Print how a network learns and how fast; return its curves, and those of as many nodes that are alone."""
+def main(nodes: int | None = None, folder: str | None = None, rounds: int = ROUNDS) -> tuple[omkl.Result, omkl.Result]:
+    """Print how a network learns and how fast; return its result, and that of as many nodes that are alone."""
     nodes = nodes or (50_000 if jax.default_backend() == "cpu" else 1_000_000)
-    graph, (X, y), watch = random_graph(nodes), samples(nodes, rounds), Watch()
+    graph, watch = random_graph(nodes), Watch()
+    X, y = (np.asarray(part) for part in samples(nodes, rounds))
     links = len(graph.edges)
     print(f"{nodes:,} nodes, {links:,} links, on {jax.devices()[0].device_kind}; every label is wrong in one of ten.")
-    together = learn(X, y, graph, TOGETHER, watch)
+    recorder = None if folder is None else Recorder(folder)
+    together = omkl.simulate((X, y), graph, method=TOGETHER, record_every=EVERY, progress=watch, watch=recorder)
     memory, speed = peak_memory(), watch.rounds_per_second
-    alone = learn(X, y, graph, ALONE, lambda done, rounds: None)
+    alone = omkl.simulate((X, y), graph, method=ALONE, record_every=EVERY)
     print("\n round   loss   correct   alone: loss   correct")
-    for k in np.unique(np.geomspace(1, len(together.loss), 8).round().astype(int)) - 1:
-        ours, theirs = ((curves.loss[k, 0], curves.accuracy[k, 0]) for curves in (together, alone))
+    for k in np.unique(np.geomspace(1, len(together.rounds), 8).round().astype(int)) - 1:
+        ours, theirs = ((result.loss[0, k], result.accuracy[0, k]) for result in (together, alone))
         print(f"{(k + 1) * EVERY:6d} {ours[0]:6.3f} {ours[1]:9.1%} {theirs[0]:13.3f} {theirs[1]:9.1%}")
-    sent = together.sent.mean()
+    bits = together.summary()["bits_per_node_round"]
     print(f"\nA constant guess loses {np.log(2):.3f}; at best {1 - WRONG:.0%} are correct.")
     print(f"{speed:,.1f} rounds/s, that is {speed * nodes:.3g} nodes x rounds/s; {memory:.2f} GB at most.")
-    total = sent * rounds / 1e9
-    print(f"{8 * sent / nodes:.0f} bits from a node in a round; {total:.2f} GB from all in {rounds} rounds.")
+    print(
+        f"{bits:.0f} bits from a node in a round; {bits / 8 * nodes * rounds / 1e9:.2f} GB from all in {rounds} rounds."
+    )
     return together, alone
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else None)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else None, sys.argv[2] if len(sys.argv) > 2 else None)

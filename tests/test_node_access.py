@@ -203,7 +203,7 @@ def test_what_nodes_say_is_for_neighbors(tmp_path: Path, folder: Path) -> None:
 
 
 def test_services_are_for_those_who_are_named(tmp_path: Path, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    table = '[access]\npredict = ["screen"]\nobserve = ["feeder"]\nmodel = []\n'
+    table = '[access]\npredict = ["screen"]\nobserve = ["feeder"]\nmodel = []\nstatus = ["feeder"]\n'
     config = network(tmp_path, folder, "a", table)
     place = config.members[0].listen
 
@@ -214,7 +214,9 @@ def test_services_are_for_those_who_are_named(tmp_path: Path, folder: Path, capl
         assert json.loads(asked("screen", "predict", PRESENT))["output"] == [0.0]
         assert json.loads(client.predict(config, "a", [1, 2], PRESENT, "screen"))["output"] == [0.0]
         assert json.loads(asked("feeder", "observe", PRESENT)) == {"waiting": 0}
-        for name, service in [("feeder", "predict"), ("screen", "observe"), ("a", "model"), ("mallory", "predict")]:
+        assert json.loads(asked("feeder", "status", PRESENT))["taken"] == 1
+        refused = [("mallory", "predict"), ("feeder", "predict"), ("screen", "observe"), ("screen", "status")]
+        for name, service in [*refused, ("a", "model")]:
             with pytest.raises(InputError, match=r"has not answered .* does its .access. allow this certificate"):
                 asked(name, service, ABSENT)
         a.wait(LIMIT)

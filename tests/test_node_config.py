@@ -172,9 +172,9 @@ def test_kernels_of_ones_own_are_refused() -> None:
 
 
 def test_all_keys_mean_what_they_say() -> None:
-    nodes = [
+    nodes: list[dict[str, Any]] = [
         {"id": "b-1", "listen": "tls/[fe80::1]:7447", "metrics": "0.0.0.0:9100"},
-        {"id": "A_2", "listen": "tls/sensor-2.local:65535"},
+        {"id": "A_2", "listen": "tls/sensor-2.local:65535", "position": [1, 2.5]},
     ]
     table = network(
         nodes=nodes,
@@ -185,7 +185,7 @@ def test_all_keys_mean_what_they_say() -> None:
         learning={"seed": 4, "weights": "max_degree", "method": {"name": "choco", "quantizer": "sign"}},
     )
     read = parse(table, Path("/home"))
-    assert read.members == (Member(**nodes[0]), Member(**nodes[1]))
+    assert read.members == (Member(**nodes[0]), Member(**nodes[1] | {"position": (1.0, 2.5)}))
     assert read.timing == Timing(mode="timer", deadline=3.0, period=0.5)
     assert read.tls == Tls(ca=Path("/home/ca.pem"), certificate=Path("/etc/{id}.pem"), key=Path("/home/{id}.key"))
     assert read.checkpoint == Checkpoint(folder=Path("/home/kept"), every=7)

@@ -85,7 +85,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("data", "metrics", "plots", "river", "sklearn"):
+    if name in ("dashboard", "data", "metrics", "plots", "river", "sklearn"):
         return import_module(f"omkl.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'omkl' has no attribute {name!r}")

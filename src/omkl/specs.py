@@ -56,6 +56,7 @@ class Spec:
     seed: int = 0
     shuffle: int | None = 0
     partition: Partition | None = None
+    rounds: Count | None = None
     record_every: Count = 1
     pooled: bool = False
     standardize: bool = False

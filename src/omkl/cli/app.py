@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from omkl.cli.cluster import cluster
+from omkl.cli.dashboard import dashboard
 from omkl.cli.data import data
 from omkl.cli.doctor import doctor
 from omkl.cli.exits import MEANINGS, Exit
@@ -21,7 +22,7 @@ from omkl.cli.torture import torture
 from omkl.cli.tune import tune
 from omkl.errors import DivergedError, InputError, MissingExtraError
 
-COMMANDS = (simulate, sweep, tune, cluster, paper, explain, data, doctor, torture)
+COMMANDS = (simulate, sweep, tune, cluster, dashboard, paper, explain, data, doctor, torture)
 
 
 class _Commands(TyperGroup):

@@ -11,7 +11,7 @@ from rich.table import Table
 import omkl
 from omkl.cli import options, show
 from omkl.cli.options import OUTPUT, Format, option
-from omkl.data import Stream, as_stream, load
+from omkl.data import Stream, as_stream, first_rounds, load
 from omkl.errors import InputError, MissingExtraError
 from omkl.methods import suited
 
@@ -57,13 +57,12 @@ def cluster(
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "eclipse-zenoh", "node") from None
     simulate = omkl.simulate  # a missing extra shows before the work, not after it
-    given = {key: value for key, value in ctx.params.items() if key not in ("rounds", "deadline")}
-    settings = specs.resolve(specs.merge(specs.load(spec) if spec else {}, options.tables(given)))
+    settings = specs.resolve(specs.merge(specs.load(spec) if spec else {}, options.tables(ctx.params)))
     if isinstance(settings.data, str):
         loaded = load(settings.data)
         method, graph = suited(settings.method, loaded.loss), settings.topology or loaded.graph
         settings = replace(settings, data=loaded, method=method, topology=graph)
-    stream = _stream(settings, rounds)
+    stream = _stream(settings)
     network = processes.on_loopback(_network(settings, stream, deadline))
     with show.progress(quiet) as report:
         outcomes = processes.run(network, *stream, progress=report and (lambda a, b: report(a, b, "gossiping")))
@@ -81,7 +80,7 @@ def cluster(
         _print(network, summary)
 
 
-def _stream(settings: "Settings", rounds: int | None) -> Stream:
+def _stream(settings: "Settings") -> Stream:
     stream, _ = as_stream(
         settings.data,
         settings.nodes,
@@ -89,9 +88,7 @@ def _stream(settings: "Settings", rounds: int | None) -> Stream:
         np.float64 if settings.standardize else np.float32,
         settings.partition,
     )
-    if rounds is not None and not 0 < rounds <= len(stream.X):
-        raise InputError(f"--rounds {rounds}; the stream has {len(stream.X)}; run 1 to {len(stream.X)} of them")
-    return Stream(stream.X[:rounds], stream.y[:rounds])
+    return first_rounds(stream, settings.rounds)
 
 
 def _network(settings: "Settings", stream: Stream, deadline: float) -> "NetworkConfig":

@@ -128,6 +128,7 @@ _TOP = (
     "seed",
     "shuffle",
     "partition",
+    "rounds",
     "record_every",
     "pooled",
     "standardize",

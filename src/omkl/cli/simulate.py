@@ -2,6 +2,7 @@
 
 import math
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,8 @@ from rich.table import Table
 import omkl
 from omkl.cli import options, show
 from omkl.cli.options import OUTPUT, Format, option
+from omkl.dashboard.recorder import Recorder
+from omkl.errors import InputError
 from omkl.methods import PRESETS, Method
 
 if TYPE_CHECKING:
@@ -39,6 +42,7 @@ def simulate(
         bool, typer.Option("--no-shuffle", rich_help_panel=RUN, help="Keep the rows' order.")
     ] = False,
     partition: options.Partition = None,
+    rounds: Annotated[int | None, option(RUN, "Rounds to run; all that the data has.", "INT")] = None,
     record_every: Annotated[int | None, option(RUN, "Record every k-th round.", "K")] = None,
     pooled: Annotated[
         bool | None,
@@ -51,6 +55,9 @@ def simulate(
     processes: options.Processes = None,
     process: options.Process = None,
     out: Annotated[Path | None, Out] = None,
+    events: Annotated[
+        bool, typer.Option("--events", rich_help_panel=OUTPUT, help="Save what omkl dashboard shows, in --out.")
+    ] = False,
     output: options.Output = Format.TABLE,
     quiet: Annotated[bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="No size, no progress.")] = False,
 ) -> None:
@@ -84,9 +91,10 @@ def simulate(
     first = not process  # the others only compute
     if out and first:
         out.mkdir(parents=True, exist_ok=True)
+    recorder = _recorder(out, processes, settings.method) if events else nullcontext()
     still = quiet or not first
-    with show.log(still), show.progress(still) as report, show.only_data_on_stdout():
-        result = omkl.simulate(**vars(settings), progress=report)
+    with show.log(still), show.progress(still) as report, show.only_data_on_stdout(), recorder as watch:
+        result = omkl.simulate(**vars(settings), progress=report, watch=watch)
     if not first:
         return
     if not quiet:
@@ -97,6 +105,15 @@ def simulate(
         show.print_json({"config": result.config, "summary": result.summary()})
     else:
         _print(result, _name(settings.method))
+
+
+def _recorder(out: Path | None, processes: int | None, method: Method) -> Recorder:
+    if out is None or processes is not None:
+        beside = "without --out" if out is None else "with --processes"
+        raise InputError(
+            f"--events {beside}; events are saved by one process in a folder; give --out, leave out others"
+        )
+    return Recorder(out, _name(method))
 
 
 def _join(coordinator: str | None, processes: int | None, process: int | None) -> int:

@@ -4,7 +4,7 @@ from omkl.data.drift import abrupt, gradual, recurring, relabeled, switched
 from omkl.data.lookup import Data, Status, inventory, known, load, status
 from omkl.data.partition import IID, PARTITIONS, Column, Dirichlet, Partition, Position, Quantity, Shards
 from omkl.data.sets import DATA_SETS, DataSet
-from omkl.data.streams import Source, Stream, as_stream, by_node, deal
+from omkl.data.streams import Source, Stream, as_stream, by_node, deal, first_rounds
 from omkl.data.tables import Table, read_table
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "as_stream",
     "by_node",
     "deal",
+    "first_rounds",
     "gradual",
     "inventory",
     "known",

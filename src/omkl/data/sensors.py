@@ -50,7 +50,7 @@ def beijing_hours(contents: Sequence[bytes]) -> Floats:
 
 def beijing_graph(contents: Sequence[bytes]) -> Graph:
     """Return the stations with all links up to the least length that connects them."""
-    return nearby(_kilometers(np.loadtxt(io.BytesIO(contents[-1]), delimiter=",", skiprows=1, usecols=(1, 2))))
+    return nearby(_places(contents[-1], usecols=(1, 2)))
 
 
 def los_loop(contents: Sequence[bytes]) -> Raw:
@@ -66,11 +66,11 @@ def los_loop(contents: Sequence[bytes]) -> Raw:
 def los_loop_graph(contents: Sequence[bytes]) -> Graph:
     """Return the road graph; the one sensor without a link in it is linked to the nearest."""
     adjacency = csv(contents[1])
-    places = _kilometers(np.loadtxt(io.BytesIO(contents[2]), delimiter=",", skiprows=1, usecols=(2, 3)))
+    places = _places(contents[2], usecols=(2, 3))
     edges = np.argwhere(np.triu(adjacency, 1))
     (alone,) = np.setdiff1d(np.arange(len(places)), edges)
     apart = np.linalg.norm(places - places[alone], axis=1)
-    return Graph(len(places), np.concatenate([edges, [[alone, np.argsort(apart)[1]]]]), "los_loop")
+    return Graph(len(places), np.concatenate([edges, [[alone, np.argsort(apart)[1]]]]), "los_loop", places)
 
 
 def _station(content: bytes) -> Floats:
@@ -89,5 +89,7 @@ def _split(rows: Floats) -> Raw:
     return Raw(rows[..., 1:], rows[..., 0])
 
 
-def _kilometers(degrees: Floats) -> Floats:
-    return np.asarray(KM * degrees * [1, np.cos(np.radians(degrees[:, 0].mean()))])
+def _places(content: bytes, usecols: tuple[int, int]) -> Floats:
+    """Return kilometers to the east and to the north, from columns of latitudes and longitudes."""
+    north, east = np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1, usecols=usecols).T
+    return KM * np.stack([east * np.cos(np.radians(north.mean())), north], axis=1)

@@ -96,6 +96,13 @@ def deal(
     return Stream(X[rows], y[rows])
 
 
+def first_rounds(stream: Stream, rounds: int | None) -> Stream:
+    """Return the first rounds of a stream; all of them where None is given."""
+    if rounds is not None and whole("rounds", rounds) > len(stream.X):
+        raise InputError(f"rounds is {rounds}; the stream has {len(stream.X)}; take 1 to {len(stream.X)} of them")
+    return Stream(stream.X[:rounds], stream.y[:rounds])
+
+
 def by_node(X: npt.ArrayLike, y: npt.ArrayLike, node: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> Stream:
     """Return a table split by a column that says who sees a row; each node keeps its order.
 

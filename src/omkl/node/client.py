@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from omkl.node.config import NetworkConfig
 from omkl.node.node import certificate
-from omkl.node.transports.zenoh import Endpoints, ask
+from omkl.node.transports.zenoh import Endpoints, Guest, ask
 
 
 def predict(config: NetworkConfig, id: str, x: Sequence[float], timeout: float, name: str | None = None) -> str:
@@ -16,6 +16,12 @@ def predict(config: NetworkConfig, id: str, x: Sequence[float], timeout: float, 
 def model(config: NetworkConfig, id: str, timeout: float, name: str | None = None) -> bytes:
     """Return the file of a node's model."""
     return _ask(config, id, "model", b"", timeout, name)
+
+
+def guest(config: NetworkConfig, timeout: float, name: str | None = None) -> Guest:
+    """Return who asks all nodes, with a certificate of a name where the network has TLS: the first node's, else."""
+    tls = certificate(config, name or config.ids[0])
+    return Guest(config.name, Endpoints(connect=[member.listen for member in config.members], tls=tls), timeout)
 
 
 def _ask(config: NetworkConfig, id: str, service: str, payload: bytes, timeout: float, name: str | None) -> bytes:

@@ -22,9 +22,11 @@ from omkl.node.links import LinkState
 from omkl.node.node import Node
 from omkl.node.protocol import Protocol
 from omkl.node.runtime import Observation
+from omkl.node.settings import EVERYONE
 
 POLL = 0.1  # seconds between two looks at how far the nodes are
 PORTS = 10_000, 32_768  # the first to try, and the first that Linux gives to outgoing connections
+OPEN = Access(predict=EVERYONE, observe=EVERYONE, model=EVERYONE)  # of its status the outcome tells
 GIVE_UP = 60.0  # seconds without any round anywhere, after which a run has failed
 
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -77,7 +79,7 @@ def on_loopback(config: NetworkConfig) -> NetworkConfig:
     """Return the network with every node listening on a free port of this machine, and nothing kept or served."""
     pairs = zip(config.members, free_ports(len(config.members)), strict=True)
     members = (replace(member, listen=f"tcp/127.0.0.1:{port}", metrics=None) for member, port in pairs)
-    return replace(config, members=tuple(members), tls=None, access=Access.open(), checkpoint=None)
+    return replace(config, members=tuple(members), tls=None, access=OPEN, checkpoint=None)
 
 
 def free_ports(count: int) -> list[int]:

@@ -14,6 +14,7 @@ from omkl.node.protocol import Protocol
 from omkl.node.transports import Arrival
 
 RECENT = 100  # observations over which the loss is averaged, about
+BY_PEER = ("sent_bytes", "received_bytes", "resyncs", "frames_dropped")
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -26,6 +27,7 @@ class Metrics:
         self._at: float | None = None
         self._mean, self._labels = 0.0, 0
         self._rounds = self._counter("rounds", "Rounds of gossip taken.")
+        self._gossip = self._counter("gossip_bytes", "Bytes of gossip frames, each once however many hear it.")
         self._duration = Histogram(
             "omkl_round_duration_seconds",
             "Time from one round of gossip to the next, waiting for observations and neighbors included.",
@@ -54,9 +56,10 @@ class Metrics:
         match event:
             case Scored(_, _, loss):
                 self._score(loss)
-            case Gossiped():
+            case Gossiped(_, size, _):
                 now = time.monotonic()
                 self._rounds.inc()
+                self._gossip.inc(size)
                 if self._at is not None:
                     self._duration.observe(now - self._at)
                 self._at = now
@@ -82,6 +85,18 @@ class Metrics:
             else:
                 for reached in (link.peer for link in self._links.values() if link.reachable):
                     self._sent[reached].inc(len(data))
+
+    def totals(self) -> dict[str, Any]:
+        """Return the recent loss, None before the first, the bytes of gossip, and what is counted of every link."""
+        links: dict[str, dict[str, float]] = {peer: dict.fromkeys(BY_PEER, 0.0) for peer in self._links}
+        gossip = 0.0
+        for sample in (sample for family in self.registry.collect() for sample in family.samples):
+            kind, peer = sample.name.removeprefix("omkl_").removesuffix("_total"), sample.labels.get("peer")
+            if kind in BY_PEER and peer in links:
+                links[peer][kind] += sample.value
+            elif kind == "gossip_bytes":
+                gossip = sample.value
+        return {"loss": self._mean if self._labels else None, "gossip_bytes": gossip, "links": links}
 
     def refuse(self) -> None:
         """Count an observation that was not taken."""

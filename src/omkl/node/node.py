@@ -9,9 +9,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import numpy.typing as npt
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from omkl.algorithm import normalize
 from omkl.errors import DivergedError
 from omkl.model import Model
 from omkl.node import checkpoint
@@ -74,11 +76,13 @@ class Node:
             self._keep = None if config.checkpoint is None else Keep(self.protocol, config.checkpoint, disk, self._tell)
             if self._keep is not None:
                 self._watch.append(self._keep.watch)
-            if member.metrics is not None:
-                metrics = Metrics(self.protocol)
+            self._metrics: Metrics | None = None
+            if member.metrics is not None or config.access.status:
+                self._metrics = metrics = Metrics(self.protocol)
                 self._watch.append(metrics.watch)
                 self._taps.append(metrics.tap)
                 self._refuse.append(lambda _: metrics.refuse())
+            if member.metrics is not None:
                 stack.callback(Server(member.metrics, self._pages(metrics)).start().close)
             tap, settle = self._tap if self._taps else None, self._keep.settle if self._keep else None
             self.runtime = Runtime(self.protocol, self._tell, tap=tap, settle=settle)
@@ -179,6 +183,27 @@ class Node:
                 self.runtime.stop()
                 if self._keep is not None:
                     self._keep.end()
+
+    def status(self) -> dict[str, Any]:
+        """Return how the node stands, in the node's thread: the metrics that it keeps, its weights and its links.
+
+        ``disagreement`` is the root mean square of the distances between its hidden state and its copies of its
+        neighbors', None where it has no neighbor.
+        """
+        protocol = self.protocol
+        state, links = protocol.learning.state, protocol.links
+        apart = [np.sum((link.copy - state.hidden) ** 2, dtype=np.float64) for link in links.values()]
+        totals = {"loss": None, "gossip_bytes": 0.0, "links": {}} if self._metrics is None else self._metrics.totals()
+        standing = {
+            "round": protocol.round,
+            "taken": protocol.taken,
+            "boot": protocol.neighbors.boot,
+            "diverged": protocol.diverged,
+            "disagreement": float(np.mean(apart)) ** 0.5 if apart else None,
+            "weights": normalize(state.log_weights).tolist(),
+        }
+        each = {peer: {"state": link.state.value} | totals["links"].get(peer, {}) for peer, link in links.items()}
+        return standing | totals | {"links": each}
 
     def _close_at_exit(self) -> None:
         """Close a node that nobody has closed: zenoh's threads would keep the interpreter from ending."""

@@ -3,6 +3,7 @@
     predict    a query ``{"x": [...]}``; the answer is ``{"label": 1, "output": [0.8], "round": 12}``
     observe    a query or a put ``{"x": [...], "y": 1}``; a query is answered ``{"waiting": 1}``, or by an error
     model      a query; the answer is the file that ``omkl.load_model`` reads
+    status     a query; the answer is JSON, how the node and its links stand (``Node.status``)
 
 With TLS only those who hold a certificate of the network's reach it, and of them those whom ``[access]`` names.
 """
@@ -52,6 +53,10 @@ class Services:
             self._refuse(str(error))
             raise InputError(str(error)) from None
         return json.dumps({"waiting": len(self._node.protocol.waiting)}).encode()
+
+    def status(self, _: bytes) -> bytes:
+        """Return how the node stands."""
+        return json.dumps(self._node.runtime.call(self._node.status)).encode()
 
     def model(self, _: bytes) -> bytes:
         """Return the model as it is now."""

@@ -32,11 +32,14 @@ class Member:
         Where its neighbors reach it: ``"tcp/192.168.1.10:7447"``, or ``"tls/..."``.
     metrics
         Where it serves metrics and health over HTTP: ``"127.0.0.1:9100"``; None serves none.
+    position
+        Where it is on a map, for whoever draws the network: two numbers, to the right and up.
     """
 
     id: str
     listen: str
     metrics: str | None = None
+    position: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         check_word("id", self.id)
@@ -112,6 +115,7 @@ class Access:
     predict: Sequence[str]
     observe: Sequence[str]
     model: Sequence[str]
+    status: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for service, names in vars(self).items():
@@ -123,7 +127,7 @@ class Access:
     @classmethod
     def open(cls) -> "Access":
         """Return what a file without the table means: everyone may."""
-        return cls(predict=EVERYONE, observe=EVERYONE, model=EVERYONE)
+        return cls(predict=EVERYONE, observe=EVERYONE, model=EVERYONE, status=EVERYONE)
 
     @property
     def names(self) -> set[str]:

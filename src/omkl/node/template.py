@@ -37,6 +37,8 @@ inputs = $inputs
 #   later opens it, and opens it again when it was lost. So nodes that cannot be reached go last.
 # metrics: where it serves health and Prometheus metrics over HTTP; 127.0.0.1 is for the device
 #   itself alone. Without the line it serves none.
+# position = [x, y]: where omkl dashboard draws it, to the right and up; leave it out, and it finds
+#   a place by the links.
 $nodes
 # What is learned, and how: the keys of a simulation's spec, to be tried first with omkl simulate. To
 # deploy a spec as it stands, remove both tables of learning and write above the nodes:
@@ -88,6 +90,7 @@ every = 100             # rounds; "observation": before each is acknowledged, so
 predict = ["*"]         # predictions
 observe = ["*"]         # to give it observations
 model = ["*"]           # the file of its model
+status = ["*"]          # how it stands: what omkl dashboard shows
 
 # Nodes that prove who they are, on links that nobody else can read. Each listen above then begins
 # with tls/ instead of tcp/. {id} stands for the node's id; a device needs its own two files and ca.

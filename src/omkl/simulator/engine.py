@@ -31,6 +31,7 @@ from omkl.simulator.faults import Changing
 from omkl.simulator.measures import metrics
 from omkl.simulator.placement import Placement
 from omkl.simulator.rounds import LEADING, Given, Measure, Program, chunks, compiled, most_rounds, reach
+from omkl.simulator.watching import Look, Showing
 from omkl.simulator.waves import LIMIT
 
 HERE = Placement()
@@ -45,6 +46,14 @@ class Case(NamedTuple):
 
     method: Method
     network: Network | Changing
+
+
+class Audience(NamedTuple):
+    """Who looks at the first case, at which nodes, and after how many rounds at least again."""
+
+    nodes: tuple[int, ...]
+    every: int
+    see: Callable[[Look], None]
 
 
 class Problem(NamedTuple):
@@ -70,12 +79,13 @@ def run(
     measure: Measure,
     progress: Progress | None = None,
     place: Placement = HERE,
+    audience: Audience | None = None,
 ) -> list[tuple[MethodState, Any]]:
     """Return, for every case, the state after the last round and what was measured, as NumPy arrays.
 
     The kernels of a case are the first of those the features were drawn for. On a CPU the seeds are dealt to as many
     threads as there are cores: XLA by itself shares out large networks only. Networks are those of the ``place`` that
-    the run has.
+    the run has. An audience is shown the first seed; what it sees is computed as stated, by no loops of ``fused``.
     """
     keep_programs()
     threads = _threads() if place == HERE else 1
@@ -87,7 +97,7 @@ def run(
         others = [pool.submit(_run_share, share, cases, measure, _tell_nobody, stop, place) for share in rest]
         try:
             # The first share runs here, where Ctrl-C arrives and the caller's progress is called.
-            outcomes = [_run_share(problem.share(shares[0]), cases, measure, tell, stop, place)]
+            outcomes = [_run_share(problem.share(shares[0]), cases, measure, tell, stop, place, audience)]
             outcomes += [other.result() for other in others]
         finally:
             stop.set()
@@ -136,8 +146,11 @@ def _run_share(
     progress: Progress,
     stop: threading.Event,
     place: Placement,
+    audience: Audience | None = None,
 ) -> list[tuple[MethodState, Any]]:
     """Return the outcomes for some seeds; nothing where stopped."""
+    if audience is not None:
+        measure = Showing(measure, audience.nodes)
     if measure is metrics and place == HERE and lanes.suits(problem.X, problem.features.frequencies, cases):
         return _run_fused(problem, cases, progress, stop)
     X, y, features, seeds, every = problem
@@ -153,6 +166,8 @@ def _run_share(
     rank = 0 if features.basis is None else features.basis.shape[-1]
     kernels, count = features.frequencies.shape[1:3]
     most = most_rounds(nodes, inputs, len(seeds), kernels, count, rank) * place.devices
+    if audience is not None:
+        most = min(most, max(audience.every, every))
     recorded = []
     for first, last, group, measured in chunks(rounds, every, most):
         if stop.is_set():
@@ -164,6 +179,10 @@ def _run_share(
             recorded.append(jax.device_get(records))
             for part in recorded[-1]:
                 _require_finite(part[0], last, every, seeds)
+            if audience is not None:
+                _, network, seen = recorded[-1][0]
+                audience.see(Look(np.arange(first // every + 1, last // every + 1) * every - 1, network, seen))
+                recorded[-1] = [shown.network for shown in recorded[-1]]
         progress(last, rounds)
     final = place.take(states)
     _require_finite_models(final, rounds)

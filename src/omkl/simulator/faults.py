@@ -68,12 +68,16 @@ class Changing(NamedTuple):
         """Return whether there is a link at each place and it is up, ``(..., S)``."""
         turn = t % len(self.senders)
         i, j = self.receivers[turn], self.senders[turn]
-        if self.numbers is None:
+        up = (i != j)[..., None] & ~self.failed(t, i, j, None if self.numbers is None else self.numbers[turn])
+        return jnp.broadcast_to(up, (*up.shape[:-1], len(self.key.low)))
+
+    def failed(self, t: Array, i: Array, j: Array, numbers: Array | None = None) -> Array:
+        """Return whether links, or nodes at either end, fail in round t, ``(..., S)``; a node's own link never does."""
+        if numbers is None:
             failed = self._drawn(t, jnp.minimum(i, j), jnp.maximum(i, j)) < self.links
         else:
-            failed = self.links[t][self.numbers[turn]][..., None]
-        up = (i != j)[..., None] & ~(failed | self._asleep(t, i) | self._asleep(t, j))
-        return jnp.broadcast_to(up, (*up.shape[:-1], len(self.key.low)))
+            failed = self.links[t][numbers][..., None]
+        return (failed & (i != j)[..., None]) | self._asleep(t, i) | self._asleep(t, j)
 
     def _asleep(self, t: Array, node: Array) -> Array:
         return self.nodes[t][node][..., None] if self.nodes.ndim else self._drawn(t, node, node) < self.nodes

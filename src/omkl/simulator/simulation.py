@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from omkl import topology as topologies
 from omkl.blas import one_thread
-from omkl.data import Data, Partition, Stream, as_stream, load
+from omkl.data import Data, Partition, Stream, as_stream, first_rounds, load
 from omkl.errors import InputError, whole
 from omkl.features import Features
 from omkl.losses import Loss
@@ -24,6 +24,7 @@ from omkl.simulator.placement import Placement
 from omkl.simulator.result import Result
 from omkl.simulator.sharding import place
 from omkl.simulator.size import require_room, size
+from omkl.simulator.watching import Begun, Watch, links_of
 from omkl.topology import Faults, Schedule, Topology
 from omkl.topology.graphs import Integers
 
@@ -42,12 +43,14 @@ def simulate(
     seed: int = 0,
     shuffle: int | None = 0,
     partition: Partition | str | None = None,
+    rounds: int | None = None,
     record_every: int = 1,
     pooled: bool = False,
     standardize: bool = False,
     devices: int = 1,
     shard: str | None = None,
     progress: engine.Progress | None = None,
+    watch: Watch | None = None,
 ) -> Result:
     """Return the curves and final models of a network that learns a stream.
 
@@ -78,6 +81,8 @@ def simulate(
     partition
         Which rows of a table a node sees, such as ``omkl.data.Dirichlet(alpha=0.1)``, or a name; None deals them out
         like cards.
+    rounds
+        Only the first so many of the stream; None takes all that it has.
     record_every
         Record every k-th round.
     pooled
@@ -92,6 +97,9 @@ def simulate(
         After ``jax.distributed.initialize`` devices are those of all processes, which must make the same call.
     progress
         Called with the rounds done and the rounds in all.
+    watch
+        Looks at some of the nodes while the run goes on: ``omkl.dashboard.Recorder`` for the dashboard. It sees the
+        first seed.
 
     Examples
     --------
@@ -110,12 +118,14 @@ def simulate(
         seed=seed,
         shuffle=shuffle,
         partition=partition,
+        rounds=rounds,
         record_every=record_every,
         pooled=pooled,
         standardize=standardize,
         devices=devices,
         shard=shard,
         progress=progress,
+        watch=watch,
     ).values()
     return result
 
@@ -131,18 +141,20 @@ def compare(
     seed: int = 0,
     shuffle: int | None = 0,
     partition: Partition | str | None = None,
+    rounds: int | None = None,
     record_every: int = 1,
     pooled: bool = False,
     standardize: bool = False,
     devices: int = 1,
     shard: str | None = None,
     progress: engine.Progress | None = None,
+    watch: Watch | None = None,
 ) -> dict[str, Result]:
     """Return a result for every case, a pair (method, topology), all run in one pass.
 
     The cases see the same samples, features and dither, so that their differences are paired; what they share is
     computed once. They must have one loss, one D and one basis, and the kernels of each must be the first of the
-    longest bank. The other parameters are those of ``simulate``.
+    longest bank. The other parameters are those of ``simulate``; ``watch`` looks at the first case.
 
     Examples
     --------
@@ -166,6 +178,7 @@ def compare(
     given_graphs = [own if topology is None else topology for _, topology in pairs]
     nodes = _nodes(given_graphs, weights) if nodes is None else nodes
     given, _ = as_stream(source, nodes, shuffle, np.float64 if standardize else np.float32, partition)
+    given = first_rounds(given, rounds)
     stream, moments = _standardized(given, pooled) if standardize else (given, None)
     rounds, count, _ = stream.X.shape
     if record_every > rounds:
@@ -187,13 +200,6 @@ def compare(
     features = _features(widest, given, runs, standardize)
     clips = [getattr(method, "clip", None) is not None for method in methods]
     networks = [_network(turns, faults, runs, where, each) for turns, each in zip(graphs, clips, strict=True)]
-    measured = engine.run(
-        engine.Problem(stream.X, targets, features, runs, record_every),
-        [engine.Case(method, one) for method, one in zip(methods, networks, strict=True)],
-        pooled_metrics if pooled else metrics,
-        progress,
-        where,
-    )
     settings = {
         "data": describe_data(data, given),
         "nodes": count,
@@ -209,15 +215,34 @@ def compare(
         "target_variance": float(np.var(targets, axis=(0, 1), dtype=np.float64).sum()),
         "versions": versions(),
     }
+    configs = [
+        settings
+        | {"topology": describe_topology(own, turns), "devices": where.describe(turns[0])}
+        | {"method": describe(method) | {"loss": describe(method.objective)}}
+        for own, turns, method in zip(given_graphs, graphs, methods, strict=True)
+    ]
+    measured = engine.run(
+        engine.Problem(stream.X, targets, features, runs, record_every),
+        [engine.Case(method, one) for method, one in zip(methods, networks, strict=True)],
+        pooled_metrics if pooled else metrics,
+        progress,
+        where,
+        None if watch is None else _audience(watch, configs[0], methods[0], graphs[0], networks[0]),
+    )
     recorded = np.arange(record_every - 1, rounds, record_every)
-    results = {}
-    for k, name in enumerate(cases):
-        its = settings | {
-            "topology": describe_topology(given_graphs[k], graphs[k]),
-            "devices": where.describe(graphs[k][0]),
-        }
-        results[name] = _result(methods[k], measured[k], features, runs, recorded, its, moments)
-    return results
+    return {
+        name: _result(method, outcome, features, runs, recorded, config, moments)
+        for name, method, outcome, config in zip(cases, methods, measured, configs, strict=True)
+    }
+
+
+def _audience(
+    watch: Watch, config: dict[str, Any], method: Method, turns: Sequence[Topology], network: Network | Changing
+) -> engine.Audience:
+    graph = turns[0].graph if len(turns) == 1 else topologies.union(turns)
+    kernels = [f"{kernel.name} {kernel.sigma:g}" for kernel in method.kernels]
+    plan = watch.begin(Begun(config, graph, kernels, links_of(turns, network)))
+    return engine.Audience(tuple(int(node) for node in plan.nodes), plan.every, watch.see)
 
 
 def _result(
@@ -226,7 +251,7 @@ def _result(
     features: Features,
     runs: list[int],
     recorded: Integers,
-    settings: dict[str, Any],
+    config: dict[str, Any],
     moments: Moments | None,
 ) -> Result:
     state, measured = outcome
@@ -234,7 +259,7 @@ def _result(
     theta, log_weights = (np.asarray(part) for part in method.models(state))
     curves = {name: np.moveaxis(curve, 1, 0) for name, curve in measured._asdict().items()}
     return Result(
-        config=settings | {"method": describe(method) | {"loss": describe(method.objective)}},
+        config=config,
         seeds=np.array(runs),
         rounds=recorded,
         bits=_bits(curves.pop("sent")),

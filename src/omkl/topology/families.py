@@ -41,7 +41,9 @@ def grid(nodes: int) -> Graph:
     number of nodes makes a path.
     """
     k = np.arange(counted(nodes)).reshape(rows(nodes), -1)
-    return Graph(nodes, np.concatenate([_link(k[:, :-1], k[:, 1:]), _link(k[:-1], k[1:])]), "grid")
+    edges = np.concatenate([_link(k[:, :-1], k[:, 1:]), _link(k[:-1], k[1:])])
+    row, column = np.divmod(k.ravel(), k.shape[1])
+    return Graph(nodes, edges, "grid", np.stack([column, -row], axis=1).astype(np.float64))
 
 
 def erdos_renyi(nodes: int, p: float | None = None, seed: int = 0) -> Graph:
@@ -77,7 +79,7 @@ def nearby(positions: npt.ArrayLike, slack: float = 1.0) -> Graph:
     apart = np.linalg.norm(np.diff(places[pairs], axis=1)[:, 0], axis=1)
     graphs = ((length, Graph(len(places), pairs[apart <= length])) for length in (0, *np.sort(apart)))
     least = next(length for length, graph in graphs if not graph.components.any())
-    return Graph(len(places), pairs[apart <= slack * least], "nearby")
+    return Graph(len(places), pairs[apart <= slack * least], "nearby", places if places.shape[1:] == (2,) else None)
 
 
 GRAPHS: dict[str, Callable[[int], Graph]] = {

@@ -19,14 +19,23 @@ TOLERANCE = 1e-6  # of a matrix given by the user
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """An undirected graph on nodes 0 ... nodes-1; ``edges``, shape ``(E, 2)``, are kept with i < j, sorted, unique."""
+    """An undirected graph on nodes 0 ... nodes-1; ``edges``, shape ``(E, 2)``, are kept with i < j, sorted, unique.
+
+    ``positions``, shape ``(J, 2)``, say where nodes are on a map, for whoever draws them; None where they are nowhere.
+    """
 
     nodes: int
     edges: Integers
     name: str = "custom"
+    positions: Floats | None = None
 
     def __post_init__(self) -> None:
         counted(self.nodes)
+        if self.positions is not None and np.shape(self.positions) != (self.nodes, 2):
+            raise InputError(
+                f"positions have shape {np.shape(self.positions)}; each of {self.nodes} nodes has two coordinates; "
+                "leave them out, or pass one row a node"
+            )
         edges = np.sort(np.asarray(self.edges, dtype=np.int64).reshape(-1, 2), axis=1)
         bad = (edges[:, 0] == edges[:, 1]) | (edges[:, 0] < 0) | (edges[:, 1] >= self.nodes)
         if bad.any():
@@ -60,12 +69,18 @@ class Graph:
 
 
 def from_networkx(graph: Any, name: str = "custom") -> Graph:
-    """Return an undirected networkx graph, its nodes numbered in the order of ``graph.nodes``."""
+    """Return an undirected networkx graph, its nodes in the order of ``graph.nodes``, at their ``pos`` if any."""
     if graph.is_directed():
         raise InputError("a directed graph; gossip goes both ways over a link; pass graph.to_undirected()")
     number = {node: k for k, node in enumerate(graph.nodes)}
     ends = (number[node] for edge in graph.edges() for node in edge)
-    return Graph(len(number), np.fromiter(ends, dtype=np.int64).reshape(-1, 2), name)
+    places = [place for _, place in graph.nodes(data="pos")]
+    positions = np.array(places, dtype=np.float64) if places and all(_is_place(one) for one in places) else None
+    return Graph(len(number), np.fromiter(ends, dtype=np.int64).reshape(-1, 2), name, positions)
+
+
+def _is_place(value: Any) -> bool:
+    return isinstance(value, tuple | list | np.ndarray) and np.shape(value) == (2,)
 
 
 def from_adjacency(matrix: npt.ArrayLike) -> Graph:

@@ -251,6 +251,45 @@ class Visitors:
             log.log(level, "the certificate of %r connects from %s: %s", name, event.link.dst, may, extra=extra)
 
 
+class Guest:
+    """Asks all nodes of a network again and again, without being one of them: it says nothing by itself.
+
+    Parameters
+    ----------
+    network
+        The network's name.
+    endpoints
+        Where the nodes listen, in ``connect``, and the files of TLS. One that is not there is tried again and again.
+    timeout
+        Seconds to wait for an answer.
+    """
+
+    def __init__(self, network: str, endpoints: Endpoints, timeout: float) -> None:
+        self._base, self._timeout = f"omkl/{network}", timeout
+        if endpoints.tls is not None:
+            certificates.check(endpoints.tls)
+        config = _config(endpoints, timeout, MOST_ANSWER)
+        retry = {"period_init_ms": 250, "period_max_ms": 1000, "period_increase_factor": 2}
+        config.insert_json5("connect/retry", json.dumps(retry))
+        self._session = zenoh.open(config)
+
+    def ask(self, ids: Sequence[str], name: str) -> dict[str, bytes]:
+        """Return what the nodes answer on a key, of those that do; all are asked at once."""
+        pending = [
+            (id, self._session.get(f"{self._base}/{id}/{name}", timeout=self._timeout, payload=b"")) for id in ids
+        ]
+        answers = {}
+        for id, replies in pending:
+            for reply in replies:
+                if reply.ok:
+                    answers[id] = _bytes(reply.ok.payload)
+        return answers
+
+    def close(self) -> None:
+        """End the session."""
+        self._session.close()  # type: ignore[no-untyped-call]
+
+
 def ask(network: str, id: str, name: str, payload: bytes, endpoints: Endpoints, timeout: float) -> bytes:
     """Return what a node answers on one of its keys, asked from outside of the network.
 

@@ -1,0 +1,5 @@
+"""``python -m omkl.cli`` is ``omkl``."""
+
+from omkl.cli import main
+
+main()

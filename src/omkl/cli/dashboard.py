@@ -1,0 +1,125 @@
+"""``omkl dashboard``: a page to look at networks."""
+
+import os
+import secrets
+import signal
+import socket
+import sys
+import tempfile
+import webbrowser
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omkl.cli.options import OUTPUT
+from omkl.dashboard import events
+from omkl.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from omkl.dashboard.runs import Runs
+    from omkl.dashboard.sources import Memory
+
+PORT = 8321
+TOKEN = "OMKL_DASHBOARD_TOKEN"
+SERVE = "Server"
+
+Source = typer.Argument(
+    exists=True, metavar="SOURCE", help="A run, a folder of runs, or NETWORK.toml.", show_default=False
+)
+
+
+def dashboard(
+    source: Annotated[Path | None, Source] = None,
+    port: Annotated[int, typer.Option(rich_help_panel=SERVE, help="Where to listen; 0 is any free port.")] = PORT,
+    host: Annotated[str, typer.Option(rich_help_panel=SERVE, help="On which address.")] = "127.0.0.1",
+    no_browser: Annotated[bool, typer.Option("--no-browser", rich_help_panel=SERVE, help="Open no browser.")] = False,
+    name: Annotated[
+        str | None,
+        typer.Option("--as", help="Whose certificate to show to nodes with TLS.", metavar="NAME", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(rich_help_panel=OUTPUT, file_okay=False, help="Folder to keep new runs in.")
+    ] = None,
+) -> None:
+    """Serve a page to look at networks: start small simulations and watch them, replay saved ones, see real nodes.
+
+    SOURCE is a folder that omkl simulate --out wrote, with --events for single nodes, while it runs or later; a folder
+    of such folders; or the file of a real network, whose nodes are asked how they stand, and told nothing.
+
+    The address that is printed holds a token, made for each start, or $OMKL_DASHBOARD_TOKEN. From another machine:
+    ssh -L 8321:127.0.0.1:8321 HOST, and open it there.
+
+    Example: omkl dashboard
+    """
+    try:
+        import uvicorn
+
+        from omkl.dashboard.guard import Guard
+        from omkl.dashboard.server import Server, application
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "starlette", "dashboard") from None
+    signal.signal(signal.SIGTERM, _leave)  # so that what was started is ended
+    token = os.environ.get(TOKEN) or secrets.token_urlsafe(24)
+    with _opened(source, out, name) as runs, closing(_listening(host, port)) as listener:
+        place = f"{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+        print(f"omkl: the page is at http://{place}/?token={token}", file=sys.stderr, flush=True)
+        if not no_browser:
+            webbrowser.open(f"http://{place}/?token={token}")
+        config = uvicorn.Config(
+            Guard(application(runs), token, (host,)),
+            log_level="warning",
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+            ws="none",
+        )
+        Server(config, runs).run(sockets=[listener])
+
+
+@contextmanager
+def _opened(source: Path | None, out: Path | None, name: str | None) -> Iterator["Runs"]:
+    """Give the runs that there are to see; new ones go to a folder of their own, for the time being where none is."""
+    from omkl.dashboard.runs import Runs
+    from omkl.dashboard.saved import RESULT, Saved
+    from omkl.dashboard.sources import File, Memory
+    from omkl.dashboard.sources import Source as Stream
+
+    others: dict[str, Stream] = {}
+    with ExitStack() as stack:
+        if source is not None and source.is_file():
+            others["network"] = memory = Memory()
+            _observe(source, memory, name, stack)
+        elif source is not None and (source / events.FILE).is_file():
+            others[source.resolve().name] = File(source / events.FILE)
+        elif source is not None and (source / RESULT).is_file():
+            others[source.resolve().name] = Saved(source)
+        elif source is not None:
+            out = out or source
+        folder = out or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="omkl-", ignore_cleanup_errors=True))
+        )
+        yield stack.enter_context(closing(Runs(folder, others)))
+
+
+def _observe(file: Path, memory: "Memory", name: str | None, stack: ExitStack) -> None:
+    try:
+        from omkl.dashboard.observer import Observer
+        from omkl.node import config
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "eclipse-zenoh", "node") from None
+    observer = stack.enter_context(closing(Observer(config.load(file), memory.add, name)))
+    observer.start()
+
+
+def _leave(*_: object) -> None:
+    raise typer.Exit
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        raise InputError(f"{host}:{port} cannot be listened on ({error}); is the port taken? give --port 0") from None

@@ -1,0 +1,205 @@
+"""A real network as events: its nodes are asked how they stand, and what has changed is told."""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from omkl.dashboard import events
+from omkl.dashboard.events import Event, all_digits, digits
+from omkl.dashboard.layout import spread_out
+from omkl.dashboard.recorder import SPREAD
+
+if TYPE_CHECKING:
+    from omkl.node.config import NetworkConfig
+
+log = logging.getLogger(__name__)
+
+PERIOD = 0.5  # seconds from question to question
+TIMEOUT = 2.0  # seconds after which a node that does not answer counts as gone
+STATES = ["synced", "syncing", "connecting", "left out", "refused"]
+CONNECTING = STATES.index("connecting")
+KEYS = ("loss", "disagreement", "weights", "round")
+
+Status = Mapping[str, Any]
+Answers = Mapping[str, Status]
+"""What the nodes that answer say of themselves, by id."""
+
+
+def described(config: "NetworkConfig") -> Event:
+    """Return the event that comes first."""
+    graph, method, members = config.topology.graph, config.method, config.members
+    placed = [member.position for member in members]
+    return events.network(
+        source="network",
+        title=f"{config.name}: {graph.name} of {len(members)} nodes",
+        nodes=len(members),
+        ids=config.ids,
+        positions=spread_out(len(members), graph.edges) if None in placed else placed,
+        edges=graph.edges.tolist(),
+        kernels=[f"{kernel.name} {kernel.sigma:g}" for kernel in method.kernels],
+        rounds=None,
+        loss=method.objective.name,
+        disagreement="distance from its neighbors' hidden states",
+        states=STATES,
+        settings={
+            "network": config.name,
+            "mode": config.timing.mode,
+            "deadline": f"{config.timing.deadline:g} s",
+            "method": method.name,
+            "quantizer": getattr(method.quantizer, "name", "none"),
+            "inputs": str(config.inputs),
+            "TLS": "no" if config.tls is None else "yes",
+        },
+    )
+
+
+class Told(NamedTuple):
+    """Something to note."""
+
+    kind: str
+    text: str
+    node: int
+    peer: int | None = None
+
+
+class Changes:
+    """Makes events of what the nodes say of themselves, again and again."""
+
+    def __init__(self, config: "NetworkConfig") -> None:
+        self._ids, self._edges = config.ids, config.topology.graph.edges.tolist()
+        self._before: dict[str, Status] = {}  # the last of each node, also of those that are gone
+        self._alive = dict.fromkeys(config.ids, False)
+        self._states = [CONNECTING] * len(self._edges)
+        self._total = 0.0
+
+    def events(self, answers: Answers, at: float) -> list[Event]:
+        """Return a frame, after what there is to note."""
+        top = max((status["round"] for status in answers.values()), default=0)
+        told = [one for k in range(len(self._ids)) for one in self._node(answers, k)]
+        told += [one for e in range(len(self._edges)) for one in self._link(answers, e)]
+        frame = self._frame(answers, top, at)
+        self._before |= answers
+        return [*(events.note(top, at, *one) for one in told), frame]
+
+    def _node(self, answers: Answers, k: int) -> Iterator[Told]:
+        """Yield what has become of a node."""
+        id, alive = self._ids[k], self._ids[k] in answers
+        before = self._before.get(id)
+        if alive != self._alive[id]:
+            came = Told("recovered", f"{id} is back", k) if before else Told("info", f"{id} is there", k)
+            yield came if alive else Told("fault", f"{id} is gone", k)
+        elif alive and before and answers[id]["boot"] != before["boot"]:
+            yield Told("recovered", f"{id} has started anew", k)
+        if alive and answers[id]["diverged"] and not (before and before["diverged"]):
+            yield Told("fault", f"the model of {id} is not finite", k)
+        self._alive[id] = alive
+
+    def _link(self, answers: Answers, e: int) -> Iterator[Told]:
+        """Yield what has become of a link, which is as its worse end sees it."""
+        i, j = self._edges[e]
+        ends = [(i, j), (j, i)]
+        seen = [(self._ids[k], self._ids[m], k, m) for k, m in ends if self._ids[k] in answers]
+        state = max((STATES.index(answers[x]["links"][y]["state"]) for x, y, *_ in seen), default=CONNECTING)
+        if state != (before := self._states[e]):
+            kind = "recovered" if state == 0 else "fault" if before == 0 else "info"
+            yield Told(kind, f"{self._ids[i]} - {self._ids[j]} is {STATES[state]}", i, j)
+            self._states[e] = state
+        for x, y, k, m in seen:
+            if count := self._grown(answers, x, "links", y, "resyncs"):
+                yield Told("resync", f"{x} took {count:.0f} snapshot{'s'[: count > 1]} of {y}", k, m)
+            if count := self._grown(answers, x, "links", y, "frames_dropped"):
+                yield Told("fault", f"{x} dropped {count:.0f} frame{'s'[: count > 1]} of {y}", k, m)
+
+    def _grown(self, answers: Answers, id: str, *path: str) -> float:
+        """Return by how much a count has grown; one of a new process begins at zero."""
+        now, before = answers.get(id), self._before.get(id)
+        if now is None or before is None:
+            return 0.0
+        return _at(now, path) - (_at(before, path) if now["boot"] == before["boot"] else 0.0)
+
+    def _bits(self, answers: Answers, id: str, *path: str) -> float | None:
+        """Return the bits of a count of bytes in a round, since the last answer; None where there was no round."""
+        rounds = self._grown(answers, id, "round")
+        return 8 * self._grown(answers, id, *path) / rounds if rounds > 0 else None
+
+    def _traffic(self, answers: Answers, i: int, j: int) -> float:
+        """Return the bits that a link carries in a round, both ways."""
+        ends = ((self._ids[i], self._ids[j]), (self._ids[j], self._ids[i]))
+        return sum(self._bits(answers, x, "links", y, "sent_bytes") or 0.0 for x, y in ends)
+
+    def _frame(self, answers: Answers, top: int, at: float) -> Event:
+        self._total += sum(8 * self._grown(answers, id, "gossip_bytes") for id in answers)
+        bits = [self._bits(answers, id, "gossip_bytes") for id in self._ids]
+        known = {key: [answers[id][key] if id in answers else None for id in self._ids] for key in KEYS}
+        losses, apart, weights = (_given(known[key]) for key in ("loss", "disagreement", "weights"))
+        return {
+            "event": "frame",
+            "round": top,
+            "time": digits(at),
+            "loss": digits(float(np.mean(losses))) if losses else None,
+            "spread": all_digits(np.percentile(losses, SPREAD)) if losses else None,
+            "disagreement": digits(float(np.mean(np.square(apart))) ** 0.5) if apart else None,
+            "weights": all_digits(np.mean(weights, axis=0)) if weights else None,
+            "bits": digits(float(np.mean(sending))) if (sending := _given(bits)) else None,
+            "total": round(self._total),
+            "alive": len(answers),
+            "node": {
+                "loss": all_digits(known["loss"]),
+                "disagreement": all_digits(known["disagreement"]),
+                "bits": all_digits(bits),
+                "alive": [int(id in answers) for id in self._ids],
+                "round": known["round"],
+                "weights": [None if one is None else all_digits(one) for one in known["weights"]],
+            },
+            "edge": {"bits": [digits(self._traffic(answers, i, j)) for i, j in self._edges], "state": [*self._states]},
+        }
+
+
+def _at(status: Status, path: tuple[str, ...]) -> float:
+    value: Any = status
+    for key in path:
+        value = value[key]
+    return float(value)
+
+
+def _given(values: list[Any]) -> list[Any]:
+    return [value for value in values if value is not None]
+
+
+class Observer:
+    """A thread that asks the nodes of a network how they stand, and hands on the events."""
+
+    def __init__(self, config: "NetworkConfig", add: Callable[[Event], None], name: str | None = None) -> None:
+        from omkl.node.client import guest
+
+        self._config, self._add = config, add
+        self._guest = guest(config, TIMEOUT, name)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="omkl-observer", daemon=True)
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._add(described(self._config))
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._stop.set()
+        self._thread.join()
+        self._guest.close()
+
+    def _run(self) -> None:
+        changes, began = Changes(self._config), time.monotonic()
+        while not self._stop.wait(PERIOD):
+            try:
+                told = self._guest.ask(self._config.ids, "status")
+                answers = {id: json.loads(answer) for id, answer in told.items()}
+                for event in changes.events(answers, time.monotonic() - began):
+                    self._add(event)
+            except Exception:  # of one answer, of another version say; those after it should be seen
+                log.exception("the nodes' answers were not understood; the page goes on")

@@ -1,0 +1,109 @@
+"""A saved result as events: its curves are means over nodes, so of single nodes there is the end alone."""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from omkl import topology as topologies
+from omkl.dashboard import events
+from omkl.dashboard.events import UP, Event, all_digits, digits
+from omkl.dashboard.layout import piece, spread_out, within
+from omkl.dashboard.recorder import MOST_DRAWN, MOST_FRAMES, RECENT, SPREAD, settings_of, title_of
+from omkl.dashboard.sources import Read
+from omkl.topology import Graph
+
+if TYPE_CHECKING:
+    from omkl.simulator import Result
+
+RESULT = "run.json"
+TOGETHER = 50  # lines that are read at a time
+
+
+class Saved:
+    """The events of a folder that ``Result.save`` wrote."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        from omkl.simulator import load
+
+        return [events.line(event).rstrip("\n") for event in replayed(load(self._folder))]
+
+    def read(self, cursor: int) -> Read:
+        """Return the next lines."""
+        lines = self._lines[cursor : cursor + TOGETHER]
+        return Read(lines, cursor + len(lines), cursor + len(lines) == len(self._lines))
+
+    def about(self) -> dict[str, Any]:
+        """Return the name of the folder: to read the whole result for a list would take long."""
+        return {"title": self._folder.name, "source": "simulation", "live": False}
+
+
+def replayed(result: "Result") -> Iterator[Event]:
+    """Yield the events of a result, means over its seeds; the spread is that over seeds."""
+    config, graph = result.config, _graph(result.config)
+    drawn = piece(graph, MOST_DRAWN) if len(graph.edges) else np.arange(min(graph.nodes, MOST_DRAWN))
+    edges = within(graph, drawn)
+    yield events.network(
+        source="simulation",
+        title=title_of(config),
+        nodes=graph.nodes,
+        ids=[str(node) for node in drawn],
+        positions=spread_out(len(drawn), edges) if graph.positions is None else graph.positions[drawn],
+        edges=edges.tolist(),
+        kernels=[f"{kernel['name']} {kernel['sigma']:g}" for kernel in config["method"]["kernels"]],
+        rounds=config["rounds"],
+        loss=config["method"]["loss"]["name"],
+        disagreement="distance from the network's mean model",
+        states=[UP],
+        settings=settings_of(config)
+        | {"seeds": f"{len(result.seeds)}, the mean of them", "single nodes": "not recorded; simulate with --events"},
+    )
+    theta = result.theta[drawn, 0]
+    apart = np.sqrt(np.sum((theta - result.theta[:, 0].mean(axis=0)) ** 2, axis=(1, 2, 3)))
+    yield from _frames(result, len(drawn), len(edges), apart)
+    yield events.end(0.0, f"{config['rounds']:,} rounds; loss {result.summary()['final_loss']:.4g} in the end")
+
+
+def _frames(result: "Result", nodes: int, links: int, apart: Any) -> Iterator[Event]:
+    count = len(result.rounds)
+    total = np.cumsum(result.bits.mean(axis=0)) * result.config["record_every"]
+    shown = sorted({*range(0, count, -(-count // MOST_FRAMES)), count - 1})
+    for first, k in zip([0, *(k + 1 for k in shown[:-1])], shown, strict=True):
+        losses = result.loss[:, max(0, k + 1 - RECENT) : k + 1].mean(axis=1)
+        empty, last = [None] * nodes, k == count - 1
+        sent = float(result.bits[:, first : k + 1].mean()) / result.config["nodes"]
+        yield {
+            "event": "frame",
+            "round": int(result.rounds[k]) + 1,
+            "time": None,
+            "loss": digits(float(losses.mean())),
+            "spread": all_digits(np.percentile(losses, SPREAD)),
+            "disagreement": digits(float(result.disagreement[:, k].mean())),
+            "weights": all_digits(result.weights[:, k].mean(axis=0)),
+            "bits": digits(sent),
+            "total": round(float(total[k])),
+            "alive": nodes,
+            "node": {
+                "loss": empty,
+                "disagreement": all_digits(apart) if last else empty,
+                "bits": empty,
+                "alive": [1] * nodes,
+                "round": [int(result.rounds[k]) + 1] * nodes,
+                "weights": None,
+            },
+            "edge": {"bits": [None] * links, "state": [0] * links},
+        }
+
+
+def _graph(config: Mapping[str, Any]) -> Graph:
+    """Return the graph of a run, without links where the record has none."""
+    record, nodes = config["topology"], config["nodes"]
+    if isinstance(record, str):
+        return topologies.build(record, nodes, connected=False).graph
+    return Graph(nodes, np.array(record.get("edges", []), dtype=np.int64).reshape(-1, 2), record["name"])

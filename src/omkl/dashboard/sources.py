@@ -1,0 +1,107 @@
+"""Where events come from: a file that may still grow, or the memory of who watches a network."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from omkl.dashboard import events
+from omkl.dashboard.events import Event
+
+MOST_BYTES = 2**16  # that are read at a time
+MOST_FRAMES, MOST_NOTES = 1000, 1000  # that are kept of a network
+
+
+class Read(NamedTuple):
+    """Some lines, and from where to read on."""
+
+    lines: list[str]
+    cursor: int
+    ended: bool
+
+
+class Source(Protocol):
+    """A stream of events that can be read from the beginning, by several at a time."""
+
+    def read(self, cursor: int) -> Read:
+        """Return lines after a cursor, 0 at first: none where there are no more yet."""
+
+    def about(self) -> dict[str, Any]:
+        """Return title and source, and whether more is to come."""
+
+
+class File:
+    """The events of a run, in a file that is complete or being written."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self, cursor: int) -> Read:
+        """Return the next whole lines."""
+        if not self._path.is_file():
+            return Read([], 0, False)
+        with self._path.open("rb") as file:
+            file.seek(cursor)
+            block = file.read(MOST_BYTES)
+            while block and b"\n" not in block and (more := file.read(MOST_BYTES)):
+                block += more
+        whole = block[: block.rfind(b"\n") + 1]
+        lines = whole.decode(errors="replace").splitlines()
+        return Read(lines, cursor + len(whole), bool(lines) and _is_end(lines[-1].encode()))
+
+    def about(self) -> dict[str, Any]:
+        """Return title and source, from the first line, and whether there is no last line yet."""
+        first = last = b""
+        if self._path.is_file():
+            with self._path.open("rb") as file:
+                first = file.readline()
+                file.seek(max(0, self._path.stat().st_size - MOST_BYTES))
+                last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
+        try:
+            header = json.loads(first)
+            title = header["title"] if header["event"] == "network" else f"nothing came of it: {header['text']}"
+        except (ValueError, TypeError, KeyError):  # it begins only now, or holds something else
+            return {"title": "a run that begins", "source": "simulation", "live": True}
+        return {"title": title, "source": header.get("source", "simulation"), "live": not _is_end(last)}
+
+
+class Memory:
+    """The events of a network while it is watched: the newest, and of those before ever fewer."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._first: str | None = None
+        self._kept: list[tuple[int, str, str]] = []  # numbers, kinds and lines
+        self._count = 0
+        self._about: dict[str, Any] = {"title": "a network", "source": "network", "live": True}
+
+    def add(self, event: Event) -> None:
+        """Keep an event; the first is that of the network."""
+        with self._lock:
+            self._count += 1
+            if event["event"] == "network":
+                self._first = events.line(event).rstrip("\n")
+                self._about["title"] = event["title"]
+                return
+            self._kept.append((self._count, event["event"], events.line(event).rstrip("\n")))
+            frames = [entry for entry in self._kept if entry[1] == "frame"]
+            notes = [entry for entry in self._kept if entry[1] != "frame"]
+            if len(frames) > MOST_FRAMES or len(notes) > MOST_NOTES:
+                half = len(frames) // 2
+                frames = frames[:half:2] + frames[half:] if len(frames) > MOST_FRAMES else frames
+                self._kept = sorted(frames + notes[-MOST_NOTES // 2 :] if len(notes) > MOST_NOTES else frames + notes)
+
+    def read(self, cursor: int) -> Read:
+        """Return what was added since."""
+        with self._lock:
+            lines = [line for number, _, line in self._kept if number > cursor]
+            first = [self._first] if cursor == 0 and self._first else []
+            return Read(first + lines, self._count, False)
+
+    def about(self) -> dict[str, Any]:
+        """Return the network's title."""
+        return dict(self._about)
+
+
+def _is_end(line: bytes) -> bool:
+    return line.startswith(b'{"event":"end"')

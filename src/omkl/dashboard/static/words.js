@@ -1,0 +1,53 @@
+// A frame in words: the headline figures, a sentence, and what happened until then.
+
+import { bytes, count, element, known, number, pairs } from "./format.js";
+
+const MOST_SHOWN = 100; // notes
+
+/** The headline figures, as the children of a `dl`. */
+export function figures({ ids, nodes }, frame) {
+  const rows = pairs([
+    ["Round", count(frame.round)],
+    ["Loss", number(frame.loss)],
+    ["Disagreement", number(frame.disagreement)],
+    ["A node a round", bytes(frame.bits)],
+    ["Sent in all", bytes(frame.total)],
+    [nodes > ids.length ? "Alive, of those drawn" : "Alive", `${count(frame.alive)} of ${count(ids.length)}`],
+  ]);
+  rows.at(-1).classList.toggle("alarm", frame.alive < ids.length);
+  return rows;
+}
+
+/** What has become of the network since it began. */
+export function story(run, frame) {
+  const first = run.frames.find((one) => known(one.loss));
+  const nodes = `${count(run.network.nodes)} nodes`;
+  if (!first || !known(frame.loss) || frame === first) return `${nodes}, each with data of its own, begin.`;
+  const [from, to] = [first, frame].map(({ loss }) => number(loss));
+  const change = frame.loss < first.loss ? `have brought their loss from ${from} to ${to}` : `are at a loss of ${to}`;
+  const said = frame.bits > 0 ? ` Each tells its neighbors ${bytes(frame.bits)} a round, and nobody its data.` : "";
+  return `After ${count(frame.round)} rounds ${nodes} ${change}.${said}`;
+}
+
+/** A list of notes, the latest first; only what is new is added, so that only that is read out. */
+export class Notes {
+  constructor(list) {
+    this.list = list;
+    this.shown = [];
+  }
+
+  show(notes) {
+    const told = notes.slice(-MOST_SHOWN);
+    if (told.length === this.shown.length && told.at(-1) === this.shown.at(-1)) return;
+    const [old, kept] = [new Set(this.shown), new Set(told)];
+    for (const child of [...this.list.children]) if (!kept.has(child.note)) child.remove();
+    for (const note of told) if (!old.has(note)) this.list.prepend(this.entry(note));
+    this.shown = told;
+  }
+
+  entry(note) {
+    const when = element("span", { className: "when" }, `round ${count(note.round)}`);
+    const kind = element("span", { className: "kind" }, note.kind);
+    return element("li", { note, "data-kind": note.kind }, when, kind, note.text);
+  }
+}

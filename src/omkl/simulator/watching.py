@@ -1,0 +1,139 @@
+"""Looking at a run while it goes on: what some of its nodes do, and which of their links are up."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from omkl import algorithm
+from omkl.arrays import Array
+from omkl.methods import Info, Method, Network, Round
+from omkl.methods.protocol import MethodState
+from omkl.simulator.faults import Changing
+from omkl.simulator.rounds import Measure
+from omkl.topology import Graph, Topology, union
+
+
+class NodeMetrics(NamedTuple):
+    """What is seen of n nodes in k rounds, ``(k, n)``, under the first seed."""
+
+    loss: Array
+    disagreement: Array
+    """The distance from the network's mean model."""
+    weights: Array
+    """Of the kernels, ``(k, n, P)``."""
+    sent: Array
+    """Bytes."""
+
+
+class Look(NamedTuple):
+    """What was measured in the rounds since the last look."""
+
+    rounds: npt.NDArray[np.int64]
+    network: Any
+    """Means and sums over all nodes, ``(k, S)`` or more: ``measures.Metrics``."""
+    nodes: NodeMetrics
+
+
+class Begun(NamedTuple):
+    """A run that is about to begin.
+
+    Attributes
+    ----------
+    config
+        What ``Result.config`` will be.
+    graph
+        The network, with all links that it ever has.
+    kernels
+        The names of the bank.
+    links
+        Which pairs of nodes ``(n, 2)`` can talk in a round: booleans ``(n,)``, and for a pair of a node with itself
+        whether it is awake.
+    """
+
+    config: dict[str, Any]
+    graph: Graph
+    kernels: list[str]
+    links: Callable[[int, npt.NDArray[np.int64]], npt.NDArray[np.bool_]]
+
+
+class Plan(NamedTuple):
+    """Which nodes to look at, and after how many rounds at least to look again."""
+
+    nodes: Sequence[int]
+    every: int
+
+
+class Watch(Protocol):
+    """Somebody who looks at a run; the run waits while they do."""
+
+    def begin(self, begun: Begun) -> Plan:
+        """Return what to look at."""
+
+    def see(self, look: Look) -> None:
+        """Take a look."""
+
+
+class Shown(NamedTuple):
+    """What is measured of a round that is watched."""
+
+    loss: Array
+    network: Any
+    nodes: NodeMetrics
+
+
+@dataclass(frozen=True)
+class Showing:
+    """A measure, and what is seen of some nodes beside it."""
+
+    measure: Measure
+    nodes: tuple[int, ...]
+
+    def __call__(self, method: Method, given: Round, info: Info, degrees: Array, state: MethodState) -> Shown:
+        """Return both."""
+        network, own = self.measure(method, given, info, degrees, state), np.array(self.nodes)
+        apart = info.theta[own, 0] - jnp.mean(info.theta[:, 0], axis=0)
+        return Shown(
+            network[0],
+            network,
+            NodeMetrics(
+                info.loss[own, 0],
+                jnp.sqrt(jnp.sum(apart**2, axis=(-3, -2, -1))),
+                algorithm.normalize(info.log_weights[own, 0]),
+                info.message_bytes[own, 0],
+            ),
+        )
+
+
+def links_of(
+    turns: Sequence[Topology], network: Network | Changing
+) -> Callable[[int, npt.NDArray[np.int64]], npt.NDArray[np.bool_]]:
+    """Return which pairs of nodes can talk in a round, under the first seed; see ``Begun``."""
+    keys = [turn.graph.edges @ np.array([turn.nodes, 1]) for turn in turns]
+
+    def links(t: int, pairs: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        i, j = np.sort(pairs, axis=1).T
+        there: npt.NDArray[np.bool_] = (i == j) | _among(i * turns[0].nodes + j, keys[t % len(turns)])
+        if isinstance(network, Changing):
+            failed = network.failed(jnp.uint32(t), jnp.asarray(i), jnp.asarray(j), *number(i, j))
+            there &= ~np.asarray(failed)[:, 0]
+        return there
+
+    def number(i: npt.NDArray[np.int64], j: npt.NDArray[np.int64]) -> tuple[Array, ...]:
+        assert isinstance(network, Changing)
+        if network.numbers is None:
+            return ()
+        edges = union(turns).edges @ np.array([turns[0].nodes, 1])
+        return (jnp.asarray(np.searchsorted(edges, i * turns[0].nodes + j).clip(0, len(edges) - 1)),)
+
+    return links
+
+
+def _among(wanted: npt.NDArray[np.int64], known: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return which numbers are among others, which are sorted: there may be millions of these."""
+    if not len(known):
+        return np.zeros(len(wanted), dtype=bool)
+    return np.asarray(known[np.searchsorted(known, wanted).clip(0, len(known) - 1)] == wanted)
