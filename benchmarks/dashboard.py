@@ -13,7 +13,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,7 @@ from omkl.node.cluster import free_ports
 from omkl.simulator.watching import Look
 
 NODES, RATE = 20, 100
+DONE = threading.Event()
 NETWORK = """
 name = "watched"
 inputs = 2
@@ -133,6 +134,8 @@ class Paced(Recorder):
 
     def see(self, look: Look) -> None:
         super().see(look)
+        if DONE.is_set():
+            raise KeyboardInterrupt
         self.began = getattr(self, "began", time.monotonic() - (look.rounds[-1] + 1) / RATE)
         time.sleep(max(0.0, self.began + (look.rounds[-1] + 1) / RATE - time.monotonic()))
 
@@ -142,11 +145,18 @@ def simulation(seconds: float) -> None:
     X = np.random.default_rng(0).normal(size=(rounds, NODES, 2)).astype(np.float32)
     y = np.where(X.prod(axis=2) > 0, 1, -1)
     with tempfile.TemporaryDirectory() as folder:
-        run = threading.Thread(target=lambda: omkl.simulate((X, y), "ring", watch=Paced(folder)), daemon=True)
+
+        def simulate() -> None:
+            with suppress(KeyboardInterrupt), Paced(folder) as watch:
+                omkl.simulate((X, y), "ring", watch=watch)
+
+        run = threading.Thread(target=simulate)
         run.start()
         while not (Path(folder) / "events.jsonl").exists():
             time.sleep(0.1)
         measure(Path(folder), Path(folder).name, seconds)
+        DONE.set()
+        run.join()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,10 @@
 """What the page is told: of simulations, of networks, of saved runs."""
 
 import json
+import os
+import socket
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +14,13 @@ import pytest
 import omkl
 from omkl import topology
 from omkl.dashboard import Recorder, events, layout, recorder, sources
-from omkl.dashboard.observer import Changes, described
-from omkl.dashboard.runs import Runs, flags
+from omkl.dashboard.form import flags
+from omkl.dashboard.observer import Changes, Observer, described
+from omkl.dashboard.runs import Runs
 from omkl.dashboard.saved import Saved
 from omkl.dashboard.sources import File, Memory
 from omkl.errors import InputError
-from omkl.node.config import Member, NetworkConfig
+from omkl.node.config import Access, Member, NetworkConfig
 
 SMALL = omkl.Gossip(features=1, kernels=omkl.gaussian(1), quantizer=None)
 
@@ -215,11 +220,11 @@ def test_bits_are_those_since_the_last_answer() -> None:
     assert changes.events({id: status(id, 4) for id in "abc"}, 0.0)[-1]["bits"] is None
     frame = changes.events({id: status(id, 6) for id in "abc"}, 0.5)[-1]
     assert frame["bits"] == 80  # ten bytes a round
-    assert frame["total"] == 3 * 2 * 80
+    assert frame["total"] == 3 * 6 * 80
     assert frame["edge"]["bits"] == [160, 160]
     assert frame["weights"] == [0.25, 0.75]
     anew = {id: status(id, 8, boot=2) for id in "abc"}  # its counts begin at zero
-    assert changes.events(anew, 1.0)[-1]["total"] == 3 * 2 * 80 + 3 * 8 * 80
+    assert changes.events(anew, 1.0)[-1]["total"] == 3 * 6 * 80 + 3 * 8 * 80
 
 
 def test_a_network_nobody_answers_for() -> None:
@@ -237,9 +242,10 @@ def test_a_file_is_read_as_it_grows(tmp_path: Path) -> None:
     path = tmp_path / events.FILE
     source = File(path)
     assert source.read(0) == ([], 0, False)
-    path.write_text('{"event":"network","title":"t"}\n{"event":"fra')
+    header = json.dumps({"event": "network", "title": "t", "writer": [socket.gethostname(), os.getpid()]})
+    path.write_text(header + '\n{"event":"fra')
     lines, cursor, ended = source.read(0)
-    assert (lines, ended) == (['{"event":"network","title":"t"}'], False)
+    assert (lines, ended) == ([header], False)
     assert source.about()["live"] is True
     with path.open("a") as file:
         file.write('me"}\n{"event":"end"}\n')
@@ -251,7 +257,25 @@ def test_a_file_is_read_as_it_grows(tmp_path: Path) -> None:
 def test_files_that_hold_no_run_do_not_spoil_the_list(text: str, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / events.FILE).write_text(text)
-    assert Runs(tmp_path).about() == [{"name": "a", "title": "a run that begins", "source": "simulation", "live": True}]
+    (told,) = Runs(tmp_path).about()
+    assert told["live"] is not text.endswith("\n")
+    assert told["title"] == ("a run that begins" if told["live"] else "a damaged events.jsonl")
+
+
+def test_a_run_whose_process_is_gone_has_ended(tmp_path: Path) -> None:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    header = {"event": "network", "title": "t", "writer": [socket.gethostname(), process.pid]}
+    (tmp_path / events.FILE).write_text(json.dumps(header) + '\n{"event":"frame"}\n')
+    source = File(tmp_path / events.FILE)
+    lines, cursor, ended = source.read(0)
+    assert (len(lines), ended, source.about()["live"]) == (2, False, False)
+    (last,), _, ended = source.read(cursor)
+    assert ended
+    assert json.loads(last)["text"] == sources.LEFT
+    for writer in ([socket.gethostname(), os.getpid()], ["elsewhere", process.pid]):
+        (tmp_path / events.FILE).write_text(json.dumps(header | {"writer": writer}) + "\n")
+        assert source.about()["live"]
 
 
 def test_a_line_longer_than_a_block_comes_whole(tmp_path: Path) -> None:
@@ -289,7 +313,10 @@ def test_a_form_becomes_flags() -> None:
         "--data", "banana", "--topology", "ring", "--nodes", "5", "--method", "recommended", "--seed", "0",
         "--quantizer", '{name="qsgd", bits=3, rescale=true}', "--faults", "{links=0.25}", "--gamma", "0.5",
     ]  # fmt: skip
-    assert "--nodes" not in flags({"data": "beijing_stations", "nodes": 5})
+    stations = flags({"data": "beijing_stations", "nodes": 5, "topology": "ring"})
+    assert stations == ["--data", "beijing_stations", "--nodes", "12", "--method", "recommended", "--seed", "0"]
+    assert flags({"learner": "sgd", "eta": 2})[-2:] == ["--learner", '{name="sgd", eta=2.0}']
+    assert flags({"method": "letter", "eta": 2})[-2:] == ["--eta", "2"]
 
 
 @pytest.mark.parametrize(
@@ -299,7 +326,11 @@ def test_a_form_becomes_flags() -> None:
         ({"nodes": 5000}, "nodes is 5000; it must be a whole number from 1 to 200"),
         ({"nodes": True}, "nodes is True; it must be a whole number"),
         ({"nodes": 5.0}, "nodes is 5.0; it must be a whole number"),
-        ({"gamma": float("nan")}, "gamma is nan; it must be a number from 0 to 1"),
+        ({"gamma": float("nan")}, "gamma is nan; it must be a number from 0.0001 to 1"),
+        ({"gamma": 0}, "gamma is 0; it must be a number"),
+        ({"eta": 1}, "eta is 1; recommended has no such rate"),
+        ({"eta": 1, "method": "letter", "learner": "newton"}, "eta is 1; newton has no such rate"),
+        ({"rounds": 266}, "rounds is 266; 5,300 samples are 265 rounds here"),
         ({"data": '{file="/etc/passwd"}'}, "unknown data"),
         ({"out": "/tmp"}, "unknown setting 'out'"),
     ],
@@ -309,7 +340,7 @@ def test_forms_that_are_refused(form: Any, text: str) -> None:
         flags(form)
 
 
-@pytest.mark.parametrize("name", ["..", ".", "a/../b", "../b", "", "b\x00", "%2e%2e", "nothing"])
+@pytest.mark.parametrize("name", ["..", ".", "a/../b", "../b", "", "b\x00", "%2e%2e", "nothing", "..\\b"])
 def test_runs_are_those_of_the_folder(name: str, tmp_path: Path) -> None:
     for folder in (tmp_path / "b", tmp_path / "runs" / "a"):
         folder.mkdir(parents=True)
@@ -318,3 +349,20 @@ def test_runs_are_those_of_the_folder(name: str, tmp_path: Path) -> None:
     assert [one["name"] for one in runs.about()] == ["a"]
     with pytest.raises(InputError, match="no run has the name"):
         runs.source(name)
+
+
+def test_a_run_may_have_any_name_and_a_new_one_has_none_that_is_taken(tmp_path: Path) -> None:
+    for name in ("my run", "große", "<b>x", "run-1"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / events.FILE).write_text('{"event":"network","title":"t"}\n')
+    runs = Runs(tmp_path / "new", {"run-1": File(tmp_path / "run-1" / events.FILE)})
+    assert runs.start({"nodes": 2}) == "run-2"
+    runs.close()
+    assert {one["name"] for one in Runs(tmp_path).about()} == {"my run", "große", "<b>x", "run-1"}
+    assert Runs(tmp_path).source("my run").about()["title"] == "t"
+
+
+def test_whom_nodes_would_not_tell_is_told_before() -> None:
+    config = replace(network(), access=Access(predict=["*"], observe=["*"], model=["*"]))
+    with pytest.raises(InputError, match=r"access.status does not name a; .* write status = ..\*.. there"):
+        Observer(config, Memory().add)

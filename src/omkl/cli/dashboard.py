@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -33,7 +34,9 @@ Source = typer.Argument(
 
 def dashboard(
     source: Annotated[Path | None, Source] = None,
-    port: Annotated[int, typer.Option(rich_help_panel=SERVE, help="Where to listen; 0 is any free port.")] = PORT,
+    port: Annotated[
+        int, typer.Option(rich_help_panel=SERVE, min=0, max=2**16 - 1, help="Where to listen; 0 is any free port.")
+    ] = PORT,
     host: Annotated[str, typer.Option(rich_help_panel=SERVE, help="On which address.")] = "127.0.0.1",
     no_browser: Annotated[bool, typer.Option("--no-browser", rich_help_panel=SERVE, help="Open no browser.")] = False,
     name: Annotated[
@@ -62,14 +65,16 @@ def dashboard(
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "starlette", "dashboard") from None
     signal.signal(signal.SIGTERM, _leave)  # so that what was started is ended
+    signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))  # the terminal was closed
     token = os.environ.get(TOKEN) or secrets.token_urlsafe(24)
     with _opened(source, out, name) as runs, closing(_listening(host, port)) as listener:
         place = f"{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
-        print(f"omkl: the page is at http://{place}/?token={token}", file=sys.stderr, flush=True)
+        address = f"http://{place}/?token={quote(token, safe='')}"
+        print(f"omkl: the page is at {address}", file=sys.stderr, flush=True)
         if not no_browser:
-            webbrowser.open(f"http://{place}/?token={token}")
+            webbrowser.open(address)
         config = uvicorn.Config(
-            Guard(application(runs), token, (host,)),
+            Guard(application(runs), token, (host, socket.gethostname())),
             log_level="warning",
             lifespan="off",
             timeout_graceful_shutdown=1,
@@ -105,10 +110,17 @@ def _opened(source: Path | None, out: Path | None, name: str | None) -> Iterator
 
 def _observe(file: Path, memory: "Memory", name: str | None, stack: ExitStack) -> None:
     try:
+        from omkl import specs
         from omkl.dashboard.observer import Observer
         from omkl.node import config
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "eclipse-zenoh", "node") from None
+    table = specs.load(file)
+    if "data" in table and "nodes" not in table:
+        raise InputError(
+            f"{file} describes a simulation, not a network; run it: omkl simulate {file} --out FOLDER --events, and "
+            "open that folder"
+        )
     observer = stack.enter_context(closing(Observer(config.load(file), memory.add, name)))
     observer.start()
 
@@ -121,5 +133,5 @@ def _listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise InputError(f"{host}:{port} cannot be listened on ({error}); is the port taken? give --port 0") from None

@@ -10,6 +10,8 @@ A run is a file of them, ``events.jsonl``. Numbers have four digits: they are dr
 
 import json
 import math
+import os
+import socket
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -42,6 +44,7 @@ def network(
         "event": "network",
         "version": VERSION,
         "started": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "writer": [socket.gethostname(), os.getpid()],
         **given,
         "positions": [[digits(x), digits(y)] for x, y in positions],
     }

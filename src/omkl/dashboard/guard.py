@@ -25,9 +25,9 @@ HEADERS = {
 class Guard:
     """Lets requests through to an application, and refuses the others.
 
-    The token comes once, as ``/?token=...``, and is kept in a cookie that no other site can send; programs may send it
-    as ``Authorization: Bearer ...``. A request has to name this machine as its host, or a number, so that no name that
-    was made to point here passes, and to come from a page of this server, if from any.
+    The token comes once, as ``/?token=...``, and what follows from it is kept in a cookie; programs may send the token
+    itself as ``Authorization: Bearer ...``. A request has to name this machine as its host, or a number, so that no
+    name that was made to point here passes, and to come from a page of this server, if from any.
 
     Parameters
     ----------
@@ -41,8 +41,9 @@ class Guard:
 
     def __init__(self, app: ASGIApp, token: str, hosts: tuple[str, ...] = ()) -> None:
         self._app, self._token, self._hosts = app, token, (*LOOPBACK, *hosts)
-        # Of the token, since cookies do not tell ports apart: each of several servers has its own.
-        self._cookie = f"omkl-{hashlib.sha256(token.encode()).hexdigest()[:12]}"
+        # Cookies do not tell ports apart: each of several servers has its own, and none shows the token to the others.
+        digest = hashlib.sha256(b"omkl dashboard " + token.encode()).hexdigest()
+        self._cookie, self._pass = f"omkl-{digest[:8]}", digest[8:]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -65,26 +66,28 @@ class Guard:
             return PlainTextResponse(f"{host!r} is no name of this server; open it as 127.0.0.1 or localhost\n", 403)
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         elsewhere = site not in ("same-origin", "none") and headers.get("sec-fetch-mode") != "navigate"
-        if elsewhere or (origin is not None and urlsplit(origin).netloc != host):
+        if elsewhere or (origin is not None and origin != f"{scope['scheme']}://{host}"):
             return PlainTextResponse("a request of another site; this page alone may ask\n", 403)
         return None
 
     def _entry(self, scope: Scope) -> Response | None:
         """Return what answers a request without the cookie: a page that sets it, or a refusal."""
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token")
-        if scope["path"] == "/" and given and self._is_token(given[0]):
+        if scope["path"] == "/" and given and _same(given[0], self._token):
             answer = RedirectResponse("/", 303)
-            answer.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
+            answer.set_cookie(self._cookie, self._pass, httponly=True, samesite="strict")
             return answer
         headers = Headers(scope=scope)
         kind, _, bearer = headers.get("authorization", "").partition(" ")
-        if self._is_token(bearer if kind.lower() == "bearer" else _cookie(headers, self._cookie)):
+        knows = kind.lower() == "bearer" and _same(bearer, self._token)
+        if knows or _same(_cookie(headers, self._cookie), self._pass):
             return None
         text = "the token is missing or another's; open the address that omkl dashboard printed, with its token\n"
         return PlainTextResponse(text, 401, {"WWW-Authenticate": "Bearer"})
 
-    def _is_token(self, given: str) -> bool:
-        return secrets.compare_digest(given.encode(), self._token.encode())
+
+def _same(given: str, expected: str) -> bool:
+    return secrets.compare_digest(given.encode(), expected.encode())
 
 
 def _name(host: str) -> str:

@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,9 @@ from omkl.dashboard import events
 from omkl.dashboard.events import Event, all_digits, digits
 from omkl.dashboard.layout import spread_out
 from omkl.dashboard.recorder import SPREAD
-
-if TYPE_CHECKING:
-    from omkl.node.config import NetworkConfig
+from omkl.errors import InputError
+from omkl.node.client import guest
+from omkl.node.config import NetworkConfig
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ Answers = Mapping[str, Status]
 """What the nodes that answer say of themselves, by id."""
 
 
-def described(config: "NetworkConfig") -> Event:
+def described(config: NetworkConfig) -> Event:
     """Return the event that comes first."""
     graph, method, members = config.topology.graph, config.method, config.members
     placed = [member.position for member in members]
@@ -70,7 +70,7 @@ class Told(NamedTuple):
 class Changes:
     """Makes events of what the nodes say of themselves, again and again."""
 
-    def __init__(self, config: "NetworkConfig") -> None:
+    def __init__(self, config: NetworkConfig) -> None:
         self._ids, self._edges = config.ids, config.topology.graph.edges.tolist()
         self._before: dict[str, Status] = {}  # the last of each node, also of those that are gone
         self._alive = dict.fromkeys(config.ids, False)
@@ -133,7 +133,8 @@ class Changes:
         return sum(self._bits(answers, x, "links", y, "sent_bytes") or 0.0 for x, y in ends)
 
     def _frame(self, answers: Answers, top: int, at: float) -> Event:
-        self._total += sum(8 * self._grown(answers, id, "gossip_bytes") for id in answers)
+        new = (status["gossip_bytes"] for id, status in answers.items() if id not in self._before)
+        self._total += 8 * (sum(new) + sum(self._grown(answers, id, "gossip_bytes") for id in answers))
         bits = [self._bits(answers, id, "gossip_bytes") for id in self._ids]
         known = {key: [answers[id][key] if id in answers else None for id in self._ids] for key in KEYS}
         losses, apart, weights = (_given(known[key]) for key in ("loss", "disagreement", "weights"))
@@ -174,9 +175,13 @@ def _given(values: list[Any]) -> list[Any]:
 class Observer:
     """A thread that asks the nodes of a network how they stand, and hands on the events."""
 
-    def __init__(self, config: "NetworkConfig", add: Callable[[Event], None], name: str | None = None) -> None:
-        from omkl.node.client import guest
-
+    def __init__(self, config: NetworkConfig, add: Callable[[Event], None], name: str | None = None) -> None:
+        asks = name or config.ids[0]
+        if not config.access.services(asks).count("status"):
+            raise InputError(
+                f"access.status does not name {asks}; nodes tell how they stand to those alone whom it names; write "
+                f'status = ["{asks if config.tls else "*"}"] there, on every device'
+            )
         self._config, self._add = config, add
         self._guest = guest(config, TIMEOUT, name)
         self._stop = threading.Event()

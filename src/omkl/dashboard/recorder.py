@@ -55,7 +55,7 @@ class Recorder:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if error is not None:
-            text = str(error) or kind.__name__ if kind else ""
+            text = "interrupted" if kind is KeyboardInterrupt else str(error) or repr(error)
             self._write(events.end(self._time, text, failed=True))
         self.close()
 
@@ -74,6 +74,7 @@ class Recorder:
         self._edges = within(graph, self._drawn)
         places = spread_out(len(self._drawn), self._edges) if graph.positions is None else graph.positions[self._drawn]
         asked = np.unique(np.linspace(0, graph.nodes - 1, MOST_ASKED).astype(int))
+        self._fails = config["faults"] is not None
         self._links, self._nodes, self._every = begun.links, config["nodes"], config["record_every"]
         self._last = config["rounds"] // self._every * self._every - 1
         self._mean, self._losses = 0.0, np.zeros(len(self._drawn) + len(asked))
@@ -90,7 +91,7 @@ class Recorder:
                 rounds=config["rounds"],
                 loss=config["method"]["loss"]["name"],
                 disagreement="distance from the network's mean model",
-                states=[UP, DOWN],
+                states=[UP, DOWN if self._fails else "not in turn"],
                 settings=settings_of(config),
             )
         )
@@ -113,7 +114,7 @@ class Recorder:
         if at + 1 >= self._shown + self._pause or at == self._last:
             self._show(at, network, nodes)
         if at == self._last:
-            self._write(events.end(self._time, f"{at + 1:,} rounds; loss {self._mean:.4g} in the end"))
+            self._write(events.end(self._time, ending(at + 1, self._mean)))
             self.close()
 
     def _show(self, at: int, network: Any, nodes: "NodeMetrics") -> None:
@@ -146,7 +147,8 @@ class Recorder:
                 "state": (~up).astype(int).tolist(),
             },
         })  # fmt: skip
-        self._note_faults(at, awake, up)
+        if self._fails:
+            self._note_faults(at, awake, up)
 
     def _awake(self, at: int) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
         """Return which of the nodes drawn are awake, and which of their links are up."""
@@ -173,18 +175,26 @@ class Recorder:
         self._out.flush()
 
 
+def ending(rounds: int, loss: float) -> str:
+    """Return how a run ended, in words."""
+    return f"{rounds:,} round{'s'[: rounds != 1]}; recent loss {loss:.4g}"
+
+
 def title_of(config: Mapping[str, Any], method: str | None = None) -> str:
     """Return what a run is headed by."""
     data, graph = config["data"], config["topology"]
     stream = data if isinstance(data, str) else "a stream"
     network = graph if isinstance(graph, str) else graph["name"]
-    return f"{method or config['method']['name']} on {stream}: {network} of {config['nodes']:,} nodes"
+    nodes = f"{config['nodes']:,} node{'s'[: config['nodes'] != 1]}"
+    return f"{method or config['method']['name']} on {stream}: {network} of {nodes}"
 
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, str]:
     """Return what a reader wants to know of a run, in words."""
     method = config["method"]
     shown = {"nodes": f"{config['nodes']:,}", "rounds": f"{config['rounds']:,}", "seed": str(config["seed"])}
+    if config["seeds"] > 1:
+        shown["seed"] += f", the first of {config['seeds']}"
     if isinstance(config["data"], str):
         shown["data"] = config["data"]
     for part in ("learner", "quantizer"):

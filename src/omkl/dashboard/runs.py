@@ -1,96 +1,22 @@
 """The runs that the page can open: saved ones, those that it started itself, and a network."""
 
 import math
-import re
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from omkl.dashboard import events
+from omkl.dashboard.form import flags
 from omkl.dashboard.saved import RESULT, Saved
 from omkl.dashboard.sources import File, Source
-from omkl.data import DATA_SETS, status
-from omkl.errors import InputError, pick, unknown
-from omkl.learners import LEARNERS
-from omkl.methods import PRESETS
-from omkl.topology import GRAPHS
+from omkl.errors import InputError
 
 LOG, ERROR = "log.txt", "omkl: error: "
 MOST_RUNNING = 2  # simulations at a time
-WORD = re.compile(r"[A-Za-z0-9_.-]*[A-Za-z0-9_-]")  # a folder's name, and no way out of where it is
-
-NAMES: dict[str, Mapping[str, Any]] = {
-    "data": DATA_SETS, "topology": GRAPHS, "method": PRESETS, "learner": LEARNERS,
-}  # fmt: skip
-LIMITS: dict[str, tuple[float, float]] = {
-    "nodes": (1, 200), "rounds": (1, 5000), "bits": (1, 8), "eta": (0, 100), "gamma": (0, 1), "links": (0, 1),
-    "seed": (0, 2**31),
-}  # fmt: skip
-WHOLE = ("nodes", "rounds", "bits", "seed")
-DEFAULTS = {"data": "banana", "topology": "geometric", "nodes": 20, "method": "recommended", "seed": 0}
-
-
-@cache
-def options() -> dict[str, Any]:
-    """Return what can be chosen on the page; ``nodes`` of data are those whose rows belong to nodes."""
-    at_hand = [one for one in DATA_SETS.values() if status(one.name).place is not None]
-    return {
-        "data": [{"name": one.name, "task": one.task, "nodes": one.nodes} for one in at_hand],
-        "topology": list(GRAPHS),
-        "method": list(PRESETS),
-        "learner": list(LEARNERS),
-        "limits": {name: list(limits) for name, limits in LIMITS.items()},
-        "defaults": DEFAULTS,
-    }
-
-
-def flags(form: Any) -> list[str]:
-    """Return the flags of ``omkl simulate`` for what was chosen; refuse what the page does not offer."""
-    if not isinstance(form, dict):
-        raise InputError(f"a {type(form).__name__} given; a simulation is described by an object")
-    made = []
-    chosen = DEFAULTS | {name: value for name, value in form.items() if value is not None}
-    for name, value in chosen.items():
-        if name in NAMES:
-            pick(name, str(value), NAMES[name])
-        elif name in LIMITS:
-            value = _number(name, value)
-        else:
-            raise InputError(unknown("setting", str(name), [*NAMES, *LIMITS]))
-        if name not in ("nodes", "topology") or DATA_SETS[str(chosen["data"])].nodes is None:
-            made += _flag(name, value)
-    _check_rounds(**{name: chosen.get(name) for name in ("data", "nodes", "rounds")})
-    return made
-
-
-def _check_rounds(data: Any, nodes: Any, rounds: Any) -> None:
-    """Refuse more rounds than the data have, before a simulation is started to say so."""
-    known = DATA_SETS[str(data)]
-    most = known.n // (known.nodes or nodes)
-    if rounds is not None and rounds > most:
-        raise InputError(f"rounds is {rounds}; {known.n:,} samples are {most:,} rounds here; leave rounds out for all")
-
-
-def _number(name: str, value: Any) -> float:
-    least, most = LIMITS[name]
-    kinds = (int,) if name in WHOLE else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
-        what = "a whole number" if name in WHOLE else "a number"
-        raise InputError(f"{name} is {value!r}; it must be {what} from {least} to {most}; change it")
-    return value
-
-
-def _flag(name: str, value: Any) -> list[str]:
-    if name == "bits":
-        return ["--quantizer", f'{{name="qsgd", bits={value}, rescale=true}}']
-    if name == "links":
-        return ["--faults", f"{{links={float(value)}}}"] if value else []
-    return [f"--{name}", str(value)]
 
 
 class Runs:
@@ -117,11 +43,12 @@ class Runs:
         self._reap()
         if name in self._others:
             return self._others[name]
-        file = self._folder / name / events.FILE
-        if WORD.fullmatch(name) and (name in self._started or file.is_file()):
-            return File(file)
-        if WORD.fullmatch(name) and (file.parent / RESULT).is_file():
-            return self._results.setdefault(name, Saved(file.parent))
+        if _is_name(name):
+            folder = self._folder / name
+            if name in self._started or (folder / events.FILE).is_file():
+                return File(folder / events.FILE)
+            if (folder / RESULT).is_file():
+                return self._results.setdefault(name, Saved(folder))
         raise InputError(f"no run has the name {name!r}; open one of those listed")
 
     def about(self) -> list[dict[str, Any]]:
@@ -129,9 +56,10 @@ class Runs:
         self._reap()
         files = [path for kind in (events.FILE, RESULT) for path in self._folder.glob(f"*/{kind}")]
         saved = {path.parent.name: path.stat().st_mtime for path in files}
-        found = filter(WORD.fullmatch, {*saved, *self._started})
+        found = {*saved, *self._started} - {*self._others}
         names = sorted(found, key=lambda name: saved.get(name, math.inf), reverse=True)
-        return [{"name": name} | self.source(name).about() for name in [*self._others, *names]]
+        own = set(self._started)
+        return [{"name": name, "own": name in own} | self.source(name).about() for name in [*self._others, *names]]
 
     def start(self, form: Any) -> str:
         """Return the name of a simulation that is started."""
@@ -140,7 +68,8 @@ class Runs:
         with self._lock:
             if len(self._started) >= MOST_RUNNING:
                 raise InputError(f"{MOST_RUNNING} simulations are running; that is the most; stop one, or wait for it")
-            name = next(name for k in count(1) if not (self._folder / (name := f"run-{k}")).exists())
+            names = (f"run-{k}" for k in count(1))
+            name = next(one for one in names if one not in self._others and not (self._folder / one).exists())
             folder = self._folder / name
             folder.mkdir(parents=True)
             command = [sys.executable, "-m", "omkl.cli", "simulate", "--quiet", "--out", str(folder), "--events", *made]
@@ -170,6 +99,11 @@ class Runs:
                 if (code := process.poll()) is not None:
                     del self._started[name]
                     _close(self._folder / name, code)
+
+
+def _is_name(name: str) -> bool:
+    """Return whether this can be a folder's name, and no way out of where it is."""
+    return name not in ("", ".", "..") and not any(letter in name for letter in "/\\\0")
 
 
 def _close(folder: Path, code: int) -> None:

@@ -11,7 +11,7 @@ from omkl import topology as topologies
 from omkl.dashboard import events
 from omkl.dashboard.events import UP, Event, all_digits, digits
 from omkl.dashboard.layout import piece, spread_out, within
-from omkl.dashboard.recorder import MOST_DRAWN, MOST_FRAMES, RECENT, SPREAD, settings_of, title_of
+from omkl.dashboard.recorder import MOST_DRAWN, MOST_FRAMES, RECENT, SPREAD, ending, settings_of, title_of
 from omkl.dashboard.sources import Read
 from omkl.topology import Graph
 
@@ -62,20 +62,29 @@ def replayed(result: "Result") -> Iterator[Event]:
         disagreement="distance from the network's mean model",
         states=[UP],
         settings=settings_of(config)
-        | {"seeds": f"{len(result.seeds)}, the mean of them", "single nodes": "not recorded; simulate with --events"},
+        | {"seed": f"the mean of {len(result.seeds)}", "single nodes": "not recorded; simulate with --events"},
     )
     theta = result.theta[drawn, 0]
     apart = np.sqrt(np.sum((theta - result.theta[:, 0].mean(axis=0)) ** 2, axis=(1, 2, 3)))
-    yield from _frames(result, len(drawn), len(edges), apart)
-    yield events.end(0.0, f"{config['rounds']:,} rounds; loss {result.summary()['final_loss']:.4g} in the end")
+    recent = _recent(result.loss)
+    yield from _frames(result, recent, len(drawn), len(edges), apart)
+    yield events.end(0.0, ending(config["rounds"], recent[:, -1].mean()))
 
 
-def _frames(result: "Result", nodes: int, links: int, apart: Any) -> Iterator[Event]:
+def _recent(loss: Any) -> Any:
+    """Return the running mean of losses ``(S, R)``, as a recorder has it."""
+    recent = np.array(loss, dtype=np.float64)
+    for k in range(1, recent.shape[1]):
+        recent[:, k] = recent[:, k - 1] + (recent[:, k] - recent[:, k - 1]) / min(k + 1, RECENT)
+    return recent
+
+
+def _frames(result: "Result", recent: Any, nodes: int, links: int, apart: Any) -> Iterator[Event]:
     count = len(result.rounds)
     total = np.cumsum(result.bits.mean(axis=0)) * result.config["record_every"]
     shown = sorted({*range(0, count, -(-count // MOST_FRAMES)), count - 1})
     for first, k in zip([0, *(k + 1 for k in shown[:-1])], shown, strict=True):
-        losses = result.loss[:, max(0, k + 1 - RECENT) : k + 1].mean(axis=1)
+        losses = recent[:, k]
         empty, last = [None] * nodes, k == count - 1
         sent = float(result.bits[:, first : k + 1].mean()) / result.config["nodes"]
         yield {
@@ -106,4 +115,8 @@ def _graph(config: Mapping[str, Any]) -> Graph:
     record, nodes = config["topology"], config["nodes"]
     if isinstance(record, str):
         return topologies.build(record, nodes, connected=False).graph
-    return Graph(nodes, np.array(record.get("edges", []), dtype=np.int64).reshape(-1, 2), record["name"])
+    if "graphs" in record:
+        turns = [_graph({"topology": one, "nodes": nodes}).edges for one in record["graphs"]]
+        return Graph(nodes, np.concatenate(turns), record["name"])
+    edges = np.array(record.get("edges", []), dtype=np.int64).reshape(-1, 2)
+    return Graph(nodes, edges, record["name"], record.get("positions") and np.array(record["positions"]))

@@ -17,7 +17,8 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from omkl.dashboard.runs import Runs, options
+from omkl.dashboard.form import options
+from omkl.dashboard.runs import Runs
 from omkl.errors import InputError, MissingExtraError
 
 STATIC = Path(__file__).parent / "static"
@@ -124,7 +125,7 @@ async def _body(request: Request) -> bytes:
 def _parsed(body: bytes) -> object:
     try:
         return json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"the body is no JSON ({error}); send an object") from None
 
 

@@ -1,6 +1,8 @@
 """Where events come from: a file that may still grow, or the memory of who watches a network."""
 
 import json
+import os
+import socket
 import threading
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -9,6 +11,7 @@ from omkl.dashboard import events
 from omkl.dashboard.events import Event
 
 MOST_BYTES = 2**16  # that are read at a time
+LEFT = "it was left unfinished: its process is gone"
 MOST_FRAMES, MOST_NOTES = 1000, 1000  # that are kept of a network
 
 
@@ -40,6 +43,7 @@ class File:
         """Return the next whole lines."""
         if not self._path.is_file():
             return Read([], 0, False)
+        is_left = not self._is_written()  # before the look, so that its last words are not missed
         with self._path.open("rb") as file:
             file.seek(cursor)
             block = file.read(MOST_BYTES)
@@ -47,22 +51,43 @@ class File:
                 block += more
         whole = block[: block.rfind(b"\n") + 1]
         lines = whole.decode(errors="replace").splitlines()
+        if not lines and is_left:
+            return Read([events.line(events.end(0.0, LEFT, failed=True)).rstrip("\n")], cursor, True)
         return Read(lines, cursor + len(whole), bool(lines) and _is_end(lines[-1].encode()))
 
     def about(self) -> dict[str, Any]:
-        """Return title and source, from the first line, and whether there is no last line yet."""
-        first = last = b""
-        if self._path.is_file():
-            with self._path.open("rb") as file:
-                first = file.readline()
-                file.seek(max(0, self._path.stat().st_size - MOST_BYTES))
-                last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
+        """Return title and source, from the first line, and whether more is to come."""
+        first, _ = self._ends()
+        live = self._is_written()
         try:
             header = json.loads(first)
             title = header["title"] if header["event"] == "network" else f"nothing came of it: {header['text']}"
-        except (ValueError, TypeError, KeyError):  # it begins only now, or holds something else
-            return {"title": "a run that begins", "source": "simulation", "live": True}
-        return {"title": title, "source": header.get("source", "simulation"), "live": not _is_end(last)}
+        except (ValueError, TypeError, KeyError):
+            title = "a run that begins" if live else f"a damaged {events.FILE}"
+            return {"title": title, "source": "simulation", "live": live}
+        return {"title": title, "source": header.get("source", "simulation"), "live": live}
+
+    def _ends(self) -> tuple[bytes, bytes]:
+        """Return the first line and the last."""
+        if not self._path.is_file():
+            return b"", b""
+        with self._path.open("rb") as file:
+            first = file.readline()
+            file.seek(max(0, self._path.stat().st_size - MOST_BYTES))
+            return first, file.read().rstrip(b"\n").rpartition(b"\n")[2]
+
+    def _is_written(self) -> bool:
+        """Return whether more is to come: there is no end, and who writes the file is there, as far as can be told."""
+        first, last = self._ends()
+        if _is_end(last):
+            return False
+        if not first.endswith(b"\n"):
+            return True  # it begins only now
+        try:
+            host, process = json.loads(first)["writer"]
+        except (ValueError, TypeError, KeyError):
+            return False
+        return host != socket.gethostname() or _is_alive(process)
 
 
 class Memory:
@@ -101,6 +126,16 @@ class Memory:
     def about(self) -> dict[str, Any]:
         """Return the network's title."""
         return dict(self._about)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # another's, and there
+    return True
 
 
 def _is_end(line: bytes) -> bool:

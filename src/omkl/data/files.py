@@ -95,6 +95,11 @@ def restore(path: Path) -> tuple[Floats, Floats]:
     return X, y
 
 
+def can_fetch() -> bool:
+    """Return whether what asks OpenML is installed."""
+    return package_folder("sklearn") is not None
+
+
 def fetch(openml: int) -> Raw:
     """Return an OpenML data set from the network."""
     try:

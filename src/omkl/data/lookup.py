@@ -140,6 +140,8 @@ def _fetched(chosen: DataSet) -> Data:
         if chosen.bundle:
             raise MissingExtraError(chosen.bundle.package, chosen.bundle.extra)
         raise InputError(f"{chosen.name} is not here, and nowhere to be fetched from; {_remedy(chosen)}")
+    if chosen.bundle and not files.can_fetch():
+        raise MissingExtraError(chosen.bundle.package, chosen.bundle.extra)
     try:
         return _prepared(chosen, files.fetch(chosen.openml))
     except (OSError, ValueError) as error:

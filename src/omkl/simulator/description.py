@@ -37,8 +37,12 @@ def describe_topology(topology: Any, turns: Sequence[Topology]) -> Any:
         return {"name": "schedule", "graphs": [describe_topology(one, [turn]) for one, turn in both]}
     graph, edges = turns[0], turns[0].graph.edges
     digest = hashlib.sha256(edges.tobytes() + graph.weights.tobytes()).hexdigest()
-    record = {"name": graph.graph.name, "weights": graph.rule, "links": len(edges), "sha256": digest}
-    return record | ({"edges": edges.tolist()} if len(edges) <= MOST_EDGES else {})
+    record: dict[str, Any] = {"name": graph.graph.name, "weights": graph.rule, "links": len(edges), "sha256": digest}
+    if len(edges) <= MOST_EDGES:
+        record["edges"] = edges.tolist()
+        if graph.graph.positions is not None:
+            record["positions"] = graph.graph.positions.tolist()
+    return record
 
 
 def describe_data(data: Any, stream: Stream) -> Any:

@@ -27,25 +27,26 @@ const charts = new Charts((error) => status("failed", error.message));
 const panel = new Panel(charts, network);
 const notes = new Notes(at("notes"));
 
-const open = { name: null, source: null, saved: false, state: "idle", painted: null, told: null, slow: -Infinity };
+const open = { name: null, source: null, saved: false, own: false, state: "idle", painted: null, told: null, slow: -Infinity };
 
 // ---- the run that is open
 
-function show(name, saved) {
+function show(name, saved, own) {
   if (name === open.name) return;
   open.source?.close();
   run.clear();
   if (panel.node !== null) panel.close(false);
-  Object.assign(open, { name, saved, painted: null, told: null });
+  Object.assign(open, { name, saved, own, painted: null, told: null });
   at("welcome").hidden = true;
   at("run").hidden = false;
   at("run").classList.add("empty");
   network.clear();
-  say(at("title"), saved ? name : "A new simulation");
+  say(at("title"), saved || !own ? name : "A new simulation");
+  document.title = `${name} · omkl`;
   say(at("story"), "");
   at("about").hidden = true;
-  wait(saved ? "The run is being opened." : COMPILES);
-  status("busy", saved ? "opening" : "compiling");
+  wait(saved || !own ? "The run is being opened." : COMPILES);
+  status("busy", saved || !own ? "opening" : "compiling");
   open.source = api.listen(name, { event: heard, broken, closed });
   location.hash = `run=${encodeURIComponent(name)}`;
   if (!wide.matches) at("new").open = at("list").open = false;
@@ -115,8 +116,7 @@ function status(state, text, more = "") {
   open.state = state;
   at("status").dataset.state = state;
   say(at("status"), more ? `${text}: ${more}` : text);
-  const simulates = open.name !== null && !open.saved && run.network?.source !== "network";
-  at("stop").hidden = !(simulates && (state === "live" || text === "compiling"));
+  at("stop").hidden = !(open.own && (state === "live" || text === "compiling"));
   open.slow = -Infinity;
 }
 
@@ -201,7 +201,7 @@ async function navigate() {
   const named = new URLSearchParams(location.hash.slice(1)).get("run");
   const runs = (await list()) ?? [];
   const chosen = runs.find((one) => one.name === named) ?? (named && open.name ? null : runs[0]);
-  if (chosen) show(chosen.name, !chosen.live);
+  if (chosen) show(chosen.name, !chosen.live, chosen.own);
   else if (!open.name) {
     at("welcome").hidden = false;
     at("new").open = true;
@@ -227,6 +227,6 @@ addEventListener("hashchange", navigate);
 setInterval(() => document.hidden || list(), LIST_MS);
 
 fold();
-serve(at("form"), at("error"), (name) => show(name, false));
+serve(at("form"), at("error"), (name) => show(name, false, true));
 navigate();
 requestAnimationFrame(tick);

@@ -95,7 +95,7 @@ function layout({ top, legend, guess, kinds, title }, [first, last], colors) {
     xaxis: { ...axis, range: [first, Math.max(last, first + 1)], showgrid: false, nticks: 6, title: title && { text: title, standoff: 4, font: { size: 11 } } },
     yaxis: kinds
       ? { ...axis, type: "category", categoryorder: "array", categoryarray: kinds, range: [-0.6, kinds.length - 0.4] }
-      : { ...axis, range: [0, Math.max(guess && top > GUESS * 0.8 ? GUESS * 1.1 : 0, top * 1.06, 1e-9)], nticks: 5, exponentformat: "SI" },
+      : { ...axis, range: [0, Math.max(guess && top > GUESS * 0.8 ? GUESS * 1.1 : 0, top * 1.06 || 1)], nticks: 5, exponentformat: "SI" },
     showlegend: Boolean(legend),
     legend: { orientation: "h", y: 1, yanchor: "bottom", x: 0, font: { size: 11 } },
     hovermode: kinds ? "closest" : "x",

@@ -65,6 +65,7 @@ export async function serve(form, error, started) {
   try {
     const options = await api.options();
     prepare(form, options);
+    tell(options.missing ?? "");
     form.elements.data.addEventListener("change", () => follow(form, options.data));
   } catch (refused) {
     tell(refused.message);

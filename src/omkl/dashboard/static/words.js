@@ -21,12 +21,13 @@ export function figures({ ids, nodes }, frame) {
 /** What has become of the network since it began. */
 export function story(run, frame) {
   const first = run.frames.find((one) => known(one.loss));
-  const nodes = `${count(run.network.nodes)} nodes`;
+  const nodes = `${count(run.network.nodes)} ${run.network.nodes === 1 ? "node" : "nodes"}`;
+  if (run.network.source === "network" && !frame.alive) return "No node answers; are they running?";
   if (!first || !known(frame.loss) || frame === first) return `${nodes}, each with data of its own, begin.`;
   const [from, to] = [first, frame].map(({ loss }) => number(loss));
   const change = frame.loss < first.loss ? `have brought their loss from ${from} to ${to}` : `are at a loss of ${to}`;
   const said = frame.bits > 0 ? ` Each tells its neighbors ${bytes(frame.bits)} a round, and nobody its data.` : "";
-  return `After ${count(frame.round)} rounds ${nodes} ${change}.${said}`;
+  return `After ${count(frame.round)} ${frame.round === 1 ? "round" : "rounds"} ${nodes} ${change}.${said}`;
 }
 
 /** A list of notes, the latest first; only what is new is added, so that only that is read out. */
