@@ -1,4 +1,5 @@
 import itertools
+import math
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (node(id="a/b"), "nodes.0.id: id is 'a/b'; it takes letters, digits, - and _ only; try id = "),
     (node(id=""), "nodes.0.id: id is ''; it takes letters"),
     (node(listen="127.0.0.1:7447"), "nodes.0.listen: listen is '127.0.0.1:7447'; it must be tcp/ or tls/, a host and"),
+    (node(position=[1]), "nodes.0.position: position is [1.0]; it must be two numbers"),
+    (node(position=[1, math.inf]), "nodes.0.position: position is [1.0, inf]; it must be two numbers"),
     (node(listen="udp/127.0.0.1:7447"), "nodes.0.listen: listen is 'udp/127.0.0.1:7447'; it must be tcp/"),
     (node(listen="tcp/127.0.0.1"), "nodes.0.listen: listen is 'tcp/127.0.0.1'; it must be tcp/"),
     (node(listen="tcp/127.0.0.1:65536"), "nodes.0.listen: listen is 'tcp/127.0.0.1:65536'; it must be tcp/"),
@@ -185,7 +188,7 @@ def test_all_keys_mean_what_they_say() -> None:
         learning={"seed": 4, "weights": "max_degree", "method": {"name": "choco", "quantizer": "sign"}},
     )
     read = parse(table, Path("/home"))
-    assert read.members == (Member(**nodes[0]), Member(**nodes[1] | {"position": (1.0, 2.5)}))
+    assert read.members == (Member(**nodes[0]), Member(**nodes[1]))
     assert read.timing == Timing(mode="timer", deadline=3.0, period=0.5)
     assert read.tls == Tls(ca=Path("/home/ca.pem"), certificate=Path("/etc/{id}.pem"), key=Path("/home/{id}.key"))
     assert read.checkpoint == Checkpoint(folder=Path("/home/kept"), every=7)

@@ -27,7 +27,7 @@ def csv(tmp_path: Path) -> Path:
 
 
 def test_spec_has_the_parameters_of_simulate() -> None:
-    expected = set(inspect.signature(omkl.simulate).parameters) - {"progress"}
+    expected = set(inspect.signature(omkl.simulate).parameters) - {"progress", "watch"}
     assert {field.name for field in fields(specs.Spec)} == expected
 
 

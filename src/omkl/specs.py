@@ -159,6 +159,11 @@ def _spelled_out(table: Table) -> Table:
     if (name := table.get("name")) not in list(PRESETS):  # a name from a file may be anything
         return table
     preset = {key: value for key, value in tables.as_table(PRESETS[name]()).items() if key not in TASK}
+    if "eta" in table and preset.get("learner") and "weight_rate" in preset and table.get("learner") is not False:
+        raise InputError(
+            f"method.eta: {table['eta']} given; {name} learns by a rule that has no such rate; leave eta out, or take "
+            'another: learner = {name = "sgd", eta = 1.0}, or learner = false'
+        )
     return _over(preset, {key: table[key] for key in table if key != "name"})
 
 

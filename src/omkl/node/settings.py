@@ -39,10 +39,12 @@ class Member:
     id: str
     listen: str
     metrics: str | None = None
-    position: tuple[float, float] | None = None
+    position: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
         check_word("id", self.id)
+        if self.position is not None:
+            object.__setattr__(self, "position", _place(self.position))
         protocol, _, address = self.listen.partition("/")
         if protocol not in ("tcp", "tls") or not _is_address(address):
             raise InputError(
@@ -192,6 +194,12 @@ class Checkpoint:
     def file(self, id: str) -> Path:
         """Return the file of one node."""
         return self.folder / f"{id}.npz"
+
+
+def _place(given: Sequence[float]) -> tuple[float, float]:
+    if len(given) != 2 or not all(map(math.isfinite, given)):
+        raise InputError(f"position is {given}; it must be two numbers, to the right and up; write position = [1.5, 2]")
+    return float(given[0]), float(given[1])
 
 
 def check_word(name: str, value: str) -> None:

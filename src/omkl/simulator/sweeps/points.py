@@ -39,7 +39,8 @@ class Point:
 
 def point(arguments: Mapping[str, Any], **known: Any) -> Point:
     """Return the point of some arguments of ``simulate``; ``known`` describes those that do not describe themselves."""
-    defaults = {name: one.default for name, one in inspect.signature(simulate).parameters.items() if name != "progress"}
+    parameters = inspect.signature(simulate).parameters
+    defaults = {name: one.default for name, one in parameters.items() if name not in ("progress", "watch")}
     for name in arguments:
         pick("argument", name, defaults)
     given = defaults | dict(arguments)
@@ -60,6 +61,8 @@ def point(arguments: Mapping[str, Any], **known: Any) -> Point:
         name = turns[0].graph.name if len(turns) == 1 else "schedule"
         given["topology"] = {"name": name, "sha256": fingerprint(*arrays)}
     given |= {name: describe(given[name]) for name in ("faults", "partition")}
+    if given["rounds"] is None:
+        del given["rounds"]  # as in records from before there was such a setting
     made = Point(arguments, given | known)
     if " at 0x" in json.dumps(made.settings):
         raise InputError("a setting is described by its address in memory; a record needs a lasting name; add __repr__")

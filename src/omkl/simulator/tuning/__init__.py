@@ -35,6 +35,7 @@ def tune(
     faults: Faults | None = None,
     shuffle: int | None = 0,
     partition: Partition | str | None = None,
+    rounds: int | None = None,
     pooled: bool = False,
     standardize: bool = False,
     folder: str | Path | None = None,
@@ -49,7 +50,7 @@ def tune(
 
     Parameters
     ----------
-    data, topology, nodes, weights, faults, partition, standardize
+    data, topology, nodes, weights, faults, partition, rounds, standardize
         As for ``simulate``.
     method
         The base, which tuning starts from; None is ``recommended()``.
@@ -94,7 +95,7 @@ def tune(
     plan = rungs(len(made), whole("seeds", seeds), seed)
     others = range(plan[-1].seeds.stop, plan[-1].seeds.stop + held_out)
     shared = {"data": data, "topology": topology, "nodes": nodes, "weights": weights, "faults": faults}
-    shared |= {"partition": partition, "pooled": pooled, "standardize": standardize}
+    shared |= {"partition": partition, "rounds": rounds, "pooled": pooled, "standardize": standardize}
     with _records(folder) as place:
         methods = [one.method for one in drawn]
         evaluate = Runs(methods, shared, shuffle, place, jobs, progress)
