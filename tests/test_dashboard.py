@@ -196,7 +196,7 @@ def test_what_becomes_of_nodes_and_links_is_noted() -> None:
     first = changes.events(all_of, 0.5)
     assert notes(first) == [
         ("info", "a is there"), ("info", "b is there"), ("info", "c is there"),
-        ("recovered", "a - b is synced"), ("recovered", "b - c is synced"),
+        ("info", "a - b is synced"), ("info", "b - c is synced"),
     ]  # fmt: skip
     assert notes(changes.events(all_of, 1.0)) == []
     without = {id: status(id, 3) for id in "ab"}

@@ -106,7 +106,8 @@ class Changes:
         seen = [(self._ids[k], self._ids[m], k, m) for k, m in ends if self._ids[k] in answers]
         state = max((STATES.index(answers[x]["links"][y]["state"]) for x, y, *_ in seen), default=CONNECTING)
         if state != (before := self._states[e]):
-            kind = "recovered" if state == 0 else "fault" if before == 0 else "info"
+            known = "recovered" if state == 0 else "fault" if before == 0 else "info"
+            kind = known if self._before else "info"  # of the first look: so it was found
             yield Told(kind, f"{self._ids[i]} - {self._ids[j]} is {STATES[state]}", i, j)
             self._states[e] = state
         for x, y, k, m in seen:
