@@ -215,6 +215,11 @@ def test_services_are_for_those_who_are_named(tmp_path: Path, folder: Path, capl
         assert json.loads(client.predict(config, "a", [1, 2], PRESENT, "screen"))["output"] == [0.0]
         assert json.loads(asked("feeder", "observe", PRESENT)) == {"waiting": 0}
         assert json.loads(asked("feeder", "status", PRESENT))["taken"] == 1
+        guest = client.guest(config, ABSENT, "feeder")  # who looks on: connects to all, and asks again and again
+        standing = next(filter(None, (guest.ask(["a"], "status") for _ in range(100))))
+        assert json.loads(standing["a"])["round"] == 1
+        assert guest.ask(["a"], "model") == {}
+        guest.close()
         refused = [("mallory", "predict"), ("feeder", "predict"), ("screen", "observe"), ("screen", "status")]
         for name, service in [*refused, ("a", "model")]:
             with pytest.raises(InputError, match=r"has not answered .* does its .access. allow this certificate"):

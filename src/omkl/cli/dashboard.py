@@ -65,7 +65,8 @@ def dashboard(
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "starlette", "dashboard") from None
     signal.signal(signal.SIGTERM, _leave)  # so that what was started is ended
-    signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))  # the terminal was closed
+    if hasattr(signal, "SIGHUP"):  # the terminal was closed; not everywhere does that tell
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     token = os.environ.get(TOKEN) or secrets.token_urlsafe(24)
     with _opened(source, out, name) as runs, closing(_listening(host, port)) as listener:
         place = f"{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"

@@ -40,7 +40,9 @@ def options() -> dict[str, Any]:
 def flags(form: Any) -> list[str]:
     """Return the flags for what was chosen; refuse what is not offered, and what would fail or be of no effect."""
     if not isinstance(form, dict):
-        raise InputError(f"a {type(form).__name__} given; a simulation is described by an object")
+        raise InputError(
+            f"a {type(form).__name__} given; a simulation is described by an object; send its settings by name"
+        )
     chosen = DEFAULTS | {name: value for name, value in form.items() if value is not None}
     for name, value in chosen.items():
         if name in NAMES:

@@ -105,9 +105,8 @@ class Recorder:
         network, nodes = look.network, look.nodes
         for mean, losses in zip(np.asarray(network.loss)[:, 0], np.asarray(nodes.loss), strict=True):
             self._seen += 1
-            part = 1 / min(self._seen, RECENT)
-            self._mean += part * (float(mean) - self._mean)
-            self._losses += part * (losses - self._losses)
+            self._mean = recent(self._mean, float(mean), self._seen)
+            self._losses = recent(self._losses, losses, self._seen)
         self._sent += [np.asarray(network.sent, dtype=np.float64)[:, :1]]
         self._own += [np.asarray(nodes.sent)[:, : len(self._drawn)]]
         at = int(look.rounds[-1])
@@ -173,6 +172,11 @@ class Recorder:
             self._is_begun = True
         self._out.write(events.line(event))
         self._out.flush()
+
+
+def recent(before: Any, value: Any, seen: int) -> Any:
+    """Return the mean of recent values, given that of those before the last and how many have been seen."""
+    return before + (value - before) / min(seen, RECENT)
 
 
 def ending(rounds: int, loss: float) -> str:

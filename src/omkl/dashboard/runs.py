@@ -81,7 +81,9 @@ class Runs:
         """End a simulation that was started here."""
         process = self._started.get(name)
         if process is None:
-            raise InputError(f"{name!r} is not running here; only runs that the page has started can be stopped")
+            raise InputError(
+                f"{name!r} is not running here; the page stops only what it has started; end it where it runs"
+            )
         process.terminate()
         process.wait()
         self._reap()

@@ -11,7 +11,7 @@ from omkl import topology as topologies
 from omkl.dashboard import events
 from omkl.dashboard.events import UP, Event, all_digits, digits
 from omkl.dashboard.layout import piece, spread_out, within
-from omkl.dashboard.recorder import MOST_DRAWN, MOST_FRAMES, RECENT, SPREAD, ending, settings_of, title_of
+from omkl.dashboard.recorder import MOST_DRAWN, MOST_FRAMES, SPREAD, ending, recent, settings_of, title_of
 from omkl.dashboard.sources import Read
 from omkl.topology import Graph
 
@@ -66,25 +66,19 @@ def replayed(result: "Result") -> Iterator[Event]:
     )
     theta = result.theta[drawn, 0]
     apart = np.sqrt(np.sum((theta - result.theta[:, 0].mean(axis=0)) ** 2, axis=(1, 2, 3)))
-    recent = _recent(result.loss)
-    yield from _frames(result, recent, len(drawn), len(edges), apart)
-    yield events.end(0.0, ending(config["rounds"], recent[:, -1].mean()))
+    losses = np.array(result.loss, dtype=np.float64)
+    for k in range(1, losses.shape[1]):
+        losses[:, k] = recent(losses[:, k - 1], losses[:, k], k + 1)
+    yield from _frames(result, losses, len(drawn), len(edges), apart)
+    yield events.end(0.0, ending(config["rounds"], losses[:, -1].mean()))
 
 
-def _recent(loss: Any) -> Any:
-    """Return the running mean of losses ``(S, R)``, as a recorder has it."""
-    recent = np.array(loss, dtype=np.float64)
-    for k in range(1, recent.shape[1]):
-        recent[:, k] = recent[:, k - 1] + (recent[:, k] - recent[:, k - 1]) / min(k + 1, RECENT)
-    return recent
-
-
-def _frames(result: "Result", recent: Any, nodes: int, links: int, apart: Any) -> Iterator[Event]:
+def _frames(result: "Result", smooth: Any, nodes: int, links: int, apart: Any) -> Iterator[Event]:
     count = len(result.rounds)
     total = np.cumsum(result.bits.mean(axis=0)) * result.config["record_every"]
     shown = sorted({*range(0, count, -(-count // MOST_FRAMES)), count - 1})
     for first, k in zip([0, *(k + 1 for k in shown[:-1])], shown, strict=True):
-        losses = recent[:, k]
+        losses = smooth[:, k]
         empty, last = [None] * nodes, k == count - 1
         sent = float(result.bits[:, first : k + 1].mean()) / result.config["nodes"]
         yield {

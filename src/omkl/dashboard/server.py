@@ -113,7 +113,7 @@ def _packed() -> bytes:
 
 async def _body(request: Request) -> bytes:
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
-        raise InputError("the body is no JSON; a form is sent as application/json")
+        raise InputError("the body is no JSON; a form is an object of settings; send it as application/json")
     body = b""
     async for part in request.stream():
         body += part
