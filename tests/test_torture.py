@@ -30,6 +30,8 @@ ONCE = (
     910000424,
     930000429,
     1000009161,
+    695301130654,
+    912345126,
 )  # have found a fault
 FILE = Path("a.npz")
 
@@ -48,7 +50,7 @@ def test_the_known_seeds() -> None:
     assert sum(report.lost for report in reports) > 0
     assert sum(report.balanced for report in reports) > 100
     assert max(report.settled_rounds for report in reports) > 1
-    assert 0.5 < max(report.closer for report in reports) < 1.1
+    assert 0.99 < max(report.closer for report in reports) < 1.5
 
 
 def test_fresh_seeds() -> None:

@@ -96,7 +96,7 @@ def _print(summary: dict[str, Any]) -> None:
     if summary["closer"] is not None:
         deadlines, rounds = summary["deadlines_to_settle"], summary["rounds_to_settle"]
         page.add_row("in step again", f"{deadlines:.2f} deadlines and {rounds:,} rounds after the last fault, at most")
-        page.add_row("mixing alone", f"leaves {summary['closer']:.2f} times what the graph allows, at most")
+        page.add_row("mixing alone", f"leaves {summary['closer']:.2f} times what the algorithm does, at most")
     drift = summary["drift"]
     told = f"{drift['median']:.3g} in the median, {drift['most']:.3g} at most; models {summary['mean_model']:.3g}"
     page.add_row("drift of the mean", told)

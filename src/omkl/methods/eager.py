@@ -12,8 +12,11 @@ from omkl.methods.protocol import Info, Method, MethodState, Network, Round
 from omkl.sending import Pace
 from omkl.wire import message_bytes
 
-Dither: TypeAlias = Callable[[int], npt.NDArray[np.float32] | None]
-"""What the quantizers of all nodes are given in a round of gossip, ``(J, P, C, n)``; None where they need nothing."""
+Dither: TypeAlias = Callable[[int | npt.NDArray[np.integer]], npt.NDArray[np.float32] | None]
+"""What the quantizers of all nodes are given in a round of gossip, ``(J, P, C, n)``; None where they need nothing.
+
+The round is that of all, or of each node, ``(J, 1)``.
+"""
 
 
 def dither(method: Method, nodes: int, outputs: int, seed: int) -> Dither:
@@ -25,7 +28,7 @@ def dither(method: Method, nodes: int, outputs: int, seed: int) -> Dither:
     return lambda round_: noise.dither(noise.fold(key, round_), shape)
 
 
-def _nothing(round_: int) -> None:
+def _nothing(round_: int | npt.NDArray[np.integer]) -> None:
     """Return no dither."""
 
 
