@@ -26,8 +26,8 @@ from omkl import topology
 from omkl.data import known, load, sensors
 from omkl.data.files import local_folder
 from omkl.methods import Method
-from omkl.paper.frontier import alone
 from omkl.topology import Graph, Topology
+from omkl_lab.paper.frontier.study import alone
 
 DIRICHLET = 0.1
 RATIOS = (1, 2, 4, 8, 16)

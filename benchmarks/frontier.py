@@ -10,8 +10,8 @@ import sys
 import time
 from pathlib import Path
 
-from omkl.paper.frontier import FAMILIES, Study
-from omkl.paper.store import Store
+from omkl_lab.paper.frontier.study import FAMILIES, Study
+from omkl_lab.paper.store import Store
 
 
 def main(seeds: int, folder: Path, data: str, parts: list[str]) -> None:

@@ -19,7 +19,7 @@ from omkl import losses, metrics
 from omkl.data import load
 from omkl.features import Features, transform
 from omkl.methods import Method
-from omkl.paper.frontier import alone
+from omkl_lab.paper.frontier.study import alone
 
 NODES = 20
 DATA = ("banana", "credit_card", "mnist")

@@ -1,6 +1,6 @@
 """How the fitted power of regret depends on the rate: eta = eta_0 / sqrt(T), five seeds, T = 80 ... 5120."""
 
-from omkl.paper import regret
+from omkl_lab.paper import regret
 
 
 def main() -> None:

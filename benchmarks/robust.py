@@ -25,10 +25,10 @@ from omkl.compressors import RandK, Sign, TopK
 from omkl.data import load
 from omkl.learners import SGD, AdaGrad, Learner, Newton, Shared
 from omkl.methods import Method
-from omkl.paper.frontier import alone
 from omkl.quantizers import QSGD, Exact, Nearest, Quantizer
 from omkl.sending import Pace, Sampled, Sending, Triggered
 from omkl.topology import GRAPHS, WEIGHTS, Graph, Topology, nearby
+from omkl_lab.paper.frontier.study import alone
 
 ROUNDS = 300
 EVERY = 5  # rounds between those in which every model is scored on all samples

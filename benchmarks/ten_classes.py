@@ -20,8 +20,8 @@ from omkl import algorithm
 from omkl.data import load
 from omkl.features import Features, transform
 from omkl.methods import Method
-from omkl.paper.frontier import alone
 from omkl.simulator.result import Result
+from omkl_lab.paper.frontier.study import alone
 
 NODES, TRAINING = 20, 60_000
 LARGEST_NEWTON = 20

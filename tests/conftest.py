@@ -1,7 +1,8 @@
 """Fixtures for the whole suite: the array libraries the core must run on."""
 
+import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -24,6 +25,18 @@ hypothesis.settings.load_profile("omkl")
 os.environ["OMKL_CACHE"] = str(Path(__file__).parents[1] / ".pytest_cache" / "programs")
 keep_programs()
 jax.config.update("jax_numpy_dtype_promotion", "strict")  # type: ignore[no-untyped-call]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def released_programs() -> Iterator[None]:
+    """Let go of compiled programs after each file of tests.
+
+    JAX keeps every program of a process, each in memory of its own: over the whole suite 4 GB and 60,000 mappings, and
+    Linux allows a process 65,530. Past that LLVM dies.
+    """
+    yield
+    jax.clear_caches()  # type: ignore[no-untyped-call]
+    gc.collect()
 
 
 class Library(NamedTuple):

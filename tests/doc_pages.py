@@ -17,9 +17,11 @@ from typing import Any, NamedTuple
 from markdown_it import MarkdownIt
 
 from omkl import specs
-from omkl.cli import grid
+from omkl.cli.app import ADDED
+from omkl.methods import METHODS
 from omkl.node import config
 from omkl.node.template import write
+from omkl_lab.cli import grid
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(page for place in ("*.md", "deploy/*.md", "docs/**/*.md", "examples/*.md") for page in ROOT.glob(place))
@@ -144,8 +146,11 @@ class Page:
             assert server.wait(LIMIT) == 0
 
     def toml(self, text: str) -> None:
-        """Read a spec, a grid, or tables of a network's file, by what reads them in earnest; keep a spec."""
+        """Read a spec, a grid, entry points, or tables of a network's file, by what reads them in earnest."""
         table = tomllib.loads(text)
+        if "project" in table:  # of a package that adds to omkl
+            assert set(table["project"]["entry-points"]) <= {METHODS.group, ADDED}
+            return
         if "data" not in table:
             self._tables |= table
             _check_network(self.folder / "network.toml", self._tables)

@@ -13,7 +13,7 @@ from omkl.node.links import LinkState
 from omkl.node.protocol import Protocol
 from omkl.node.settings import Timing
 from omkl.node.transports.memory import Conditions, Network
-from omkl.torture import Books
+from omkl_lab.torture import Books
 
 LOCKSTEP = Timing(deadline=4.0, patience=0.5)
 TIMER = Timing(mode="timer", deadline=4.0, period=1.0)

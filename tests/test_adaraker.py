@@ -10,7 +10,7 @@ import omkl
 from omkl import SGD, AdaRaker, Local, algorithm, gaussian, specs, topology
 from omkl.errors import InputError
 from omkl.methods import Neighbors, Round
-from omkl.methods.adaraker import LevelsState
+from omkl_lab.methods.adaraker import LevelsState
 from tests import numpy_run
 
 ALONE = Neighbors(np.array([[0]]), np.zeros((1, 1), dtype=np.float32))

@@ -13,7 +13,7 @@ from omkl import DOMKL, SGD, Huber, Logistic, SmoothedHinge, Squared, gaussian, 
 from omkl.errors import InputError
 from omkl.losses import Loss
 from omkl.methods import Neighbors, Network, Round
-from omkl.methods.domkl import DualState, nearest
+from omkl_lab.methods.domkl import DualState, nearest
 from tests import numpy_run
 
 LOSSES: list[Loss] = [Logistic(), SmoothedHinge(), Squared(), Huber(delta=0.5)]

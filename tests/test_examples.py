@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from omkl.data import status
-from omkl.paper.letter import FIGURE1
+from omkl_lab.paper.letter import FIGURE1
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

@@ -11,10 +11,11 @@ import pytest
 import omkl
 from omkl import Faults, Gossip, Local, noise
 from omkl.errors import InputError
-from omkl.simulator import engine, rounds, sweeps
+from omkl.simulator import engine, rounds
 from omkl.simulator.faults import Changing, Rows, changing
 from omkl.simulator.networks import Edges, Lists
 from omkl.topology import Graph, Schedule, Topology, build, metropolis, ring, turns, union
+from omkl_lab import sweeps
 from tests import numpy_run
 from tests.test_simulator import blobs
 

@@ -19,8 +19,8 @@ from omkl.node.links import Kept
 from omkl.node.protocol import Protocol
 from omkl.quantizers import QSGD, Exact, Nearest, Quantizer
 from omkl.topology import Faults
-from omkl.torture import run as torture
-from omkl.torture import shape
+from omkl_lab.torture import run as torture
+from omkl_lab.torture import shape
 from tests import numpy_run
 from tests.conftest import Library
 from tests.node_cluster import Cluster, config, run, stream

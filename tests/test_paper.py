@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 from omkl.cli.app import app
 from omkl.cli.exits import Exit
 from omkl.methods import Choco, Complete, Gossip, Local
-from omkl.paper import claims, figures, letter, quantizers, regret, report, run
-from omkl.paper.letter import Runs, spread
-from omkl.paper.run import Paper
-from omkl.paper.store import Arrays, Store
 from omkl.quantizers import QSGD
 from omkl.simulator import simulate
+from omkl_lab.paper import claims, figures, letter, quantizers, regret, report, run
+from omkl_lab.paper.letter import Runs, spread
+from omkl_lab.paper.run import Paper
+from omkl_lab.paper.store import Arrays, Store
 
 
 def runs(final: float, noise: float = 0.0, seed: int = 0, **change: Any) -> Runs:

@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 
 from omkl.methods import Gossip, Local, letter, recommended
-from omkl.paper import frontier, frontier_lines, run
-from omkl.paper.frontier import FAMILIES, PRESET, VARIATIONS, Frontier, Point, Study, alone, front
-from omkl.paper.frontier_figure import LINES, STYLES, apart, at_most_the_letters, frontier_figure, headline
-from omkl.paper.frontier_lines import Table, online
-from omkl.paper.frontier_section import frontier_csv
-from omkl.paper.letter import Cases
-from omkl.paper.run import Paper
-from omkl.paper.store import Store
 from omkl.simulator import simulate
+from omkl_lab.paper import run
+from omkl_lab.paper.frontier import lines
+from omkl_lab.paper.frontier.figure import LINES, STYLES, apart, at_most_the_letters, frontier_figure, headline
+from omkl_lab.paper.frontier.lines import Table, online
+from omkl_lab.paper.frontier.section import frontier_csv
+from omkl_lab.paper.frontier.study import FAMILIES, PRESET, VARIATIONS, Frontier, Point, Study, alone, front
+from omkl_lab.paper.letter import Cases
+from omkl_lab.paper.run import Paper
+from omkl_lab.paper.store import Store
 
 FINITE = st.floats(0, 1)
 
@@ -78,7 +79,7 @@ def test_one_place_is_scikit_learns_sgd(power: float, rng: np.random.Generator) 
 def test_batch_optimum_is_scikit_learns(rng: np.random.Generator) -> None:
     X = rng.normal(size=(150, 2))
     table = Table(X, np.where(np.hypot(*X.T) > 1, 1.0, -1.0), 1.5)
-    z, out = table.features(0.5, frontier_lines.BATCH_FEATURES, 0), np.arange(150) % 5 == 2
+    z, out = table.features(0.5, lines.BATCH_FEATURES, 0), np.arange(150) % 5 == 2
     theirs = LogisticRegression(C=10, fit_intercept=False, tol=1e-10, max_iter=1000).fit(z[~out], table.y[~out])
     expected = np.log1p(np.exp(-table.y[out] * theirs.decision_function(z[out]))).mean()
     assert table.held_out(0.5, 10.0, 2) == pytest.approx(expected, rel=1e-4)
@@ -86,11 +87,11 @@ def test_batch_optimum_is_scikit_learns(rng: np.random.Generator) -> None:
 
 
 def test_lines_of_a_small_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frontier_lines, "BANDWIDTHS", (0.35, 30.0))  # the second is as good as linear, and so useless
-    monkeypatch.setattr(frontier_lines, "BATCH_FEATURES", 20)
+    monkeypatch.setattr(lines, "BANDWIDTHS", (0.35, 30.0))  # the second is as good as linear, and so useless
+    monkeypatch.setattr(lines, "BATCH_FEATURES", 20)
     told: list[tuple[int, int]] = []
-    sgd = frontier_lines.tuned_sgd("banana", 2, lambda *done: told.append(done))
-    batch = frontier_lines.batch_optimum("banana", lambda *done: told.append(done))
+    sgd = lines.tuned_sgd("banana", 2, lambda *done: told.append(done))
+    batch = lines.batch_optimum("banana", lambda *done: told.append(done))
     assert told[1] == (2, 2)
     assert told[-1] == (2 * 3 + 5, 2 * 3 + 5)
     assert 0.2 < batch["loss"] < sgd["loss"] < 0.35
@@ -131,7 +132,7 @@ def test_best_setting_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         calls.append(list(cases))
         return {case: Fake(method, seeds) for case, (method, _) in cases.items()}
 
-    monkeypatch.setattr(frontier, "compare", fake)
+    monkeypatch.setattr("omkl_lab.paper.frontier.study.compare", fake)
     study = Study(Store(tmp_path), "banana", 10, lambda *a: None)
     points = study.family("larger")
     assert [p.what for p in points] == [f"{what}, D=20, eta 10" for what in FAMILIES["larger"].channels]
@@ -198,6 +199,6 @@ def test_the_part_leaves_figure_points_and_section(tmp_path: Path, monkeypatch: 
 
 def test_computing_needs_no_more_than_jax_and_scipy() -> None:
     absent = ("matplotlib", "pydantic", "sklearn", "typer", "rich", "networkx", "numba", "pyarrow", "joblib")
-    code = f"import sys; sys.modules.update(dict.fromkeys({absent})); import omkl.paper.frontier"
+    code = f"import sys; sys.modules.update(dict.fromkeys({absent})); import omkl_lab.paper.frontier.study"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

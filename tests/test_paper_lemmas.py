@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from omkl import theory
-from omkl.paper.lemmas import LemmaStudy, consensus_rate, lemmas
-from omkl.paper.regret import QUANTIZER
-from omkl.paper.studies import TheoremStudy
 from omkl.topology import build
+from omkl_lab.paper.lemmas import LemmaStudy, consensus_rate, lemmas
+from omkl_lab.paper.regret import QUANTIZER
+from omkl_lab.paper.studies import TheoremStudy
 
 
 @pytest.mark.parametrize("start", ["random", "slowest"])

@@ -10,10 +10,10 @@ from omkl.algorithm import normalize
 from omkl.errors import InputError
 from omkl.features import Features, gaussian
 from omkl.methods import Gossip, Local, Method
-from omkl.paper import regret
-from omkl.paper.regret import GAMMA, LAMBDA, QUANTIZER, Streams
-from omkl.paper.studies import PooledStudy, TheoremStudy, fit_exponent
 from omkl.topology import build
+from omkl_lab.paper import regret
+from omkl_lab.paper.regret import GAMMA, LAMBDA, QUANTIZER, Streams
+from omkl_lab.paper.studies import PooledStudy, TheoremStudy, fit_exponent
 from tests import numpy_run
 
 LENGTHS = (3, 5)

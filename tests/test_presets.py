@@ -5,7 +5,7 @@ import pytest
 import omkl
 from omkl import methods
 from omkl.errors import InputError
-from omkl.simulator import sweeps
+from omkl_lab import sweeps
 
 
 def test_the_letter_is_what_gossip_is_by_default() -> None:

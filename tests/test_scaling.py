@@ -22,7 +22,7 @@ from omkl.node.config import NetworkConfig, load
 from omkl.node.events import Moved
 from omkl.node.links import LinkState
 from omkl.node.protocol import Protocol
-from omkl.torture import campaign, shape
+from omkl_lab.torture import campaign, shape
 from tests import node_cluster
 from tests.node_cluster import Cluster, config, run
 

@@ -17,12 +17,12 @@ from typer.testing import CliRunner, Result
 import omkl
 from omkl.cli.app import app
 from omkl.cli.exits import Exit
-from omkl.cli.grid import expand
-from omkl.cli.sweep import _Lines
 from omkl.data import tables
 from omkl.errors import InputError
-from omkl.simulator import sweeps
-from omkl.simulator.sweeps.work import Queue
+from omkl_lab import sweeps
+from omkl_lab.cli.grid import expand
+from omkl_lab.cli.sweep import _Lines
+from omkl_lab.sweeps.work import Queue
 
 BASE = """
 data = {file = "t.csv", target = "y"}

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 from omkl.cli.app import app
 from omkl.cli.exits import Exit
 from omkl.node.neighbors import Neighbors
-from omkl.torture import Report, run, runs
-from omkl.torture.arena import Clock
-from omkl.torture.disk import Died, Disk
-from omkl.torture.faults import FAULTS
+from omkl_lab.torture import Report, run, runs
+from omkl_lab.torture.arena import Clock
+from omkl_lab.torture.disk import Died, Disk
+from omkl_lab.torture.faults import FAULTS
 
 EVENTS = 100
 ONCE = (
@@ -62,7 +62,7 @@ def test_fresh_seeds() -> None:
 def test_a_seed_decides_everything() -> None:
     assert [run(seed, 30).digest for seed in (1, 2)] == [run(seed, 30).digest for seed in (1, 2)]
     assert run(1, 30).digest != run(2, 30).digest
-    code = "from omkl.torture import run; print(run(1, 30).digest)"
+    code = "from omkl_lab.torture import run; print(run(1, 30).digest)"
     env = os.environ | {"PYTHONHASHSEED": "77"}
     told = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120, check=True

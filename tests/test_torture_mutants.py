@@ -20,10 +20,10 @@ from omkl.node.links import TRANSITIONS, Kept, Link, LinkState, Signal
 from omkl.node.neighbors import Neighbors
 from omkl.node.protocol import Protocol
 from omkl.node.start import Start
-from omkl.torture import runs
-from omkl.torture.disk import Disk
-from omkl.torture.world import World
 from omkl.wire import Header, Kind, frames
+from omkl_lab.torture import runs
+from omkl_lab.torture.disk import Disk
+from omkl_lab.torture.world import World
 
 MOST_SEEDS = 40
 Patch = pytest.MonkeyPatch

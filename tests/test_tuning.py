@@ -20,10 +20,10 @@ from omkl.cli.exits import Exit
 from omkl.errors import InputError
 from omkl.features import Kernel
 from omkl.methods.tables import as_table, as_toml
-from omkl.simulator import tuning
-from omkl.simulator.tuning.halving import BASE, ETA, Score, Trial, halve, rungs
-from omkl.simulator.tuning.outcome import compared
-from omkl.simulator.tuning.space import check, default, draw, names, place
+from omkl_lab import tuning
+from omkl_lab.tuning.halving import BASE, ETA, Score, Trial, halve, rungs
+from omkl_lab.tuning.outcome import compared
+from omkl_lab.tuning.space import check, default, draw, names, place
 
 BASIC = omkl.Gossip(kernels=omkl.gaussian(1), features=2, eta=0.02, gamma=0.2, loss="squared", quantizer=omkl.Nearest())
 SPACE = {"eta": [0.05, 0.2, 1e30], "quantizer.step": [0.5, 2.0]}  # the large rate diverges, the small step sends more
@@ -347,7 +347,7 @@ def test_what_a_search_has_no_use_for_is_refused(table: Path) -> None:
 
 
 def test_the_base_is_the_recommended_setting() -> None:
-    from omkl.cli.tune import _settings
+    from omkl_lab.cli.tune import _settings
 
     given = _settings(None, {"data": "banana", "nodes": 20, "loss": "squared"})
     assert given["method"] == replace(omkl.recommended(), loss=omkl.Squared())

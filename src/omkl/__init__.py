@@ -14,7 +14,7 @@ from omkl.errors import DivergedError, InputError, MissingExtraError
 from omkl.features import Kernel, cauchy, gaussian, laplacian, matern
 from omkl.learners import SGD, AdaGrad, Newton, Shared
 from omkl.losses import Huber, Logistic, SmoothedHinge, Softmax, Squared
-from omkl.methods import DOMKL, AdaRaker, Choco, Complete, Gossip, Local, frugal, letter, recommended
+from omkl.methods import Choco, Complete, Gossip, Local, frugal, letter, recommended
 from omkl.model import Model, load_model
 from omkl.quantizers import QSGD, Exact, Nearest
 from omkl.sending import Pace, Sampled, Triggered
@@ -24,11 +24,15 @@ from omkl.topology import Faults
 if TYPE_CHECKING:
     from omkl import data, metrics
     from omkl.node.node import Node
-    from omkl.simulator import Result, Tuned, compare, load, simulate, tune
+    from omkl.simulator import Result, compare, load, simulate
+    from omkl_lab.methods import DOMKL, AdaRaker
+    from omkl_lab.tuning import Tuned, tune
 
 # What brings more than NumPy along is imported when it is asked for: its module, and the extra it needs.
-_LAZY = dict.fromkeys(("Result", "Tuned", "compare", "load", "simulate", "tune"), ("omkl.simulator", "sim"))
+_LAZY = dict.fromkeys(("Result", "compare", "load", "simulate"), ("omkl.simulator", "sim"))
 _LAZY["Node"] = ("omkl.node.node", "node")
+_LAZY |= dict.fromkeys(("Tuned", "tune"), ("omkl_lab.tuning", "sim"))
+_LAZY |= dict.fromkeys(("AdaRaker", "DOMKL"), ("omkl_lab.methods", "sim"))
 
 __all__ = [
     "DOMKL",

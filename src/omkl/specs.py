@@ -6,6 +6,7 @@ Every key and type is checked before anything is computed, and an error names th
 
 import inspect
 import tomllib
+from collections import ChainMap
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass, replace
@@ -35,7 +36,7 @@ TASK = {"loss"}  # of a method's settings: what is to be learned, not how
 CHOICES: dict[Any, tuple[str, Registry]] = {
     Learner: ("learner", LEARNERS),
     Loss: ("loss", LOSSES),
-    Method: ("method", PRESETS | METHODS),
+    Method: ("method", ChainMap(PRESETS, METHODS)),  # type: ignore[arg-type]
     Partition: ("partition", PARTITIONS),
     Quantizer: ("quantizer", QUANTIZERS),
     Sending: ("sending", SENDING),

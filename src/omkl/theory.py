@@ -78,7 +78,7 @@ def consensus_step(rho: float, beta: float, delta: float) -> float:
     """Return gamma*, the step of Lemma 1 as printed; zero where the lemma gives none.
 
     Its companion c fits gamma*/rho: at gamma* itself the slowest direction of a graph with a small gap contracts by
-    less than c promises (see ``omkl.paper.lemmas``).
+    less than c promises (see ``omkl_lab.paper.lemmas``).
 
     >>> consensus_step(rho=1, beta=1, delta=1)
     0.06666666666666667

@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from importlib.metadata import version
+from importlib.metadata import EntryPoint, version
 from typing import Annotated, Any
 
 import typer
@@ -15,14 +15,12 @@ from omkl.cli.doctor import doctor
 from omkl.cli.exits import MEANINGS, Exit
 from omkl.cli.explain import explain
 from omkl.cli.node import node
-from omkl.cli.paper import paper
 from omkl.cli.simulate import simulate
-from omkl.cli.sweep import sweep
-from omkl.cli.torture import torture
-from omkl.cli.tune import tune
 from omkl.errors import DivergedError, InputError, MissingExtraError
+from omkl.registry import added
 
-COMMANDS = (simulate, sweep, tune, cluster, dashboard, paper, explain, data, doctor, torture)
+COMMANDS = (simulate, cluster, dashboard, explain, data, doctor)
+ADDED = "omkl.commands"  # the entry points by which other packages add to them
 
 
 class _Commands(TyperGroup):
@@ -53,16 +51,34 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-app = typer.Typer(
-    cls=_Commands,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    epilog="Exit codes: " + ", ".join(f"{code:d} {MEANINGS[code]}" for code in Exit) + ".",
-)
+def make_app() -> typer.Typer:
+    """Return the application: omkl's own commands, and those that installed packages add."""
+    app = typer.Typer(
+        cls=_Commands,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        epilog="Exit codes: " + ", ".join(f"{code:d} {MEANINGS[code]}" for code in Exit) + ".",
+    )
+    app.callback()(_omkl)
+    for command in COMMANDS:
+        app.command()(command)
+    app.add_typer(node, name="node")
+    own = {"node", *(command.__name__ for command in COMMANDS)}
+    for name, point in added(ADDED).items():
+        if name not in own:
+            _add(app, point)
+    return app
 
 
-@app.callback()
+def _add(app: typer.Typer, point: EntryPoint) -> None:
+    """Add a command of another package; one that cannot be imported is left out, so that the others work."""
+    try:
+        app.command(point.name)(point.load())
+    except Exception as error:
+        _show_warning(f"the command {point.name} is left out: {point.value} cannot be imported ({error})")
+
+
 def _omkl(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
@@ -74,6 +90,4 @@ def _omkl(
     """
 
 
-for command in COMMANDS:
-    app.command()(command)
-app.add_typer(node, name="node")
+app = make_app()

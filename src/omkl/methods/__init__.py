@@ -1,19 +1,21 @@
 """The methods, one file each, under one protocol (see ``protocol.py``), and settings of them by name."""
 
-from collections.abc import Callable
+from collections import ChainMap
+from collections.abc import Callable, Mapping
 
 from omkl.errors import InputError, pick
-from omkl.methods.adaraker import AdaRaker
 from omkl.methods.choco import Choco
 from omkl.methods.complete import Complete
-from omkl.methods.domkl import DOMKL
 from omkl.methods.ensemble import suited
 from omkl.methods.gossip import Gossip
 from omkl.methods.local import Local
 from omkl.methods.presets import frugal, letter, recommended
 from omkl.methods.protocol import Info, Method, Neighbors, Network, Round
+from omkl.registry import Registry
 
-METHODS: dict[str, type[Method]] = {method.name: method for method in (Gossip, Complete, Choco, Local, DOMKL, AdaRaker)}
+METHODS: Registry[type[Method]] = Registry(
+    "omkl.methods", {method.name: method for method in (Gossip, Complete, Choco, Local)}
+)
 PRESETS: dict[str, Callable[[], Gossip]] = {"recommended": recommended, "frugal": frugal, "letter": letter}
 
 
@@ -23,7 +25,7 @@ def named(method: Method | str | None) -> Method:
     None is the recommended one.
     """
     if isinstance(method, str):
-        known: dict[str, Callable[[], Method]] = {**PRESETS, **METHODS}
+        known: Mapping[str, Callable[[], Method]] = ChainMap(PRESETS, METHODS)  # type: ignore[arg-type]
         return pick("method", method, known)()
     if isinstance(method, type):
         raise InputError(f"method is the class {method.__name__}; give an object; pass {method.__name__}()")
@@ -31,10 +33,8 @@ def named(method: Method | str | None) -> Method:
 
 
 __all__ = [
-    "DOMKL",
     "METHODS",
     "PRESETS",
-    "AdaRaker",
     "Choco",
     "Complete",
     "Gossip",

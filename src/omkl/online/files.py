@@ -27,7 +27,7 @@ from omkl.sending import SENDING, Pace
 
 FORMAT = 1
 KNOWN = {kind.__name__: kind for kind in (Basis, Kernel, Pace)} | {
-    kind.__name__: kind for known in (METHODS, LEARNERS, LOSSES, QUANTIZERS, SENDING) for kind in known.values()
+    kind.__name__: kind for known in (METHODS.own, LEARNERS, LOSSES, QUANTIZERS, SENDING) for kind in known.values()
 }
 FEATURES, UNITS = Features._fields, ("input_center", "input_scale", "target_center", "target_scale")
 

@@ -1,0 +1,1 @@
+"""The commands of the laboratory: ``omkl paper``, ``sweep``, ``torture`` and ``tune``."""

@@ -1,0 +1,6 @@
+"""Methods of the literature that the product is compared with."""
+
+from omkl_lab.methods.adaraker import AdaRaker
+from omkl_lab.methods.domkl import DOMKL
+
+__all__ = ["DOMKL", "AdaRaker"]

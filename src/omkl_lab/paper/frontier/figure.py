@@ -1,0 +1,173 @@
+"""The frontier drawn: one panel a data set, families by color and marker, what to compare with as lines."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from omkl.plots import figure
+from omkl_lab.paper.frontier.study import PRESET, Frontier, Point, front
+from omkl_lab.paper.letter import TITLES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class Style(NamedTuple):
+    """How a family looks: colors that the color-blind tell apart, and a marker besides."""
+
+    label: str
+    color: str
+    marker: str
+    width: float = 1.4
+
+
+STYLES = {
+    "letter": Style("the letter", "#000000", "*", 4.0),
+    "larger": Style("letter's method, larger steps", "#D55E00", "o"),
+    "choco": Style("CHOCO", "#CC79A7", "v"),
+    "sgd": Style("SGD", "#B07C00", "s"),
+    "adagrad": Style("AdaGrad", "#56B4E9", "^"),
+    "newton": Style("Newton", "#009E73", "D"),
+    "recommended": Style("recommended and variations", "#0072B2", "o", 2.0),
+}
+LINES = {
+    "alone": ("no communication", (0, (1, 2))),
+    "sgd": ("one place, SGD", (0, (5, 2))),
+    "complete": ("complete, exact", (0, (3, 1, 1, 1))),
+    "central": ("one place", "-"),
+    "batch": ("batch optimum", (0, (8, 3))),
+}
+GREY = "0.35"
+NOTE = (
+    "20 nodes on a path; intervals: 95 % over shuffles and features. Lines: the recommended learner without "
+    "communication, on the complete graph with exact messages, and in one place with all samples; there also SGD at "
+    "its best, and kernel logistic regression of all samples at once. Titles: the best variation of the recommended "
+    "setting within the letter's bytes, the same for all data, and its smallest. Competitors: at their best rate and "
+    "bandwidths in hindsight. Hollow: beaten by a smaller message of its family. Gray band: best of all."
+)
+GAP = 0.062  # of an axis' height, between labels
+BYTES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
+
+
+def frontier_figure(results: Mapping[str, Frontier]) -> "Figure":
+    """Return loss against bytes a sample, a panel for every data set."""
+    columns = min(2, len(results))
+    drawn, axes = figure(columns, -(-len(results) // columns), width=5.1, height=4.1)
+    sizes = [point.bytes for found in results.values() for point in found.points]
+    same = at_most_the_letters(results)
+    for k, (axis, (data, found)) in enumerate(zip(axes, results.items(), strict=False)):
+        axis.set(xscale="log", xlim=(min(sizes) / 1.2, max(sizes) * 1.2))
+        _panel(axis, found)
+        before, after = pick(found, "letter"), pick(found, "recommended", same)
+        least = min((p for p in found.points if p.family == "recommended"), key=lambda p: p.bytes)
+        told = f"{before.loss:.3f} at {before.bytes:.0f} bytes becomes {after.loss:.3f} at {after.bytes:.0f}"
+        told += f", {least.loss:.3f} at {least.bytes:.0f}"
+        axis.set_title(f"{TITLES[data]}\n{told}", fontsize=10, loc="left")
+        if k + columns >= len(results):
+            axis.set_xlabel("bytes a node sends with a sample, header and all")
+        if k % columns == 0:
+            axis.set_ylabel("mean loss over the whole stream")
+    for axis in axes[len(results) :]:
+        axis.remove()
+    # The headline is the legend's title: the layout leaves room for one thing above the panels.
+    drawn.legend(
+        *axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2 * columns, fontsize=9, frameon=False,
+        title=textwrap.fill(headline(results), 50 * columns), title_fontproperties={"size": 12, "weight": "bold"},
+    )  # fmt: skip
+    drawn.supxlabel(textwrap.fill(NOTE, 75 * columns), fontsize=8, color=GREY)
+    return drawn
+
+
+def headline(results: Mapping[str, Frontier]) -> str:
+    """Return what the figure shows: how much of the letter's loss is left at no more than its bytes."""
+    same = at_most_the_letters(results)
+    shares = [f"{100 * pick(f, 'recommended', same).loss / pick(f, 'letter').loss:.0f} %" for f in results.values()]
+    those = " and ".join(", ".join(shares).rsplit(", ", 1))
+    return f"At the letter's bytes, with one setting for all data, {those} of its loss"
+
+
+def at_most_the_letters(results: Mapping[str, Frontier]) -> str:
+    """Return the form of the recommended setting that does best among those no larger than the letter's messages.
+
+    It is the same for all data: the one whose share of the letter's loss is least where it is greatest.
+    """
+    shares: dict[str, float] = {}
+    for found in results.values():
+        letter = pick(found, "letter")
+        for point in found.points:
+            if point.family == "recommended":
+                share = point.loss / letter.loss if point.bytes <= letter.bytes else np.inf
+                shares[point.what] = max(shares.get(point.what, 0.0), share)
+    return min(shares, key=shares.__getitem__)
+
+
+def pick(found: Frontier, family: str, what: str | None = None) -> Point:
+    """Return the first point of a family, or the one that is called so."""
+    return next(p for p in found.points if p.family == family and what in (None, p.what))
+
+
+def _panel(axis: "Axes", found: Frontier) -> None:
+    low, high = min(line.loss for line in found.lines.values()), max(point.loss for point in found.points)
+    axis.set_ylim(low - 0.05 * (high - low), high + 0.07 * (high - low))
+    ticks = [size for size in BYTES if axis.get_xlim()[0] < size < axis.get_xlim()[1]]
+    axis.set_xticks(ticks, [str(size) for size in ticks])
+    axis.minorticks_off()
+    whole = front(found.points)
+    axis.plot([p.bytes for p in whole], [p.loss for p in whole], color="0.88", linewidth=9, zorder=0)
+    for name, style in STYLES.items():
+        _family(axis, [point for point in found.points if point.family == name], style)
+    preset = pick(found, "recommended", PRESET)
+    axis.plot(preset.bytes, preset.loss, "*", color=STYLES["recommended"].color, markersize=16, mec="w", zorder=6,
+              label="omkl.recommended() as it is")  # fmt: skip
+    _references(axis, found.lines)
+
+
+def _family(axis: "Axes", points: Sequence[Point], style: Style) -> None:
+    """Draw a family: filled what is not beaten by its own, joined by a line, and the rest hollow."""
+    kept = front(points)
+    sizes, losses = [*(p.bytes for p in kept), max(p.bytes for p in points)], [*(p.loss for p in kept), kept[-1].loss]
+    axis.plot(sizes, losses, color=style.color, linestyle="-" if len(points) > 1 else "", linewidth=style.width,
+              marker=style.marker, markersize=3 * style.width, markevery=range(len(kept)), label=style.label,
+              zorder=4)  # fmt: skip
+    for p in points:
+        axis.errorbar(p.bytes, p.loss, p.half, fmt="none", ecolor=style.color, elinewidth=0.8, zorder=3)
+        if p not in kept:
+            axis.plot(p.bytes, p.loss, style.marker, color=style.color, markersize=4, mfc="w", alpha=0.6, zorder=4)
+
+
+def _references(axis: "Axes", lines: Mapping[str, Point]) -> None:
+    """Draw the lines to compare with, named in the margin, apart from each other."""
+    low, high = axis.get_ylim()
+    heights = apart([lines[name].loss for name in LINES], GAP * (high - low))
+    for (name, (label, dashes)), height in zip(LINES.items(), heights, strict=True):
+        loss = lines[name].loss
+        axis.axhline(loss, color=GREY, linewidth=0.9, linestyle=dashes, zorder=1)
+        axis.annotate(
+            f"{label} {loss:.3f}", (1, loss), (1.05, height), ("axes fraction", "data"), ("axes fraction", "data"),
+            fontsize=8.5, color=GREY, va="center", annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0},
+        )  # fmt: skip
+
+
+def apart(heights: Sequence[float], gap: float) -> list[float]:
+    """Return heights moved as little as need be for every two to be ``gap`` apart, in the same order.
+
+    >>> apart([0.0, 1.0, 1.0], 0.5)
+    [0.0, 0.75, 1.25]
+    """
+    order = np.argsort(heights, kind="stable")
+    steps = gap * np.arange(len(order))
+    # With the gaps taken out the order must not fall: least squares, by pooling what does.
+    pools: list[tuple[float, int]] = []
+    for value in np.asarray(heights, dtype=np.float64)[order] - steps:
+        mean, count = float(value), 1
+        while pools and pools[-1][0] > mean:
+            last, many = pools.pop()
+            mean, count = (mean * count + last * many) / (count + many), count + many
+        pools.append((mean, count))
+    moved = np.empty(len(order))
+    moved[order] = np.repeat([mean for mean, _ in pools], [count for _, count in pools]) + steps
+    return [float(height) for height in moved]

@@ -1,0 +1,152 @@
+"""The letter's experiments: settings, runs, and the numbers its claims are about.
+
+All methods that are compared on a data set run in one pass over the same samples, features and dither, so that every
+difference is paired. The runs of a data set are dealt over several shuffles, for the spread over shuffles is as large
+as that over features.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+
+from omkl.methods import Choco, Complete, Local, Method, letter
+from omkl.quantizers import QSGD
+from omkl.simulator import compare
+from omkl.wire import VERSION
+from omkl_lab.paper.store import Arrays, Store
+
+NODES = 20
+SHUFFLES = 5
+LEVELS = {7: 3, 15: 4, 31: 5, 255: 8}
+"""M and its bits, of claim (e)."""
+
+TITLES = {
+    "banana": "Banana",
+    "credit_card": "Credit-Card",
+    "mnist": "MNIST, 8 against the rest",
+    "digits": "Digits, 8 against the rest",
+}
+
+Cases = Mapping[str, tuple[Method, str]]
+Progress = Callable[[str, int, int], None]
+Floats = npt.NDArray[np.float64]
+
+FIGURE1: Cases = {
+    "gossip": (letter(), "path"),
+    "complete": (Complete(), "complete"),
+    "single": (Choco(), "path"),
+    "local": (Local(), "path"),
+    "ring": (letter(), "ring"),
+    "full": (letter(), "complete"),
+    **{f"M={m}": (replace(letter(), quantizer=QSGD(bits=bits)), "path") for m, bits in LEVELS.items() if m > 7},
+    "exact": (replace(letter(), quantizer=None), "path"),
+}
+"""The letter's steps, eta = 0.01 and gamma = 0.009."""
+
+FIGURE2: Cases = {
+    graph: (replace(letter(), eta=0.1, gamma=0.09, quantizer=None), graph) for graph in ("complete", "ring", "path")
+}
+
+
+class Runs(NamedTuple):
+    """All runs of one case, the shuffles one after another."""
+
+    loss: npt.NDArray[np.float32]
+    """``(runs, rounds)``, mean over nodes."""
+    accuracy: Floats
+    """``(runs,)``, over the whole stream."""
+    shuffle: npt.NDArray[np.int64]
+    """``(runs,)``, which shuffle each had."""
+    bits: float
+    """Sent by a node in a round on average, a broadcast counting once."""
+    link_bits: float
+    """The same in all, counted once per directed link."""
+
+    @property
+    def final(self) -> Floats:
+        """The mean loss over the last tenth of the stream, ``(runs,)``."""
+        return np.asarray(self.loss[:, -max(1, self.loss.shape[1] // 10) :].mean(axis=1, dtype=np.float64))
+
+    @property
+    def whole(self) -> Floats:
+        """The mean loss over the whole stream, ``(runs,)``."""
+        return np.asarray(self.loss.mean(axis=1, dtype=np.float64))
+
+
+class Spread(NamedTuple):
+    """A mean over runs and what it varies with."""
+
+    mean: float
+    features: float
+    """Standard deviation over feature draws within a shuffle."""
+    shuffles: float
+    """Standard deviation over shuffles of their means, less what the feature draws put into it."""
+    error: float
+    """Standard error of the mean, from both."""
+    half: float
+    """Half the width of its 95 % interval, by Student's t: five shuffles are few."""
+
+
+def spread(values: Floats, shuffle: npt.NDArray[np.int64]) -> Spread:
+    """Return the mean of ``values`` and its two spreads, by a one-way analysis of variance."""
+    groups = [values[shuffle == k] for k in np.unique(shuffle)]
+    within = float(np.mean([g.var(ddof=1) if len(g) > 1 else 0.0 for g in groups]))
+    if len(groups) == 1:
+        shuffles, error, freedom = 0.0, (within / len(values)) ** 0.5, len(values) - 1
+    else:
+        between = float(np.var([g.mean() for g in groups], ddof=1))
+        shuffles = between - within * float(np.mean([1 / len(g) for g in groups]))
+        error, freedom = (between / len(groups)) ** 0.5, len(groups) - 1
+    half = float(stdtrit(freedom, 0.975)) * error
+    return Spread(float(values.mean()), within**0.5, max(0.0, shuffles) ** 0.5, error, half)
+
+
+def half_widths(curves: Floats, shuffle: npt.NDArray[np.int64]) -> Floats:
+    """Return half the 95 % interval of the mean of curves ``(runs, rounds)``, by the same rule as ``spread``."""
+    groups = [curves[shuffle == k] for k in np.unique(shuffle)]
+    units = curves if len(groups) == 1 else np.stack([g.mean(axis=0) for g in groups])
+    return np.asarray(stdtrit(len(units) - 1, 0.975) * units.std(axis=0, ddof=1) / len(units) ** 0.5)
+
+
+def dealt(seeds: int) -> list[range]:
+    """Return which seeds go with each shuffle: at least two to each, over at most five shuffles."""
+    ends = np.linspace(0, seeds, max(1, min(SHUFFLES, seeds // 2)) + 1).round().astype(int).tolist()
+    return [range(first, last) for first, last in itertools.pairwise(ends)]
+
+
+def run_cases(store: Store, data: str, name: str, cases: Cases, seeds: int, progress: Progress) -> dict[str, Runs]:
+    """Return the runs of every case on a data set, computed or from the store."""
+    shares = dealt(seeds)
+    parts = []
+    for shuffle, share in enumerate(shares):
+        title = f"{name}-{data}-{shuffle}"
+        settings = {"data": data, "shuffle": shuffle, "seeds": list(share), "cases": repr(cases), "wire": VERSION}
+        work = partial(_compute, data, cases, shuffle, share, partial(progress, title))
+        parts.append(store.get(title, settings, work))
+    return {
+        case: Runs(
+            np.concatenate([part[f"{case}:loss"] for part in parts]),
+            np.concatenate([part[f"{case}:accuracy"] for part in parts]),
+            np.repeat(np.arange(len(shares)), [len(share) for share in shares]),
+            float(np.concatenate([part[f"{case}:bits"] for part in parts]).mean()),
+            float(np.concatenate([part[f"{case}:link_bits"] for part in parts]).mean()),
+        )
+        for case in cases
+    }
+
+
+def _compute(data: str, cases: Cases, shuffle: int, share: range, progress: Callable[[int, int], None]) -> Arrays:
+    results = compare(data, cases, NODES, seeds=len(share), seed=share[0], shuffle=shuffle, progress=progress)
+    arrays: dict[str, Any] = {}
+    for case, result in results.items():
+        arrays[f"{case}:loss"] = result.loss
+        arrays[f"{case}:accuracy"] = result.accuracy.mean(axis=1, dtype=np.float64)
+        arrays[f"{case}:bits"] = result.bits.mean(axis=1) / NODES
+        arrays[f"{case}:link_bits"] = result.link_bits.mean(axis=1)
+    return {name: np.asarray(value) for name, value in arrays.items()}

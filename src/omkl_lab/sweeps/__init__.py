@@ -1,0 +1,79 @@
+"""Sweeps: many simulations, on the cores of this machine or on a Dask cluster, each recorded as it ends.
+
+The folder of a sweep holds one small file a point, named by a digest of the point's settings and renamed into place
+when it is whole. A recorded point never runs again, whatever ended the sweep before; the table is made of the records.
+"""
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from omkl_lab.sweeps.places import cluster_of, processes
+from omkl_lab.sweeps.points import Point, fingerprint, point, unique
+from omkl_lab.sweeps.records import MEASURES, Row, as_rows, recorded, write, write_table
+from omkl_lab.sweeps.work import outcomes
+
+__all__ = ["MEASURES", "Point", "Progress", "Row", "fingerprint", "point", "recorded", "sweep", "unique"]
+
+Progress: TypeAlias = Callable[[int, int, int], None]
+"""Called with the points done, the points to do, and how many of those done failed."""
+
+
+def sweep(
+    points: Iterable[Point | Mapping[str, Any]],
+    folder: str | Path,
+    *,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    retry: bool = False,
+    progress: Progress | None = None,
+) -> list[Row]:
+    """Return one row for every point: its settings, what came of it, and the error where it failed.
+
+    A point that fails is recorded and does not stop the rest. The rows are also written into the folder, as
+    ``results.parquet``, or ``results.jsonl`` without pyarrow.
+
+    Parameters
+    ----------
+    points
+        Arguments of ``simulate`` for each.
+    folder
+        Holds the records; points found there do not run again.
+    jobs
+        Processes on this machine, which share its cores; None is one a core.
+    cluster
+        Address of a Dask scheduler whose workers run the points instead. They need omkl, and named data sets.
+    retry
+        Run again the points that are recorded as failed.
+    progress
+        Called after each point.
+
+    Examples
+    --------
+    >>> import omkl, tempfile
+    >>> grid = [{"data": "banana", "nodes": 20, "method": omkl.Gossip(eta=eta)} for eta in (0.1, 1.0)]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     small, large = sweep(grid, folder, jobs=1)
+    >>> bool(large["final_loss"] < small["final_loss"])
+    True
+    """
+    every = unique(points)
+    records, folder = recorded(every, folder), Path(folder)
+    missing = [one for one in every if one.id not in records or (retry and records[one.id]["failure"])]
+    failed = 0
+    try:
+        if missing:
+            with cluster_of(cluster) if cluster else processes(jobs) as slots:
+                for done, (one, outcome) in enumerate(outcomes(missing, slots), start=1):
+                    records[one.id] = write(folder, one, outcome)
+                    failed += outcome["failure"] is not None
+                    for text in outcome["warnings"]:
+                        warnings.warn(text, stacklevel=2)
+                    if progress is not None:
+                        progress(done, len(missing), failed)
+    finally:
+        rows = as_rows([records[one.id] for one in every if one.id in records])
+        if rows:
+            write_table(folder, rows)
+    return rows

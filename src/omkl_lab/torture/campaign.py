@@ -1,0 +1,199 @@
+"""Runs: one by its seed, or many."""
+
+import itertools
+import math
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+
+from omkl.node.events import Moved, Resynced
+from omkl.node.protocol import Protocol
+from omkl_lab.torture.faults import FAULTS
+from omkl_lab.torture.mixing import Mixing
+from omkl_lab.torture.shape import DEADLINE, draw
+from omkl_lab.torture.violation import Violation, require
+from omkl_lab.torture.world import World
+
+GAP = 0.3  # seconds between two faults, on average
+SETTLE = 12  # deadlines within which every link is in step again after the last fault
+SETTLE_ROUNDS = 256  # and rounds: samples that have waited make some dozen at once
+MIXED = 12  # rounds of mixing alone in which nodes must come closer to each other
+PACE = 0.5  # seconds for each of them
+MARGIN = 1.5  # on how far apart the algorithm leaves nodes: by timer they do not take their rounds together
+CLOSE = 1e-5  # of the models: rounding
+CHUNK = 8  # seeds that a process is given at once
+LAST = 30  # lines of a trace that are shown
+
+
+class Report(NamedTuple):
+    """What came of one seed."""
+
+    seed: int
+    shape: str
+    faults: Counter[str]
+    rounds: int
+    settled: float
+    """Deadlines from the last fault until every link was in step."""
+    settled_rounds: int
+    """Rounds that the node with most of them took in that time."""
+    closer: float
+    """How far apart mixing alone left the nodes, over how far the algorithm leaves them: one in lock step."""
+    drift: float
+    """How far mixing has moved the mean of all models."""
+    mean: float
+    """How far that mean is from zero."""
+    balanced: int
+    """Rounds in lock step that nobody was left out of on one side alone, in which the mean was checked."""
+    lost: int
+    """Acknowledged observations that nodes reported as lost in a crash."""
+    recovered: int
+    """Times that neighbors gave a node its models back."""
+    seconds: float
+    digest: str
+    """Of all that happened: the same for the same seed."""
+    violation: str | None = None
+    """What does not hold, after the last things that happened."""
+
+
+def run(seed: int, events: int) -> Report:
+    """Return what came of a seed: a network, and so many faults."""
+    start, random = time.process_time(), Random(seed)
+    world = World(draw(random, GAP * events), random)
+    faults: Counter[str] = Counter()
+    settled, rounds, closer, violation = math.nan, 0, math.nan, None
+    try:
+        world.begin()
+        _disturb(world, events, faults)
+        settled, rounds = _settle(world)
+        closer = _mix(world)
+        world.books.lessons.check(next(iter(world.arena.nodes.values())).learning)
+    except Exception as error:
+        told = f"{error}" if isinstance(error, Violation) else traceback.format_exc()
+        violation = f"{world.trace.tail(LAST)}\n{told}"
+    nodes = world.books.nodes
+    return Report(
+        seed=seed,
+        shape=world.shape.describe(),
+        faults=faults,
+        rounds=sum(node.round for node in world.arena.nodes.values()),
+        settled=settled,
+        settled_rounds=rounds,
+        closer=closer,
+        drift=_size(world.books.drift, nodes),
+        mean=_size(_thetas(world).sum(axis=0), nodes),
+        lost=world.lost,
+        balanced=world.books.balanced,
+        recovered=world.books.recovered,
+        seconds=time.process_time() - start,
+        digest=world.trace.digest(),
+        violation=violation,
+    )
+
+
+def _disturb(world: World, events: int, counts: Counter[str]) -> None:
+    kinds = _kinds(world.random)
+    weights = [FAULTS[kind][1] for kind in kinds]
+    while counts.total() < events:
+        world.arena.run(world.arena.now + world.random.expovariate(1 / GAP))
+        (kind,) = world.random.choices(kinds, weights)
+        if (told := FAULTS[kind][0](world, world.random)) is not None:
+            counts[kind] += 1
+            world.trace.note(world.arena.now, "", f"{kind}: {told}")
+
+
+def _kinds(random: Random) -> list[str]:
+    """Return some kinds of faults: what all together hide shows where few are frequent."""
+    kinds = [kind for kind in FAULTS if random.random() < 0.5]
+    return kinds if kinds else ["loss"]
+
+
+def _settle(world: World) -> tuple[float, int]:
+    """Let the faults end; return after how many deadlines and rounds all links are in step."""
+    world.calm()
+    arena, taken = world.arena, world.books.order.taken
+    arena.run(max(arena.now, arena.busy))
+    start, before = arena.now, taken.copy()
+    while not world.is_synced:
+        arena.run(arena.now + DEADLINE / 8)
+        if arena.now > start + SETTLE * DEADLINE:
+            raise Violation(f"not in step after {SETTLE} deadlines: {world.states()}")
+    rounds = max((taken - before).values(), default=0)
+    require(rounds <= SETTLE_ROUNDS, f"not in step before {rounds} rounds were taken; {SETTLE_ROUNDS} are enough")
+    return (arena.now - start) / DEADLINE, rounds
+
+
+def _mix(world: World) -> float:
+    """Let mixing go on without learning: nobody is left out any more, and the nodes come closer to each other.
+
+    Returns how far apart they are then, over what the algorithm makes of the same states in as many rounds. How fast
+    that is depends on more than the graph: with momentum, hidden states that trail behind a coarse quantizer's messages
+    make nodes swing about each other.
+    """
+    arena = world.arena
+    world.is_learning = False
+    for id in arena.nodes:
+        arena.act(id, Protocol.end)
+    _rest(world)
+    _pace(world)  # a first round may bring back what neighbors have kept
+    mixing, before, calm = Mixing(world.shape.config, arena.nodes), _apart(_thetas(world)), 0
+    for k in range(MIXED):
+        _pace(world)
+        if k == MIXED // 2:  # answers to the last questions have come by now
+            calm = len(world.trace)
+    taken = min(node.round - mixing.rounds[id] for id, node in arena.nodes.items())
+    rate = min(1.0, pace.least if pace.until else pace.rate) if (pace := world.shape.config.method.pace) else 1.0
+    require(taken >= rate * MIXED - 3, f"{taken} rounds in the time of {rate * MIXED}")
+    moved = [str(entry) for entry in world.trace[calm:] if isinstance(entry.what, Moved | Resynced)]
+    require(not moved, f"a link moved though nothing happened: {moved[:1]}")
+    left = [_apart(thetas) for thetas in mixing.after(taken)]
+    # By timer nodes swing at moments of their own: the farthest of the later rounds counts.
+    due = left[-1] if world.shape.config.timing.mode == "lockstep" else max(left[len(left) // 2 :])
+    after, due = _apart(_thetas(world)), due + CLOSE * (1 + _size(_thetas(world), 1))
+    require(after <= MARGIN * due, f"nodes were {before:.3g} apart, and are {after:.3g}; {due:.3g} is due")
+    return after / due
+
+
+def _pace(world: World) -> None:
+    """Let a round be taken, without learning."""
+    if world.shape.config.timing.mode == "lockstep":
+        world.observe(min(world.arena.nodes), labeled=False)
+    world.arena.run(world.arena.now + PACE)
+
+
+def _rest(world: World) -> None:
+    """Let all samples at hand be taken."""
+    arena = world.arena
+    limit = arena.now + 100 * DEADLINE
+    while any(node.waiting for node in arena.nodes.values()):
+        arena.run(arena.now + DEADLINE / 8)
+        require(arena.now < limit, "samples are not taken")
+    arena.run(arena.now + DEADLINE / 8)
+
+
+def _apart(thetas: np.ndarray) -> float:
+    """Return how far the models of nodes are from their mean."""
+    return _size(thetas - thetas.mean(axis=0), 1)
+
+
+def _thetas(world: World) -> np.ndarray:
+    return np.array([node.learning.state.theta for node in world.arena.nodes.values()], dtype=np.float64)
+
+
+def _size(array: float | np.ndarray, nodes: int) -> float:
+    return float(np.linalg.norm(array)) / nodes
+
+
+def runs(seeds: Sequence[int], events: int, jobs: int = 1) -> Iterator[Report]:
+    """Yield the report of each seed, in order; ``jobs`` processes share the work."""
+    if jobs == 1:
+        yield from map(run, seeds, itertools.repeat(events))
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(run, seeds, itertools.repeat(events), chunksize=CHUNK)

@@ -1,0 +1,266 @@
+"""What must hold of a network whatever happens to it, and the books that are kept to tell.
+
+A node is watched at the door of its ``Learning``: a model moves by mixing and by learning and by nothing else, so each
+is seen with the copies and weights it used, and learning is done again. After every call of a node its links and queues
+are looked at.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from omkl import algorithm
+from omkl.algorithm import State
+from omkl.node.events import Event
+from omkl.node.learning import Floats, total
+from omkl.node.links import MOST_AHEAD, Link, LinkState
+from omkl.node.neighbors import RECENT
+from omkl.node.protocol import MOST_WAITING, Protocol
+from omkl.quantizers import Message
+from omkl.scaling import Inputs
+from omkl.sending import Sampled
+from omkl_lab.torture.lessons import ROUNDING, Lesson, Lessons
+from omkl_lab.torture.order import Order
+from omkl_lab.torture.violation import Violation, require
+
+MOST_SENDS = MOST_WAITING + 8  # of one call: a round for each sample that waits, and a few answers and questions
+
+
+class Share(NamedTuple):
+    """What mixing did to one node in a round."""
+
+    boot: int
+    used: dict[str, tuple[int | None, int]]
+    """Boot and round of the copy of each neighbor that was mixed in."""
+    pull: Floats
+
+
+class Known(NamedTuple):
+    """The model that a node has by what was seen of it."""
+
+    began: Floats
+    theta: Floats
+    log_weights: Floats
+    content: bytes
+    """All of it, to compare."""
+
+
+@dataclass
+class Books:
+    """What the nodes of a network have said, and what has moved their models.
+
+    Attributes
+    ----------
+    nodes
+        How many there are: a round in which all took part, with all neighbors, must not move the mean.
+    said
+        Hidden states as bytes, by node, boot and round.
+    drift
+        What mixing has added to the sum of all models: zero, but for rounding, while nobody is left out.
+    lessons, order
+        What was learned, and what neighbors owe each other in lock step.
+    """
+
+    nodes: int
+    said: dict[tuple[str, int, int], bytes] = field(default_factory=dict)
+    shares: dict[int, dict[str, Share]] = field(default_factory=lambda: defaultdict(dict))
+    balanced: int = 0
+    drift: float | np.ndarray = 0.0
+    recovered: int = 0
+    lessons: Lessons = field(default_factory=Lessons)
+    order: Order = field(default_factory=Order)
+    _known: dict[str, Known] = field(default_factory=dict)
+    _past: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
+    _forgotten: set[tuple[str, int, int]] = field(default_factory=set)
+    _begun: set[Protocol] = field(default_factory=set)
+
+    def attach(self, node: Protocol) -> None:
+        """Watch a node from its first word on."""
+        learning, id = node.learning, node.role.id
+        gossip, learn = learning.gossip, learning.learn
+
+        def watched_gossip(copies: Floats, weights: Floats) -> Message:
+            self._check_model(node)
+            self._begun.add(node)
+            self.record(node)
+            self.order.note(node, node.neighbors.events)
+            self._check_mixing(node, weights)
+            start, due = _mixed(node, copies, weights)
+            silent = _silent(node)
+            said = learning.state.hidden.copy()
+            message = gossip(copies, weights)
+            require(not (learning.state.hidden - said)[silent].any(), "a kernel is sent that is not due")
+            self._enter(node, start, due)
+            self.record(node)
+            return message
+
+        def watched_learn(x: Inputs, y: Floats) -> tuple[Floats, float]:
+            self._check_model(node)
+            before = learning.state
+            before = before._replace(theta=before.theta.copy(), log_weights=before.log_weights.copy())
+            seen = learning.scaled(x)
+            output, loss = learn(x, y)
+            self._know(node)
+            self.lessons.note(Lesson(id, node.round, before, x, seen, y, learning.state, output, loss), learning)
+            return output, loss
+
+        learning.gossip, learning.learn = watched_gossip, watched_learn  # type: ignore[method-assign]
+        self.lessons.untold[id].clear()
+        self._know(node, learning.state.theta.copy())
+        self.order.begin(node)
+        self.record(node)
+
+    def _know(self, node: Protocol, began: Floats | None = None) -> None:
+        """Note the model that a node has now, and the one it began with."""
+        state, id = node.learning.state, node.role.id
+        began = self._known[id].began if began is None else began
+        self._known[id] = Known(began, state.theta.copy(), state.log_weights.copy(), _content(state))
+
+    def record(self, node: Protocol) -> None:
+        """Note what a node says of its round; a boot must not say two things of one."""
+        key = node.role.id, node.neighbors.boot, node.round
+        hidden = node.learning.state.hidden.tobytes()
+        self._past[key[0]].add(hidden)
+        if key in self._forgotten:
+            self._forgotten.discard(key)
+            self.said[key] = hidden
+        require(self.said.setdefault(key, hidden) == hidden, f"boot {key[1]} says two things of round {key[2]}")
+
+    def forget(self, id: str, is_known: Callable[[int, int], bool]) -> None:
+        """Let a node say anew what nobody knows of a boot and round of its."""
+        self._forgotten |= {key for key in self.said if key[0] == id and not is_known(*key[1:])}
+
+    def is_later(self, id: str, one: int | None, other: int) -> bool:
+        """Return whether a node has first spoken under one boot after it had under another."""
+        boots = list(dict.fromkeys(boot for speaker, boot, _ in self.said if speaker == id))
+        return one in boots and boots.index(one) > boots.index(other)
+
+    def check(self, node: Protocol, events: list[Event], now: float) -> None:
+        """Look at a node that is watched, after it did something at a time of its clock."""
+        require(not node.diverged, f"the model diverged at round {node.round}")
+        self._check_model(node)
+        self.look(node)
+        self.order.look(node, events, now)
+
+    def look(self, node: Protocol) -> None:
+        """Look at what a node says of itself, at its queues, and at its copies."""
+        self.record(node)
+        neighbors = node.neighbors
+        require(len(neighbors.recent) <= RECENT, f"{len(neighbors.recent)} frames kept")
+        require(len(node.waiting) <= MOST_WAITING, f"{len(node.waiting)} samples wait")
+        require(len(neighbors.sends) <= MOST_SENDS, f"{len(neighbors.sends)} messages at once")
+        for link in neighbors.links.values():
+            if len(link.inbox) > MOST_AHEAD:
+                raise Violation(f"{len(link.inbox)} messages of {link.peer} kept")
+            if link.state is LinkState.SYNCED:
+                self._check_copy(link)
+
+    def _check_model(self, node: Protocol) -> None:
+        """Refuse a model that moved but by mixing and learning, unless it was given back before its first round."""
+        id, state = node.role.id, node.learning.state
+        known = self._known[id]
+        if known.content == _content(state):
+            return
+        given_back = node not in self._begun and state.hidden.tobytes() in self._past[id]
+        theta, log_weights = node.learning.method.heard(state.hidden, known.log_weights)
+        same_weights = state.log_weights.tobytes() == log_weights.tobytes()
+        require(given_back and same_weights, "the model moved by something else than mixing and learning")
+        due = theta + (known.theta.astype(np.float64) - known.began)
+        apart = float(np.abs(state.theta - due).max())
+        told = f"models given back are {apart:.3g} from the hidden state with what was learned since"
+        require(apart <= ROUNDING * (1 + float(np.abs(due).max())), told)
+        self._know(node)
+        self.recovered += 1
+
+    def _check_copy(self, link: Link) -> None:
+        assert link.boot is not None
+        if self.said.get((link.peer, link.boot, link.round)) != link.copy.tobytes():
+            raise Violation(f"the copy of {link.peer} at {link.boot}:{link.round} is not its own")
+
+    def _check_mixing(self, node: Protocol, weights: Floats) -> None:
+        values, lockstep = weights.tolist(), node.role.timing.mode == "lockstep"
+        for link, weight, given in zip(node.links.values(), values, node.role.neighbors.values(), strict=True):
+            if weight:
+                if link.state is not LinkState.SYNCED:
+                    raise Violation(f"{link.peer} is mixed in, and {link.state}")
+                if weight != np.float32(given):
+                    raise Violation(f"{link.peer} has the weight {weight}, and was given {given}")
+                self._check_copy(link)
+            if lockstep:
+                self.order.check_copy(node, link, bool(weight))
+        if min(values) < 0 or sum(values) > 1 + ROUNDING:
+            raise Violation(f"weights {values} of others are negative, or exceed one")
+
+    def _enter(self, node: Protocol, before: Floats, due: tuple[Floats, ...]) -> None:
+        """Note what mixing did, as it was due, and check the mean when the last node of a round is there."""
+        state, method, id = node.learning.state, node.learning.method, node.role.id
+        self._know(node)
+        self.order.take(node)
+        finite = math.isfinite(total(state.theta) + total(state.hidden))
+        require(finite, f"the model is not finite at round {node.round}")
+        for found, wanted in zip((state.theta, state.log_weights, state.velocity), due, strict=False):
+            apart = float(np.abs(found - wanted).max())
+            most = ROUNDING * (1 + float(np.abs(wanted).max()))
+            require(apart <= most, f"mixing is {apart:.3g} from the algorithm's at round {node.round}")
+        pull = state.theta.astype(np.float64) - before
+        self.drift = self.drift + pull
+        if node.role.timing.mode == "lockstep" and method.least_share == 1:  # else nodes mix by shares of their own
+            used = {link.peer: (link.boot, link.round) for link in node.links.values() if _is_used(link)}
+            shares = self.shares[node.round]
+            shares[id] = Share(node.neighbors.boot, used, pull)
+            if len(shares) == self.nodes and self._is_whole(node.round, shares):
+                self._check_mean(node.round, shares)
+
+    def _is_whole(self, at: int, shares: dict[str, Share]) -> bool:
+        """Return whether in a round each node used what each of its neighbors had said in the last."""
+        links = sum(len(share.used) for share in shares.values())
+        level = all(
+            copy == (shares[peer].boot, at - 1) for share in shares.values() for peer, copy in share.used.items()
+        )
+        mutual = all(id in shares[peer].used for id, share in shares.items() for peer in share.used)
+        return links > 0 and level and mutual
+
+    def _check_mean(self, at: int, shares: dict[str, Share]) -> None:
+        pulls = np.array([share.pull for share in shares.values()])
+        self.balanced += 1
+        most = ROUNDING * (1 + float(np.abs(pulls).max()))
+        moved = float(np.abs(pulls.sum(axis=0)).max())
+        require(moved <= most, f"mixing moved the mean by {moved / len(shares):.3g} in round {at}")
+
+
+def _mixed(node: Protocol, copies: Floats, weights: Floats) -> tuple[Floats, tuple[Floats, ...]]:
+    """Return models before neighbors pull, carried on by a velocity, and the models, log weights and velocity due."""
+    state, method = node.learning.state, node.learning.method
+    own = method.spoken(state.theta, state.log_weights)
+    start = own + method.momentum * state.velocity if method.momentum else own
+    heard = algorithm.clipped(state.hidden, copies, method.radius)
+    due = algorithm.mix(start, state.hidden, heard, weights, method.consensus_step)
+    if method.choice is not None:
+        share = method.choice.share(algorithm.normalize(state.log_weights))
+        due = start + share[..., None, None] * (due - start)
+    velocity = (due - own,) if method.momentum else ()
+    return method.heard(start, state.log_weights)[0], (*method.heard(due, state.log_weights), *velocity)
+
+
+def _silent(node: Protocol) -> npt.NDArray[np.bool_]:
+    """Return which kernels must not be sent in the next round: those that are not sampled."""
+    state, choice = node.learning.state, node.learning.method.choice
+    if not isinstance(choice, Sampled):  # one that is triggered may be at the threshold, and rounding decides
+        return np.zeros(len(state.hidden), dtype=bool)
+    sent = choice.sends(state.hidden, algorithm.normalize(state.log_weights), state.moved, node.round)
+    return np.asarray(~sent, dtype=bool)
+
+
+def _content(state: State) -> bytes:
+    theta, hidden, log_weights, memory, velocity, moved = state
+    parts = (theta, hidden, log_weights, *memory, velocity, moved)
+    return b"".join(np.asarray(part).tobytes() for part in parts)
+
+
+def _is_used(link: Link) -> bool:
+    return link.state is LinkState.SYNCED

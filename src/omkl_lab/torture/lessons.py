@@ -1,0 +1,84 @@
+"""What nodes have learned, held against the algorithm.
+
+A loop that forgets a sample, or learns it wrongly, leaves models that are as finite and as close to each other as any.
+So every sample is computed again by ``omkl.algorithm`` from the state that it met.
+"""
+
+from collections import defaultdict, deque
+from typing import NamedTuple
+
+import numpy as np
+
+from omkl import features
+from omkl.algorithm import State
+from omkl.methods import Round
+from omkl.node.learning import Floats, Learning
+from omkl.scaling import Inputs
+from omkl_lab.torture.violation import require
+
+BATCH = 64  # lessons that are computed again at once, which costs little more than one
+ROUNDING = 1e-5  # relative, of a sum of few float32
+
+
+class Lesson(NamedTuple):
+    """A sample that a node has learned."""
+
+    id: str
+    round: int
+    before: State
+    x: Inputs
+    seen: Floats
+    """x as features took it."""
+    y: Floats
+    after: State
+    output: Floats
+    loss: float
+
+
+class Lessons:
+    """All samples that the nodes of a network have learned.
+
+    Attributes
+    ----------
+    untold
+        Those of each node that it has yet to tell of, in order.
+    """
+
+    def __init__(self) -> None:
+        self.untold: dict[str, deque[Lesson]] = defaultdict(deque)
+        self._unchecked: list[Lesson] = []
+
+    def note(self, lesson: Lesson, learning: Learning) -> None:
+        """Note a lesson; nodes of one network learn alike."""
+        self.untold[lesson.id].append(lesson)
+        self._unchecked.append(lesson)
+        if len(self._unchecked) == BATCH:
+            self.check(learning)
+
+    def check(self, learning: Learning) -> None:
+        """Compute again what was learned since the last time."""
+        lessons, self._unchecked = self._unchecked, []
+        if not lessons:
+            return
+        theta, log_weights = (np.array([lesson.before[k] for lesson in lessons]) for k in (0, 2))
+        z = features.transform(np.array([lesson.seen for lesson in lessons]), learning.features)
+        sample = Round(z, np.array([lesson.y for lesson in lessons]), None)
+        memory = lessons[0].before.memory
+        memory = memory and type(memory)(*map(np.array, zip(*(one.before.memory for one in lessons), strict=True)))
+        theta, log_weights, memory, info = learning.method.observe(theta, log_weights, memory, sample)
+        _compare("models", lessons, [lesson.after.theta for lesson in lessons], theta)
+        _compare("log weights", lessons, [lesson.after.log_weights for lesson in lessons], log_weights)
+        for k, part in enumerate(memory):
+            _compare("memory", lessons, [lesson.after.memory[k] for lesson in lessons], part)
+        _compare("prediction", lessons, [lesson.output for lesson in lessons], info.output)
+        _compare("loss", lessons, [lesson.loss for lesson in lessons], info.loss)
+
+
+def _compare(what: str, lessons: list[Lesson], found: list[Floats] | list[float], due: Floats) -> None:
+    rows = len(lessons), -1
+    apart = np.abs(np.array(found) - due).reshape(rows).max(axis=1)
+    excess = apart - ROUNDING * (1 + np.abs(due).reshape(rows).max(axis=1))
+    worst = int(np.argmax(excess))
+    id, at = lessons[worst][:2]
+    told = f"{id} learned a sample in round {at}, and its {what} is {apart[worst]:.3g} from the algorithm's"
+    require(bool(excess[worst] <= 0), told)

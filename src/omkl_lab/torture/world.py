@@ -1,0 +1,286 @@
+"""A network under faults: its nodes with their disks and streams, and what can be done to them."""
+
+import itertools
+from collections.abc import Callable, Iterable
+from functools import partial
+from random import Random
+
+import numpy as np
+
+from omkl.node import checkpoint
+from omkl.node.events import Damaged, Event, Gossiped, Lost, Scored
+from omkl.node.keep import Keep, count_file
+from omkl.node.links import Link, LinkState
+from omkl.node.neighbors import RECENT
+from omkl.node.protocol import MOST_WAITING, Protocol
+from omkl.node.runtime import LOOK
+from omkl.node.transports.memory import Conditions
+from omkl_lab.torture.arena import Arena
+from omkl_lab.torture.disk import Died, Disk, Files
+from omkl_lab.torture.invariants import Books
+from omkl_lab.torture.shape import Shape, label
+from omkl_lab.torture.streams import Sample, Stream
+from omkl_lab.torture.trace import Trace
+from omkl_lab.torture.violation import require
+
+MOST_CALLS = 100  # of a node in a second, on average: a node that asks itself or others in circles makes many more
+AGAIN = 0.5  # seconds until a node that died over its disk is started again
+NOTICED = 0.002  # seconds until neighbors notice that a process has died
+
+
+class World:
+    """All of it, driven by one source of randomness.
+
+    Attributes
+    ----------
+    shape, arena, disks, streams, books, trace
+        What it is made of.
+    links
+        The ends of every link.
+    is_learning
+        Whether streams go on.
+    lost
+        Acknowledged observations that nodes have reported as lost.
+    """
+
+    def __init__(self, shape: Shape, random: Random) -> None:
+        ids = shape.config.ids
+        self.shape, self.random = shape, random
+        self.trace, self.books = Trace(), Books(len(ids))
+        self.arena = Arena(shape.conditions, random, self._check, self._report)
+        self.arena.died = self._died
+        self.disks = {id: Disk(random) for id in ids}
+        self.streams = {id: Stream() for id in ids}
+        self.links = [(ids[i], ids[j]) for i, j in shape.config.topology.graph.edges.tolist()]
+        self.is_learning = True
+        self._aged: set[str] = set()
+        self.lost = 0
+        self._roles = {id: shape.config.role(id) for id in ids}
+        self._keeps: dict[str, Keep] = {}
+        self._crashed: dict[str, float] = {}
+        self._news: dict[str, list[Event]] = {}
+        self._boots = iter(random.sample(range(2**15), 4096))  # none twice, which is not worse than good luck
+        self._numbers = itertools.count()
+        self._undone: dict[int, Callable[[], None]] = {}
+        self._undos = itertools.count()
+
+    def begin(self) -> None:
+        """Start all nodes and streams."""
+        for id in self.shape.config.ids:
+            self.start(id)
+            self.arena.at(self.random.random(), partial(self._observe, id))
+
+    # What happens to nodes
+
+    def start(self, id: str) -> None:
+        """Start a node from its disk, as ``omkl.node.node`` does; again later, if it dies of that."""
+        if id in self.arena.nodes:
+            return
+        self._news[id] = []
+        try:
+            node, due = self._open(id)
+        except Died:
+            self._died(id)
+            return
+        self._note(id, f"starts at {node.neighbors.boot}:{node.round}")
+        self.books.attach(node)
+        self.arena.join(node)
+        for peer in self._aged.intersection(node.links):  # this one may have known of it, and does no more
+            self._forget(peer, 0.0)
+        if self.arena.now >= self.shape.ends[id]:
+            self.arena.act(id, Protocol.end)
+        self.arena.act(id, Protocol.wake)  # it may have something to tell
+        told = self._news.pop(id)
+        if self.arena.nodes.get(id) is node:
+            require(told == due, f"{due} is to be told at the start, {told} was")
+
+    def _open(self, id: str) -> tuple[Protocol, list[Event]]:
+        """Return a node and what it has to tell of its disk."""
+        disk, stream, now = self.disks[id], self.streams[id], self.arena.clock(id)
+        settings, file = self.shape.checkpoint, self.shape.checkpoint.file(id)
+        files = [disk.files.get(path) for path in (file, file.with_name(f"{file.name}.last"))]
+        whole = [written for written in files if written in stream.saved]
+        node = checkpoint.restore(file, self._roles[id], next(self._boots), now, disk)
+        due: list[Event] = [Damaged(str(file), "") for written in whole[:1] if written != files[0]]
+        node.ended = False
+        stream.restore(node, whole[0] if whole else None)
+        stream.counted &= not disk.full or bool(disk.numbers)
+        disk.saving = partial(stream.save, node)
+        lost = node.lost
+        keep = Keep(node, settings, disk, partial(self._note, id), lambda: self.arena.clock(id))
+        self._keeps[id] = keep
+        stream.check(node, settings.every == "observation")
+        keep.begin(now)
+        stream.acknowledged |= stream.inside  # the disk counts what is saved, told or not
+        self._recount(node)
+        return node, due + [Lost(node.lost - lost)] * (node.lost > lost)
+
+    def _recount(self, node: Protocol) -> None:
+        id = node.role.id
+        number = self.disks[id].numbers.get(count_file(self.shape.checkpoint.file(id)))
+        self.streams[id].recount(node, None if number is None else number.value)
+
+    def crash(self, id: str, noticed: bool = True) -> None:
+        """Kill a node, if it is there."""
+        self.disks[id].calls_left = None
+        self._crashed[id] = self.arena.now
+        self.arena.kill(id)
+        if noticed:
+            self.arena.at(self.arena.now + NOTICED, lambda: self.arena.miss(id))
+
+    def leave(self, id: str) -> None:
+        """Let a node leave in order, which its disk may make a crash."""
+        try:
+            self._keeps[id].end()
+        except (OSError, Died) as error:
+            self._note(id, f"does not leave in order: {error or 'it died'}")
+        self.crash(id)
+
+    def lose_disk(self, id: str) -> None:
+        """Lose all that a node has saved, when it is away."""
+        self.disks[id].lose()
+        self.streams[id].forget()
+
+    def bring_back(self, id: str, files: Files, made: float = 0.0) -> None:
+        """Start a node again, at once, with the files of some time ago.
+
+        What it said meanwhile, and no neighbor has heard or remembers, it may say anew: nobody could know.
+        """
+        self.crash(id)
+        self._aged.add(id)
+        self._forget(id, made)
+        self.disks[id].files = dict(files)
+        self.streams[id].counted = False  # samples wait in them of which nobody knows what became
+        self.start(id)
+
+    def _forget(self, id: str, since: float) -> None:
+        peers = self._roles[id].neighbors
+        self.books.forget(id, lambda boot, at: any(self._knows(peer, id, boot, at, since) for peer in peers))
+
+    def _knows(self, peer: str, id: str, boot: int, at: int, since: float) -> bool:
+        """Return whether a neighbor may know what a node said of a round; one that is away does, unless it crashed."""
+        if peer not in self.arena.nodes:
+            return self._crashed.get(peer, -1.0) < since
+        link = self.arena.nodes[peer].links[id]
+        # One that has heard a later boot knows that this one is over.
+        return link.have >= at if link.boot == boot else link.have > 0 and self.books.is_later(id, link.boot, boot)
+
+    def return_in(self, id: str, seconds: float) -> None:
+        """Start a node in a while."""
+        self.later(seconds, partial(self.start, id))
+
+    def reach(self, one: str, other: str) -> None:
+        """Let two nodes notice that they reach each other, if they do."""
+        if not self.arena.is_cut(one, other):
+            self.arena.meet(one, other)
+
+    def observe(self, id: str, labeled: bool) -> None:
+        """Give a node a sample, unless too many wait."""
+        x = [self.random.gauss(0, 1), self.random.gauss(0, 1)]
+        loss, stream = self.shape.config.method.objective, self.streams[id]
+        y = label(loss, x) if labeled else None
+        sample = Sample(next(self._numbers), np.array(x, dtype=np.float32), None if y is None else loss.encode(y))
+
+        def act(node: Protocol, now: float) -> list[Event]:
+            if len(stream.given) >= MOST_WAITING:
+                return []
+            stream.given.append(sample)
+            return node.observe(sample.x, y, now)
+
+        self.arena.act(id, act)
+
+    def mend(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Mend links."""
+        for pair in pairs:
+            self.arena.mend(*pair)
+
+    # How faults end
+
+    def later(self, seconds: float, undo: Callable[[], None]) -> None:
+        """Undo something in a while, or when all is calmed."""
+        key = next(self._undos)
+        self._undone[key] = undo
+        self.arena.at(self.arena.now + seconds, lambda: self._undone.pop(key, _nothing)())
+
+    def calm(self) -> None:
+        """Undo everything, and let nothing happen from here on."""
+        self.arena.hits.clear()
+        self.arena.calm, self.arena.conditions = True, Conditions(delay=0.01)
+        for disk in self.disks.values():
+            disk.full, disk.calls_left = False, None
+        while self._undone:
+            self._undone.pop(next(iter(self._undone)))()
+
+    # What is seen
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether every node is there, every link of it in step, and in lock step all at one round or at the next."""
+        nodes = self.arena.nodes
+        return len(nodes) == len(self._roles) and all(
+            link.state is LinkState.SYNCED and self._is_near(node, nodes[peer], link)
+            for node in nodes.values()
+            for peer, link in node.links.items()
+        )
+
+    def _is_near(self, node: Protocol, other: Protocol, link: Link) -> bool:
+        """Return whether two neighbors are as close as when all is well; one may have skipped, and not told yet."""
+        apart = abs(node.round - other.round) if self.shape.config.timing.mode == "lockstep" else 0
+        return apart <= 1 and other.round - link.have <= RECENT
+
+    def states(self) -> str:
+        """Return how every link stands."""
+        ends = ((id, link) for id, node in self.arena.nodes.items() for link in node.links.values())
+        return ", ".join(f"{id}-{link.peer} {link.state} at {link.round}" for id, link in ends)
+
+    def _check(self, node: Protocol, events: list[Event], now: float) -> None:
+        self.books.check(node, events, now)
+        calls, most = self.arena.calls[node.role.id], MOST_CALLS * (10 + self.arena.now)
+        require(calls <= most, f"{calls} calls in {self.arena.now:.1f} s")
+
+    def _report(self, id: str, events: list[Event]) -> None:
+        """Do with a node's events what ``omkl.node.runtime`` does: acknowledge, and then watch."""
+        stream, keep = self.streams[id], self._keeps[id]
+        learned = self.books.lessons.untold[id]
+        for event in events:
+            if isinstance(event, Scored):
+                stream.take(event, learned)
+        require(not learned, f"{len(learned)} samples were learned, and not scored")
+        if stream.taken:
+            if keep.settle():
+                stream.acknowledge()
+                self._recount(self.arena.nodes[id])
+            else:
+                self.arena.at(self.arena.now + LOOK, lambda: self.arena.act(id, Protocol.wake))
+        for event in events:
+            self._note(id, event)
+            if isinstance(event, Gossiped):
+                keep.watch(event)
+            elif isinstance(event, Lost | Damaged):
+                self._hear(id, event)
+
+    def _hear(self, id: str, event: Lost | Damaged) -> None:
+        """Hear of what a node finds out about its disk, which it does when it starts."""
+        require(id in self._news, f"{event} is told long after the start")
+        self._news[id].append(event if isinstance(event, Lost) else event._replace(why=""))
+        self.lost += event.observations if isinstance(event, Lost) else 0
+
+    def _note(self, id: str, what: str | Event) -> None:
+        self.trace.note(self.arena.now, id, what)
+
+    def _died(self, id: str) -> None:
+        self._note(id, "died over its disk")
+        self.crash(id)
+        self.return_in(id, AGAIN)
+
+    def _observe(self, id: str) -> None:
+        """Give a node a sample, and the next one when it is due."""
+        if self.arena.now >= self.shape.ends[id] or not self.is_learning:
+            self.arena.act(id, Protocol.end)
+            return
+        self.observe(id, self.random.random() >= self.shape.unlabeled)
+        self.arena.at(self.arena.now + self.shape.periods[id], partial(self._observe, id))
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,140 @@
+"""Tuning: the settings that learn most on some data and network, within so many bytes a round."""
+
+import math
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from omkl.data import Partition
+from omkl.errors import InputError, real, whole
+from omkl.methods import Method, recommended
+from omkl.topology import Faults
+from omkl_lab.tuning.halving import BASE, Evaluate, Score, Trial, halve, judged, reasons, rungs
+from omkl_lab.tuning.outcome import Candidate, Comparison, Tuned, compared
+from omkl_lab.tuning.runs import Progress, Runs
+from omkl_lab.tuning.space import Drawn, Space, default, draw
+
+__all__ = ["Candidate", "Comparison", "Progress", "Space", "Tuned", "tune"]
+
+
+def tune(
+    data: Any,
+    topology: Any = None,
+    nodes: int | None = None,
+    method: Method | None = None,
+    *,
+    budget: float | None = None,
+    space: Space | None = None,
+    candidates: int = 27,
+    seeds: int = 2,
+    held_out: int = 20,
+    seed: int = 0,
+    weights: str = "metropolis",
+    faults: Faults | None = None,
+    shuffle: int | None = 0,
+    partition: Partition | str | None = None,
+    rounds: int | None = None,
+    pooled: bool = False,
+    standardize: bool = False,
+    folder: str | Path | None = None,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Tuned:
+    """Return the setting with the least mean loss over the whole stream, found by successive halving over seeds.
+
+    Candidates are drawn at random and run on few seeds; the best third goes on to three times as many fresh seeds, and
+    so on. Then the best is compared with the base, which is in every rung, on seeds that had no part in the choice. A
+    candidate that diverges, or that sends more than the budget, is dropped.
+
+    Parameters
+    ----------
+    data, topology, nodes, weights, faults, partition, rounds, standardize
+        As for ``simulate``.
+    method
+        The base, which tuning starts from; None is ``recommended()``.
+    budget
+        Bytes that a node may send in a round, in the mean, header and all; None sets no limit.
+    space
+        What to try: names of settings, such as ``"gamma"``, ``"learner.prior"`` or ``"kernels.scale"`` (a factor on all
+        bandwidths), each with a list of values, or a pair (low, high) that is drawn from evenly in the logarithm; None
+        takes a space around the base.
+    candidates
+        How many to draw.
+    seeds, held_out
+        Runs of a candidate in the first rung, and of the best and the base in the end.
+    seed
+        The first seed of the runs, which take one after the other from there on, and that of the draw.
+    shuffle
+        As for ``simulate``, but the run of seed s deals a table out in the order of ``shuffle + s``: a setting should
+        not be tuned to one order.
+    pooled
+        Score every node's model on all nodes' samples, for nodes that see different data.
+    folder
+        Holds records of the runs, as for a sweep: the same call goes on where the last one stopped. None keeps none.
+    jobs
+        Processes that share the cores of this machine; None is one a core.
+    progress
+        Called after each run.
+
+    Examples
+    --------
+    >>> import omkl
+    >>> base, space = omkl.Gossip(gamma=0.2), {"eta": (0.1, 10), "quantizer.bits": [3, 4]}
+    >>> tuned = omkl.tune("banana", "ring", 20, base, space=space, candidates=2, held_out=2, jobs=1)
+    >>> bool(tuned.comparison.difference < 0)
+    True
+    """
+    base = recommended() if method is None else method
+    budget = None if budget is None else real("budget", budget)
+    whole("seed", seed, 0)
+    held_out = whole("held_out", held_out, 2)
+    made = draw(base, default(base) if space is None else space, whole("candidates", candidates), seed)
+    drawn = [Drawn({}, base), *made]
+    plan = rungs(len(made), whole("seeds", seeds), seed)
+    others = range(plan[-1].seeds.stop, plan[-1].seeds.stop + held_out)
+    shared = {"data": data, "topology": topology, "nodes": nodes, "weights": weights, "faults": faults}
+    shared |= {"partition": partition, "rounds": rounds, "pooled": pooled, "standardize": standardize}
+    with _records(folder) as place:
+        methods = [one.method for one in drawn]
+        evaluate = Runs(methods, shared, shuffle, place, jobs, progress)
+        trials, ranked = halve(plan, evaluate, budget)
+        _require_some(ranked, trials, budget)
+        best, score, other = _confirmed(ranked, evaluate, others, budget)
+    tried = tuple(Candidate(one.settings, *trial) for one, trial in zip(drawn, trials, strict=True))
+    return Tuned(drawn[best].method, drawn[best].settings, compared(score, other), tried, tuple(plan), budget)
+
+
+@contextmanager
+def _records(folder: str | Path | None) -> Iterator[Path]:
+    if folder is not None:
+        yield Path(folder)
+    else:
+        with tempfile.TemporaryDirectory() as place:
+            yield Path(place)
+
+
+def _confirmed(
+    ranked: Sequence[int], evaluate: Evaluate, seeds: range, budget: float | None
+) -> tuple[int, Score, Score]:
+    """Return the best candidate that also holds on other seeds, its score there, and that of the base."""
+    for place in ranked:
+        running = sorted({BASE, place})
+        scores = evaluate(running, seeds, "held out")
+        if judged(scores[-1], budget, 0).dropped is None:
+            return place, scores[-1], scores[0]
+    raise InputError(
+        f"the best {len(ranked)} settings diverge or send more than the budget on other seeds; one must hold there; "
+        "try more seeds, or allow more bytes"
+    )
+
+
+def _require_some(ranked: Sequence[int], trials: Sequence[Trial], budget: float | None) -> None:
+    if not ranked:
+        least = min((trial.bytes for trial in trials if trial.dropped == "over budget"), default=math.nan)
+        sent = "" if math.isnan(least) else f", the least that was sent being {least:.1f} bytes"
+        raise InputError(
+            f"no setting is left ({reasons([trial.dropped for trial in trials], budget)}{sent}); one must stay finite "
+            "and within the budget; allow more bytes, or give a space of smaller ranks, coarser levels, smaller rates"
+        )

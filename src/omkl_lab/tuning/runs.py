@@ -1,0 +1,57 @@
+"""Candidates run as the points of a sweep, one a seed: all those of a candidate share its compiled program."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from omkl.errors import InputError
+from omkl.methods import Method
+from omkl_lab import sweeps
+from omkl_lab.tuning.halving import BASE, Score
+
+Progress: TypeAlias = Callable[[int, int, str], None]
+"""Called with the runs done, the runs in all, and what they are for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Runs of methods, the base first, with the arguments of ``simulate`` that they share."""
+
+    methods: Sequence[Method]
+    shared: Mapping[str, Any]
+    shuffle: int | None
+    folder: Path
+    jobs: int | None = None
+    progress: Progress | None = None
+
+    def __call__(self, places: Sequence[int], seeds: range, what: str) -> list[Score]:
+        """Return the scores of the methods at these places."""
+
+        def tell(done: int, runs: int, failed: int) -> None:
+            if self.progress is not None:
+                self.progress(done, runs, what)
+
+        points = self._points(places, seeds)
+        rows = sweeps.sweep(points, self.folder / what.replace(" ", "-"), jobs=self.jobs, progress=tell)
+        own = (rows[k : k + len(seeds)] for k in range(0, len(rows), len(seeds)))
+        return [self._score(place, of_it) for place, of_it in zip(places, own, strict=True)]
+
+    def _points(self, places: Sequence[int], seeds: range) -> list[sweeps.Point]:
+        data = self.shared["data"]
+        known = {} if isinstance(data, str) else {"data": {"name": "table", "sha256": sweeps.fingerprint(*data)}}
+        orders = {seed: None if self.shuffle is None else self.shuffle + seed for seed in seeds}
+        return [
+            sweeps.point({**self.shared, "method": self.methods[place], "seed": seed, "shuffle": order}, **known)
+            for place in places
+            for seed, order in orders.items()
+        ]
+
+    def _score(self, place: int, rows: Sequence[sweeps.Row]) -> Score:
+        failed = next((row for row in rows if row["failure"] is not None), None)
+        if failed is not None:
+            if place == BASE and failed["failure"] != "diverged":
+                raise InputError(f"the base cannot run: {failed['error']}")
+            return Score(failure=failed["failure"])
+        losses = tuple(row["pooled_loss" if self.shared["pooled"] else "loss"] for row in rows)
+        return Score(losses, sum(row["bits_per_node_round"] for row in rows) / (8 * len(rows)))
