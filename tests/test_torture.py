@@ -17,7 +17,6 @@ from omkl.node.neighbors import Neighbors
 from omkl_lab.torture import Report, run, runs
 from omkl_lab.torture.arena import Clock
 from omkl_lab.torture.disk import Died, Disk
-from omkl_lab.torture.faults import FAULTS
 
 EVENTS = 100
 ONCE = (
@@ -32,7 +31,7 @@ ONCE = (
     1000009161,
     695301130654,
     912345126,
-)  # have found a fault
+)
 FILE = Path("a.npz")
 
 
@@ -40,17 +39,10 @@ def tell(report: Report) -> str:
     return f"{report.violation}\nto replay it: omkl torture --seed {report.seed} --events {EVENTS}"
 
 
-def test_the_known_seeds() -> None:
-    reports = list(runs((*range(80), *ONCE), EVENTS, jobs=2))
-    for report in reports:
+def test_seeds_that_have_found_a_fault() -> None:
+    for report in runs(ONCE, EVENTS):  # two hundred others are in the oracles
         assert report.violation is None, tell(report)
         assert report.faults.total() == EVENTS
-    assert {kind for report in reports for kind in report.faults} == set(FAULTS)
-    assert sum(report.recovered for report in reports) > 0
-    assert sum(report.lost for report in reports) > 0
-    assert sum(report.balanced for report in reports) > 100
-    assert max(report.settled_rounds for report in reports) > 1
-    assert 0.99 < max(report.closer for report in reports) < 1.5
 
 
 def test_fresh_seeds() -> None:

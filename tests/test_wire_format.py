@@ -26,6 +26,8 @@ from omkl.node.role import Role, describe
 from omkl.node.settings import Timing
 from omkl.quantizers import QSGD, Exact, Message, Nearest, Quantizer
 from omkl.wire import Codec, Kind, WireError, steps, tables
+from tests.oracles import wire as oracle
+from tests.wire_cases import CODECS, NAMES
 
 TEXT = resources.files("omkl.wire").joinpath("FORMAT.md").read_text(encoding="utf-8")
 BLOCKS = [tomllib.loads(block) for block in re.findall(r"^```toml\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)]
@@ -189,6 +191,12 @@ def test_a_peer_in_c_reads_and_writes_the_golden_frames(peer: Path, entry: dict[
     said = ask(peer, codec, [frame], entry["seed"])
     assert said == [answer(codec, frame, entry["seed"])]
     assert said[0].endswith(frame.hex())
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith(("QSGD", "Nearest"))])
+def test_a_peer_in_c_reads_and_writes_the_frozen_frames(peer: Path, name: str) -> None:
+    codec, frames = CODECS[NAMES.index(name)], [bytes.fromhex(frame) for frame in oracle.frozen()["gossip"][name]]
+    assert ask(peer, codec, frames, oracle.SEED) == [answer(codec, frame, oracle.SEED) for frame in frames]
 
 
 @pytest.mark.parametrize(

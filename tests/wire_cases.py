@@ -32,7 +32,7 @@ def messages(draw: st.DrawFn, codec: Codec) -> Message:
     if isinstance(codec.quantizer, Exact):
         values = rng.normal(size=codec.shape) * 10.0 ** draw(st.integers(-40, 30))
         return codec.quantizer.quantize(values.astype(np.float32), None)
-    length, most = (codec.shape[2], 1) if isinstance(codec.quantizer, Sign) else _layout(codec)
+    length, most = (codec.shape[2], 1) if isinstance(codec.quantizer, Sign) else layout(codec)
     blocks = (*codec.shape[:2], codec.shape[2] // length)
     middle = draw(st.integers(steps.FIRST + 300, steps.LAST - 300))
     code = st.one_of(st.just(0), st.integers(steps.FIRST, steps.LAST), st.integers(middle - 300, middle + 300))
@@ -47,7 +47,7 @@ def messages(draw: st.DrawFn, codec: Codec) -> Message:
     return Message(levels.reshape(codec.shape), steps.values(codes).reshape(blocks))
 
 
-def _layout(codec: Codec) -> tuple[int, int]:
+def layout(codec: Codec) -> tuple[int, int]:
     assert isinstance(codec.quantizer, QSGD | Nearest)
     return tables.layout(codec.quantizer, codec.shape[2])
 

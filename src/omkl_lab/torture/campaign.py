@@ -58,6 +58,8 @@ class Report(NamedTuple):
     seconds: float
     digest: str
     """Of all that happened: the same for the same seed."""
+    course: str
+    """Of what happened without what was computed: the same on another processor too."""
     violation: str | None = None
     """What does not hold, after the last things that happened."""
 
@@ -93,6 +95,7 @@ def run(seed: int, events: int) -> Report:
         recovered=world.books.recovered,
         seconds=time.process_time() - start,
         digest=world.trace.digest(),
+        course=world.trace.course(),
         violation=violation,
     )
 

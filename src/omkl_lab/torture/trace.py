@@ -1,9 +1,12 @@
 """What happened in a run, for the reader of a failure and for comparing two runs."""
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from omkl.node.events import Event, Scored
+import numpy as np
+
+from omkl.node.events import Event, Gossiped, Scored
 
 
 class Entry(NamedTuple):
@@ -27,11 +30,26 @@ class Trace(list[Entry]):
 
     def digest(self) -> str:
         """Return a number for all of it."""
-        return hashlib.blake2b("\n".join(map(str, self)).encode(), digest_size=8).hexdigest()
+        return _hash(map(str, self))
+
+    def course(self) -> str:
+        """Return a number for what happened, without what was computed: the same whatever rounds the arithmetic."""
+        return _hash(str(entry._replace(what=_uncomputed(entry.what))) for entry in self)
 
     def tail(self, count: int) -> str:
         """Return the last things that happened, a line each."""
         return "\n".join(map(str, self[-count:]))
+
+
+def _hash(lines: Iterable[str]) -> str:
+    return hashlib.blake2b("\n".join(lines).encode(), digest_size=8).hexdigest()
+
+
+def _uncomputed(what: str | Event) -> str | Event:
+    """Return an event without its numbers of the models, and without the size that their levels have when packed."""
+    if isinstance(what, Scored):
+        return what._replace(output=np.zeros(0, np.float32), loss=None)
+    return what._replace(size=0) if isinstance(what, Gossiped) else what
 
 
 def _tell(event: Event) -> str:
