@@ -186,7 +186,7 @@ def test_samples_that_tell_nothing_are_refused(rows: Any, message: str) -> None:
 def test_a_small_sample_leaves_coordinates_at_zero() -> None:
     rows = np.random.default_rng(0).normal(size=(5, 3))
     z, few = (features.transform(rows, fitted(rows, basis=Basis(rank=rank))) for rank in (12, 5))
-    np.testing.assert_array_equal(z[..., :5], few)
+    np.testing.assert_allclose(z[..., :5], few, atol=1e-5)  # products of other shapes round differently
     assert not z[..., 5:].any()
     spectrum = fitted(rows).spectrum
     assert spectrum is not None

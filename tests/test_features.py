@@ -92,7 +92,7 @@ def test_orthogonal_rows_keep_their_lengths(kernel: Kernel, D: int, d: int) -> N
     rows = features.draw([kernel], D, d, seed=4, orthogonal=True)[0].astype(np.float64)
     lengths = np.linalg.norm(rows, axis=1)
     np.testing.assert_allclose(lengths, np.linalg.norm(independent, axis=1), rtol=1e-6)
-    np.testing.assert_array_equal(rows[::d], independent[::d].astype(np.float32))
+    np.testing.assert_allclose(rows[::d], independent[::d], rtol=2e-7)
     for block in np.split(rows / lengths[:, None], range(d, D, d)):
         np.testing.assert_allclose(block @ block.T, np.eye(len(block)), atol=1e-6)
 
@@ -101,7 +101,8 @@ def test_more_orthogonal_rows_or_kernels_keep_those_there() -> None:
     bank = gaussian(1) + laplacian(1) + matern(3)
     all_rows = features.draw(bank, 30, 8, seed=2, orthogonal=True)
     for D in (1, 5, 8, 9, 16, 29):
-        np.testing.assert_array_equal(features.draw(bank[:2], D, 8, seed=2, orthogonal=True), all_rows[:2, :D])
+        few = features.draw(bank[:2], D, 8, seed=2, orthogonal=True)
+        np.testing.assert_allclose(few, all_rows[:2, :D], rtol=2e-7)  # products of other shapes, rounded once
     assert not np.any(all_rows == features.draw(bank, 30, 8, seed=3, orthogonal=True))
 
 

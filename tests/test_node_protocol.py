@@ -80,11 +80,9 @@ def test_two_nodes_by_hand() -> None:
 
 
 def one_by_one(x: Any, made: Any) -> Any:
-    """Return the features of samples as a node computes them: a product of matrices sums in another order."""
-    return np.stack([TRANSFORM(row, made) for row in x]) if x.ndim == 2 else TRANSFORM(x, made)
-
-
-TRANSFORM = features.transform
+    """Return the features of samples as a node computes them: other products may sum in another order."""
+    rows = [features.waves(np.dot(made.frequencies, row)) for row in x.reshape(-1, x.shape[-1])]
+    return np.stack(rows).reshape(*x.shape[:-1], *rows[0].shape)
 
 
 @pytest.mark.parametrize("graph", ["path", "star", "ring", "complete"])
