@@ -1,7 +1,11 @@
 """Fixtures for the whole suite: the array libraries the core must run on."""
 
-import gc
 import os
+
+# Before jax is imported, here and in the processes that tests start: programs that run once are not worth optimizing.
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
