@@ -94,7 +94,7 @@ def test_seeded_faults_take_their_course() -> None:
     assert sum(report.lost for report in reports) > 0
     assert sum(report.balanced for report in reports) > 100
     assert max(report.settled_rounds for report in reports) > 1
-    assert 0.99 < max(report.closer for report in reports) < 1.5
+    assert 0.99 < max(report.closer for report in reports) < 1.01
 
 
 # Losses

@@ -12,11 +12,8 @@ from omkl.methods.protocol import Info, Method, MethodState, Network, Round
 from omkl.sending import Pace
 from omkl.wire import message_bytes
 
-Dither: TypeAlias = Callable[[int | npt.NDArray[np.integer]], npt.NDArray[np.float32] | None]
-"""What the quantizers of all nodes are given in a round of gossip, ``(J, P, C, n)``; None where they need nothing.
-
-The round is that of all, or of each node, ``(J, 1)``.
-"""
+Dither: TypeAlias = Callable[[int], npt.NDArray[np.float32] | None]
+"""What the quantizers of all nodes are given in a round of gossip, ``(J, P, C, n)``; None where they need nothing."""
 
 
 def dither(method: Method, nodes: int, outputs: int, seed: int) -> Dither:
@@ -28,7 +25,7 @@ def dither(method: Method, nodes: int, outputs: int, seed: int) -> Dither:
     return lambda round_: noise.dither(noise.fold(key, round_), shape)
 
 
-def _nothing(round_: int | npt.NDArray[np.integer]) -> None:
+def _nothing(round_: int) -> None:
     """Return no dither."""
 
 

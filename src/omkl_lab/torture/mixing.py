@@ -1,13 +1,15 @@
 """What the algorithm makes of a network in rounds of gossip alone, from the states that its nodes have."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from omkl.methods import eager
 from omkl.node.config import NetworkConfig
-from omkl.node.learning import Heard
+from omkl.node.events import Gossiped
+from omkl.node.learning import Floats, Heard
 from omkl.node.protocol import Protocol
+from omkl_lab.torture.trace import Entry
 
 
 class Mixing:
@@ -19,27 +21,31 @@ class Mixing:
         By node.
     """
 
-    def __init__(self, config: NetworkConfig, nodes: Mapping[str, Protocol]) -> None:
-        self._method, self._ids = config.method, config.ids
-        self._peers = [[config.ids.index(peer) for peer in nodes[id].role.neighbors] for id in config.ids]
-        self._weights = [np.array(list(nodes[id].role.neighbors.values()), dtype=np.float32) for id in config.ids]
-        self._states = [nodes[id].learning.state for id in config.ids]
-        self._dither = eager.dither(config.method, len(config.ids), self._states[0].theta.shape[-2], config.seed)
+    def __init__(self, config: NetworkConfig, nodes: Mapping[str, Protocol], delay: float) -> None:
+        self._config, self._delay = config, delay
+        self._states = {id: nodes[id].learning.state for id in config.ids}
+        self._neighbors = {id: nodes[id].role.neighbors for id in config.ids}
         self.rounds = {id: nodes[id].round for id in config.ids}
 
-    def after(self, rounds: int) -> Iterator[np.ndarray]:
-        """Yield the models of all nodes as they are, and after each of so many rounds that all take together."""
-        states, begun = self._states, np.array([self.rounds[id] for id in self._ids])
-        yield np.array([state.theta for state in states], dtype=np.float64)
-        for k in range(rounds):
-            hidden, dither = np.array([state.hidden for state in states]), self._dither(begun[:, None] + k)
-            states = [
-                self._method.gossip(
-                    state,
-                    None if dither is None else dither[j],
-                    Heard(hidden[self._peers[j]], self._weights[j]),
-                    int(begun[j]) + k,
-                )[0]
-                for j, state in enumerate(states)
-            ]
-            yield np.array([state.theta for state in states], dtype=np.float64)
+    def after(self, happened: Iterable[Entry]) -> np.ndarray:
+        """Return the models of all nodes after the rounds that they took, each at its time, with nobody left out."""
+        method, ids, states = self._config.method, self._config.ids, dict(self._states)
+        dither = eager.dither(method, len(ids), states[ids[0]].theta.shape[-2], self._config.seed)
+        said = {id: [(-np.inf, state.hidden)] for id, state in states.items()}
+        for now, id, what in happened:
+            if not isinstance(what, Gossiped):
+                continue
+            round_ = what.round - 1
+            copies = np.array([self._copy(said[peer], peer, round_, now) for peer in self._neighbors[id]])
+            heard = Heard(copies, np.array(list(self._neighbors[id].values()), dtype=np.float32))
+            uniforms = dither(round_)
+            own = None if uniforms is None else uniforms[ids.index(id)]
+            states[id], _ = method.gossip(states[id], own, heard, round_)
+            said[id].append((now, states[id].hidden))
+        return np.array([states[id].theta for id in ids], dtype=np.float64)
+
+    def _copy(self, said: list[tuple[float, Floats]], peer: str, round_: int, now: float) -> Floats:
+        """Return the hidden state of a neighbor that a round mixes: in lock step its last one, by timer what came."""
+        if self._config.timing.mode == "lockstep":
+            return said[round_ - self.rounds[peer]][1]
+        return next(hidden for then, hidden in reversed(said) if then + self._delay <= now)
