@@ -14,9 +14,11 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 
 import numpy as np
+from benchmarks import report
 
 import omkl
 from omkl.dashboard import Recorder
@@ -24,7 +26,6 @@ from omkl.node.cluster import free_ports
 from omkl.simulator.watching import Look
 
 NODES, RATE = 20, 100
-DONE = threading.Event()
 NETWORK = """
 name = "watched"
 inputs = 2
@@ -41,11 +42,11 @@ period = {period}
 
 @contextmanager
 def ended(process: "subprocess.Popen[bytes]") -> Iterator["subprocess.Popen[bytes]"]:
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait()
+    with process:
+        try:
+            yield process
+        finally:
+            process.terminate()
 
 
 def omkl_process(*args: str, **environment: str) -> "subprocess.Popen[bytes]":
@@ -56,7 +57,7 @@ def omkl_process(*args: str, **environment: str) -> "subprocess.Popen[bytes]":
 
 
 class Visitor:
-    """Reads events as a page does, and counts them."""
+    """Reads events as a page does, and counts them, until the server ends."""
 
     def __init__(self, port: int, token: str, run: str) -> None:
         request = urllib.request.Request(f"http://127.0.0.1:{port}/api/runs/{run}/events")
@@ -64,24 +65,31 @@ class Visitor:
         self._answer = _patiently(request)
         self.bytes = self.frames = 0
         self.last = ""
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def _read(self) -> None:
-        for line in self._answer:
-            self.bytes += len(line)
-            if b'"event":"frame"' in line:
-                self.frames, self.last = self.frames + 1, line.decode()
+        with self._answer, suppress(OSError, HTTPException):
+            for line in self._answer:
+                self.bytes += len(line)
+                if b'"event":"frame"' in line:
+                    self.frames, self.last = self.frames + 1, line.decode()
+
+    def leave(self) -> None:
+        """Wait for the last event of a server that has ended."""
+        self._reader.join()
 
     @property
     def round(self) -> int:
         return int(self.last.partition('"round":')[2].partition(",")[0] or 0)
 
 
-def _patiently(request: urllib.request.Request) -> "Iterator[bytes]":
+def _patiently(request: urllib.request.Request) -> HTTPResponse:
     until = time.monotonic() + 60
     while True:
         try:
-            return urllib.request.urlopen(request, timeout=60)
+            answer: HTTPResponse = urllib.request.urlopen(request, timeout=60)
+            return answer
         except OSError:
             if time.monotonic() > until:
                 raise
@@ -94,7 +102,8 @@ def seconds_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(source: Path, run: str, seconds: float) -> None:
+def measure(source: Path, run: str, seconds: float) -> report.Row:
+    """Return what the server takes and sends, after a second of the run."""
     (port,), token = free_ports(1), secrets.token_hex(8)
     flags = ("dashboard", str(source), "--port", str(port), "--no-browser")
     with ended(omkl_process(*flags, OMKL_DASHBOARD_TOKEN=token)) as server:
@@ -105,59 +114,74 @@ def measure(source: Path, run: str, seconds: float) -> None:
         heard, frames, first = visitor.bytes, visitor.frames, visitor.round
         time.sleep(seconds)
         took = time.monotonic() - at
-        print(
-            f"{NODES} nodes at {(visitor.round - first) / took:.0f} rounds/s over {took:.0f} s: the server takes "
-            f"{(seconds_of(server.pid) - busy) / took:.1%} of a core, and sends {(visitor.frames - frames) / took:.1f} "
-            f"frames and {(visitor.bytes - heard) / took / 1000:.1f} kB a second"
-        )
+        row: report.Row = {
+            "seconds": took,
+            "rounds/s": (visitor.round - first) / took,
+            "% of a core": 100 * (seconds_of(server.pid) - busy) / took,
+            "frames/s": (visitor.frames - frames) / took,
+            "kB/s": (visitor.bytes - heard) / took / 1000,
+        }
+    visitor.leave()
+    return row
 
 
-def network(seconds: float) -> None:
-    ports = free_ports(NODES)
+def network(seconds: float, count: int = NODES) -> report.Row:
+    ports = free_ports(count)
     nodes = "".join(f'[[nodes]]\nid = "n{k}"\nlisten = "tcp/127.0.0.1:{port}"\n' for k, port in enumerate(ports))
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         file = Path(folder) / "network.toml"
         file.write_text(NETWORK.format(nodes=nodes, period=1 / RATE))
         rng = np.random.default_rng(0)
-        for k in range(NODES):
+        for k in range(count):
             flags = ("--network", str(file), "--id", f"n{k}", "--input", "-")
             node = stack.enter_context(ended(omkl_process("node", *flags)))
             assert node.stdin
             for x in rng.normal(size=(200, 2)):
                 node.stdin.write(f'{{"x": [{x[0]:.3f}, {x[1]:.3f}], "y": {1 if x[0] * x[1] > 0 else -1}}}\n'.encode())
             node.stdin.flush()
-        measure(file, "network", seconds)
+        return {"what": "network", "nodes": count} | measure(file, "network", seconds)
 
 
 class Paced(Recorder):
-    """Holds a run up, so that it takes so many rounds a second."""
+    """Holds a run up, so that it takes so many rounds a second, and ends it when told."""
+
+    def __init__(self, folder: str, done: threading.Event) -> None:
+        super().__init__(folder)
+        self.done = done
 
     def see(self, look: Look) -> None:
         super().see(look)
-        if DONE.is_set():
+        if self.done.is_set():
             raise KeyboardInterrupt
         self.began = getattr(self, "began", time.monotonic() - (look.rounds[-1] + 1) / RATE)
         time.sleep(max(0.0, self.began + (look.rounds[-1] + 1) / RATE - time.monotonic()))
 
 
-def simulation(seconds: float) -> None:
-    rounds = int(RATE * (seconds + 20))
-    X = np.random.default_rng(0).normal(size=(rounds, NODES, 2)).astype(np.float32)
+def simulation(seconds: float, count: int = NODES) -> report.Row:
+    rounds, done = int(RATE * (seconds + 20)), threading.Event()
+    X = np.random.default_rng(0).normal(size=(rounds, count, 2)).astype(np.float32)
     y = np.where(X.prod(axis=2) > 0, 1, -1)
     with tempfile.TemporaryDirectory() as folder:
 
         def simulate() -> None:
-            with suppress(KeyboardInterrupt), Paced(folder) as watch:
+            with suppress(KeyboardInterrupt), Paced(folder, done) as watch:
                 omkl.simulate((X, y), "ring", watch=watch)
 
         run = threading.Thread(target=simulate)
         run.start()
-        while not (Path(folder) / "events.jsonl").exists():
-            time.sleep(0.1)
-        measure(Path(folder), Path(folder).name, seconds)
-        DONE.set()
-        run.join()
+        try:
+            while not (Path(folder) / "events.jsonl").exists():
+                time.sleep(0.1)
+            return {"what": "simulation", "nodes": count} | measure(Path(folder), Path(folder).name, seconds)
+        finally:
+            done.set()
+            run.join()
+
+
+def main(which: str, seconds: str = "20") -> None:
+    row = {"network": network, "simulation": simulation}[which](float(seconds))
+    report.finish("dashboard", [row], "What the server takes of a core, and sends, while one page is open.")
 
 
 if __name__ == "__main__":
-    {"network": network, "simulation": simulation}[sys.argv[1]](float(sys.argv[2]) if len(sys.argv) > 2 else 20.0)
+    main(*sys.argv[1:])

@@ -46,41 +46,41 @@ class Table(NamedTuple):
     y: Floats
 
 
-def swapped(seed: int) -> Table:
-    X, y = rows("banana", seed)
+def swapped(seed: int, count: int = MOST_ROWS) -> Table:
+    X, y = rows("banana", seed, count)
     y[len(y) // 2 :] *= -1
     return Table(X, y)
 
 
-def turned(seed: int) -> Table:
-    X, y = rows("banana", seed)
+def turned(seed: int, count: int = MOST_ROWS) -> Table:
+    X, y = rows("banana", seed, count)
     half = len(X) // 2
     X[half:] = X[half:, ::-1] * np.array([-1, 1], X.dtype)
     return Table(X, y)
 
 
-def permuted(seed: int) -> Table:
-    X, y = rows("credit_card", seed)
+def permuted(seed: int, count: int = MOST_ROWS) -> Table:
+    X, y = rows("credit_card", seed, count)
     half = len(X) // 2
     X[half:] = X[half:, np.random.default_rng(seed).permutation(X.shape[1])]
     return Table(X, y)
 
 
-def sea(seed: int) -> Table:
+def sea(seed: int, count: int = MOST_ROWS) -> Table:
     rng = np.random.default_rng(seed)
-    X = rng.uniform(-5, 5, size=(MOST_ROWS, 3)).astype(np.float32)
-    threshold = np.where(np.arange(MOST_ROWS) < MOST_ROWS // 2, 9.5, 7) - 10
-    right = rng.random(MOST_ROWS) >= 0.1
+    X = rng.uniform(-5, 5, size=(count, 3)).astype(np.float32)
+    threshold = np.where(np.arange(count) < count // 2, 9.5, 7) - 10
+    right = rng.random(count) >= 0.1
     return Table(X, np.where((X[:, 0] + X[:, 1] <= threshold) == right, 1, -1))
 
 
-def rows(name: str, seed: int) -> Table:
+def rows(name: str, seed: int, count: int = MOST_ROWS) -> Table:
     data = load(name)
-    order = np.random.default_rng(seed).permutation(len(data.X))[:MOST_ROWS]
+    order = np.random.default_rng(seed).permutation(len(data.X))[:count]
     return Table(data.X[order], data.y[order])
 
 
-STREAMS: dict[str, Callable[[int], Table]] = {
+STREAMS: dict[str, Callable[[int, int], Table]] = {
     "Banana, swapped": swapped,
     "Banana, turned": turned,
     "SEA": sea,
@@ -100,12 +100,12 @@ RULES: dict[str, tuple[Method, ...]] = {
 }
 
 
-def learned(case: tuple[str, str, int]) -> Floats:
+def learned(case: tuple[str, str, int, int]) -> Floats:
     """Return progressive loss and error: of so many repeats ``(2, T, repeats)``, or of a forest's repeat ``(2, T)``."""
-    name, rule, count = case
+    name, rule, count, rows = case
     if rule == FOREST:
-        return _grown(STREAMS[name](count), count)
-    tables = [STREAMS[name](seed) for seed in range(count)]
+        return _grown(STREAMS[name](count, rows), count)
+    tables = [STREAMS[name](seed, rows) for seed in range(count)]
     return min((_played(method, tables) for method in RULES[rule]), key=lambda found: float(found[0].mean()))
 
 
@@ -144,7 +144,7 @@ def back(curve: Floats, bar: float) -> float:
 
 def earlier(curve: Floats) -> float:
     half = len(curve) // 2
-    return float(curve[half - BEFORE : half].mean())
+    return float(curve[max(0, half - BEFORE) : half].mean())
 
 
 def described(found: dict[str, Floats], name: str) -> Iterator[report.Row]:
@@ -195,12 +195,13 @@ def draw(found: dict[str, dict[str, Floats]], path: Path) -> None:
     plt.close(figure)
 
 
-def runs(name: str, repeats: int) -> dict[str, Floats]:
+def runs(name: str, repeats: int, count: int) -> dict[str, Floats]:
     """Return progressive loss and error of every rule on a stream, ``(2, T, repeats)``."""
-    path = Path("out/bench") / f"drift_{name.lower().replace(', ', '_')}_{repeats}.npz"
+    path = Path("out/bench") / f"drift_{name.lower().replace(', ', '_')}_{repeats}_{count}.npz"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        cases = [(name, rule, repeats) for rule in RULES] + [(name, FOREST, seed) for seed in range(repeats)]
+        cases = [(name, rule, repeats, count) for rule in RULES]
+        cases += [(name, FOREST, seed, count) for seed in range(repeats)]
         done = list(eager.in_processes(learned, cases))
         found = dict(zip(RULES, done, strict=False)) | {FOREST: np.stack(done[len(RULES) :], axis=-1)}
         np.savez(path, **found)  # type: ignore[arg-type]
@@ -208,8 +209,8 @@ def runs(name: str, repeats: int) -> dict[str, Floats]:
         return dict(kept)
 
 
-def main(repeats: int, names: list[str]) -> None:
-    found = {name: runs(name, repeats) for name in names}
+def main(repeats: int, names: list[str], count: int = MOST_ROWS) -> None:
+    found = {name: runs(name, repeats, count) for name in names}
     losses, errors = ({name: {k: v[part] for k, v in each.items()} for name, each in found.items()} for part in (0, 1))
     table = [row for name in names for row in described(losses[name], name)]
     wrong = [row | {"stream": f"{name}, errors"} for name in names for row in described(errors[name], name)]

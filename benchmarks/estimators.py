@@ -11,24 +11,22 @@ makes, and rates by their number; trees are as they come.
 """
 
 import itertools
-import os
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from benchmarks import report
+from benchmarks import eager, report
 from river import compose, feature_extraction, forest, linear_model, optim, preprocessing, tree
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import SGDClassifier, SGDRegressor
 
 from omkl import river
 from omkl.data import load
-from omkl.data.streams import permutation
+from omkl.data.partition import permutation
 
 IN_TIME = ("beijing", "twitter", "air", "energy")  # rows are in the order of time
 DATA = ("banana", "credit_card", "digits10", "mnist10", *IN_TIME)
@@ -57,13 +55,14 @@ class Learner(NamedTuple):
 
 
 def table(name: str, rows: int) -> Table:
-    X, y, _ = load(name)[:3]
-    order = np.arange(0, len(X), max(1, len(X) // rows)) if name in IN_TIME else permutation(len(X), 0)
-    X, y = np.asarray(X[order[:rows]], np.float64), np.asarray(y[order[:rows]], np.float64)
+    data = load(name)
+    count = len(data.X)
+    order = np.arange(0, count, max(1, count // rows)) if name in IN_TIME else permutation(count, 0)
+    X, y = (np.asarray(part[order[:rows]], np.float64) for part in (data.X, data.y))
     if name in IN_TIME:
         return Table(X, y, 0)
-    _, y = np.unique(y, return_inverse=True)
-    return Table(X, y, int(y.max()) + 1)
+    number = np.unique(y, return_inverse=True)[1]
+    return Table(X, number, int(number.max()) + 1)
 
 
 def learners(data: Table) -> dict[str, dict[str, Callable[[], Learner]]]:
@@ -72,17 +71,18 @@ def learners(data: Table) -> dict[str, dict[str, Callable[[], Learner]]]:
     forests = forest.ARFRegressor if regression else forest.ARFClassifier
     trees = tree.HoeffdingTreeRegressor if regression else tree.HoeffdingTreeClassifier
     own = river.OMKLRegressor if regression else river.OMKLClassifier
+    scales: tuple[float | str, ...] = ("scale", 1.0)
     widths = {"gamma 1": 1.0, "gamma 1/d": 1 / data.X.shape[1]}
     length = COMPONENTS * data.X.shape[1] / 2  # of river's features, squared: its cosines are not scaled
     rates = [rate / length for rate in ((0.1, 0.5) if regression else (0.5, 4.0))]
     return {
         "omkl": {"": lambda: _by_name(own())},
         "scikit-learn, RBFSampler and SGD": {
-            f"rate {rate:g}, gamma {gamma}": lambda rate=rate, gamma=gamma: _descent(data, rate, gamma)
-            for rate, gamma in itertools.product((0.01, 0.1, 0.3, 1.0, 3.0), ("scale", 1.0))
+            f"rate {rate:g}, gamma {gamma}": partial(_descent, data, rate, gamma)
+            for rate, gamma in itertools.product((0.01, 0.1, 0.3, 1.0, 3.0), scales)
         },
         "river, RBFSampler and linear": {
-            f"rate {rate:g}, {width}": lambda rate=rate, gamma=gamma: _by_name(_linear(data, rate, gamma))
+            f"rate {rate:g}, {width}": partial(_linear, data, rate, gamma)
             for rate, (width, gamma) in itertools.product(rates, widths.items())
         },
         "river, Hoeffding tree": {"": lambda: _by_name(trees())},
@@ -107,8 +107,9 @@ def run(made: Learner, data: Table, seconds: float) -> Score:
     return Score(float(np.mean(wrong)) / unit, len(wrong), float(each.mean()), float(each[-1000:].mean()))
 
 
-def best(name: str, learner: str, rows: int, seconds: float) -> Score:
-    """Return the score of the best setting of those that came about equally far."""
+def best(case: tuple[str, str, int, float]) -> Score:
+    """Return the score of the best setting of a learner on some rows, of those that came about equally far."""
+    name, learner, rows, seconds = case
     data = table(name, rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -125,15 +126,18 @@ def _by_name(model: Any) -> Learner:
     return Learner(model.predict_one, model.learn_one, rows)
 
 
-def _linear(data: Table, rate: float, gamma: float) -> Any:
+def _linear(data: Table, rate: float, gamma: float) -> Learner:
     features = feature_extraction.RBFSampler(gamma=gamma, n_components=COMPONENTS, seed=0)
     scaler, descent = preprocessing.StandardScaler(), optim.SGD(rate)
+    model: Any
     if data.classes == 0:
         linear = linear_model.LinearRegression(optimizer=descent, intercept_lr=rate)
-        return compose.Pipeline(scaler, features, preprocessing.TargetStandardScaler(regressor=linear))
-    if data.classes == 2:
-        return compose.Pipeline(scaler, features, linear_model.LogisticRegression(optimizer=descent))
-    return compose.Pipeline(scaler, features, linear_model.SoftmaxRegression(optimizer=descent))
+        model = preprocessing.TargetStandardScaler(regressor=linear)
+    elif data.classes == 2:
+        model = linear_model.LogisticRegression(optimizer=descent)
+    else:
+        model = linear_model.SoftmaxRegression(optimizer=descent)
+    return _by_name(compose.Pipeline(scaler, features, model))
 
 
 def _descent(data: Table, rate: float, gamma: float | str) -> Learner:
@@ -157,19 +161,16 @@ def _scikit(predict: Any, learn: Any, X: np.ndarray) -> Learner:
 
 
 def rows(names: tuple[str, ...], count: int, seconds: float) -> Iterator[report.Row]:
-    for library in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # processes that begin now read them
-        os.environ[library] = "1"
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        for name in names:
-            which = list(learners(table(name, 2)))
-            found = dict(zip(which, pool.map(best, [name] * 5, which, [count] * 5, [seconds] * 5), strict=True))
-            for learner, score in found.items():
-                own = found["omkl"] if score.rows == found["omkl"].rows else best(name, "omkl", score.rows, seconds)
-                yield {
-                    "data": name, "learner": learner, "rows": score.rows, "error": f"{score.error:.4f}",
-                    "omkl's on these": f"{own.error:.4f}", "us a row": f"{score.microseconds:.0f}",
-                    "later": f"{score.later:.0f}",
-                }  # fmt: skip
+    for name in names:
+        which = list(learners(table(name, 2)))
+        found = dict(zip(which, eager.in_processes(best, [(name, one, count, seconds) for one in which]), strict=True))
+        for learner, score in found.items():
+            own = found["omkl"] if score.rows == found["omkl"].rows else best((name, "omkl", score.rows, seconds))
+            yield {
+                "data": name, "learner": learner, "rows": score.rows, "error": f"{score.error:.4f}",
+                "omkl's on these": f"{own.error:.4f}", "us a row": f"{score.microseconds:.0f}",
+                "later": f"{score.later:.0f}",
+            }  # fmt: skip
 
 
 def main(count: str = "10000", seconds: str = "120", *names: str) -> None:

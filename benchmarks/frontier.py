@@ -8,22 +8,30 @@ runs are kept in FOLDER/runs: with FOLDER as --out and as many seeds, ``omkl pap
 
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from omkl_lab.paper.frontier.study import FAMILIES, Study
+from benchmarks import report
+
+from omkl_lab.paper.frontier.study import FAMILIES, Point, Study
 from omkl_lab.paper.store import Store
+
+
+def points(study: Study, parts: list[str]) -> Iterator[Point]:
+    for part in parts or ["letter", *FAMILIES, "recommended", "lines"]:
+        start = time.perf_counter()
+        found = study.family(part) if part in FAMILIES else getattr(study, part)()
+        yield from found.values() if isinstance(found, dict) else found
+        print(f"{study.data}: {part}: {time.perf_counter() - start:.0f} s", flush=True)
 
 
 def main(seeds: int, folder: Path, data: str, parts: list[str]) -> None:
     study = Study(Store(folder / "runs"), data, seeds, lambda title, done, rounds: None)
-    for part in parts or ["letter", *FAMILIES, "recommended", "lines"]:
-        start = time.perf_counter()
-        found = study.family(part) if part in FAMILIES else getattr(study, part)()
-        for point in found.values() if isinstance(found, dict) else found:
-            print(
-                f"{data}: {point.family}: {point.what}: {point.bytes:.1f} bytes, {point.loss:.4f} +- {point.half:.4f}"
-            )
-        print(f"{data}: {part}: {time.perf_counter() - start:.0f} s", flush=True)
+    rows = [
+        point._asdict() | {"bytes": f"{point.bytes:.1f}", "loss": f"{point.loss:.4f}", "half": f"{point.half:.4f}"}
+        for point in points(study, parts)
+    ]
+    report.finish("frontier", rows, f"{data}, {seeds} seeds; half is that of the 95 % interval of the loss.")
 
 
 if __name__ == "__main__":

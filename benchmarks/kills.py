@@ -13,6 +13,7 @@ import argparse
 import string
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def run(network: Path, samples: list[list[Sample]], kills: int) -> dict[str, Any
 
 def measure(fleet: Fleet, samples: list[list[Sample]]) -> dict[str, Any]:
     daemons = list(fleet.daemons.values())
-    losses = [[ack.loss for ack in one.acks[: len(part)]] for one, part in zip(daemons, samples, strict=True)]
+    losses: Any = [[ack.loss for ack in one.acks[: len(part)]] for one, part in zip(daemons, samples, strict=True)]
     tails = [part[-(len(part) // 4) :] for part in losses]
     copies, equal = fleet.copies()
     states = [event.get("after") for one in daemons for event in one.events("link")]
@@ -66,6 +67,21 @@ def measure(fleet: Fleet, samples: list[list[Sample]]) -> dict[str, Any]:
     }
 
 
+def compared(
+    nodes: int, rounds: int | None, kills: Sequence[int], topology: str = "path", every: int | str = "observation",
+    deadline: float = 5.0,
+) -> Iterator[dict[str, Any]]:  # fmt: skip
+    """Yield what runs have to show in which every node is killed so many times."""
+    samples = parts(nodes, rounds)
+    for count in kills:
+        with tempfile.TemporaryDirectory() as folder:
+            network = write_network(
+                Path(folder), string.ascii_letters[:nodes], topology=topology, deadline=deadline, patience=0.2,
+                every=every,
+            )  # fmt: skip
+            yield run(network, samples, count)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=20)
@@ -76,14 +92,7 @@ def main() -> None:
     parser.add_argument("--deadline", type=float, default=5.0)
     args = parser.parse_args()
     every = int(args.every) if args.every.isdigit() else args.every
-    samples, rows = parts(args.nodes, args.rounds), []
-    for kills in (0, args.kills):
-        with tempfile.TemporaryDirectory() as folder:
-            network = write_network(
-                Path(folder), string.ascii_letters[: args.nodes], topology=args.topology, deadline=args.deadline,
-                patience=0.2, every=every,
-            )  # fmt: skip
-            rows.append(run(network, samples, kills))
+    rows = list(compared(args.nodes, args.rounds, (0, args.kills), args.topology, every, args.deadline))
     ratios = {name: rows[1][name] / rows[0][name] - 1 for name in ("loss", "last quarter")}
     note = ", ".join(f"{name} {100 * ratio:+.2f} %" for name, ratio in ratios.items())
     report.finish("kills", rows, f"With kills: {note}.")

@@ -1,8 +1,11 @@
 """What a node's round costs, and how fast real processes gossip.
 
-python -m benchmarks.network round      one node's round in NumPy on one core, by its parts
+python -m benchmarks.network round      one node's round on one core, and its parts in NumPy
 python -m benchmarks.network ring       20 processes on a ring in lock step, rounds a second
 python -m benchmarks.network equal      20 processes on a path, the whole of Banana, against memory and simulator
+
+The default method comes first, with one round of gossip a sample, as it has late in a stream; the others are the
+paper's with larger steps. Parts are those of the paper's.
 """
 
 import multiprocessing
@@ -10,14 +13,16 @@ import queue
 import sys
 import time
 import timeit
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from benchmarks import report
 
 import omkl
 from omkl import algorithm, features, topology, wire
-from omkl.data import Stream, as_stream
+from omkl.data import Stream, as_stream, first_rounds
 from omkl.methods import Round
 from omkl.node import cluster
 from omkl.node.config import NetworkConfig
@@ -27,30 +32,42 @@ from omkl.node.protocol import Protocol
 from omkl.node.settings import Member, Timing
 from omkl.node.transports import Arrival, memory
 from omkl.node.transports.zenoh import ZenohTransport
+from omkl.quantizers import Quantizer
 
 NODES = 20
-QUANTIZERS = {"QSGD M=7": omkl.QSGD(bits=3), "Nearest 2.5": omkl.Nearest(2.5), "exact": None}
+QUANTIZERS: dict[str, Quantizer | None] = {
+    "QSGD M=7": omkl.QSGD(bits=3),
+    "Nearest 2.5": omkl.Nearest(2.5),
+    "exact": None,
+}
+METHODS = {"default": replace(omkl.recommended(), pace=None)} | {
+    name: omkl.Gossip(eta=1.0, gamma=0.5, quantizer=quantizer) for name, quantizer in QUANTIZERS.items()
+}
 
 
-def network(method: omkl.Gossip, graph: str) -> NetworkConfig:
-    members = tuple(Member(id=f"n{j}", listen=f"tcp/127.0.0.1:{j + 1}") for j in range(NODES))
+def network(method: omkl.Gossip, graph: str, samples: Stream) -> NetworkConfig:
+    nodes, rows = samples.X.shape[1], None if method.basis is None else samples.X.reshape(-1, 2)
+    members = tuple(Member(id=f"n{j}", listen=f"tcp/127.0.0.1:{j + 1}") for j in range(nodes))
     return NetworkConfig(
-        name="benchmark", inputs=2, method=method, seed=0, topology=topology.build(graph, NODES), members=members,
-        timing=Timing(deadline=60.0, patience=30.0),
+        name="benchmark", inputs=2, method=method, seed=0, topology=topology.build(graph, nodes), members=members,
+        timing=Timing(deadline=60.0, patience=30.0), calibration=rows,
     )  # fmt: skip
 
 
-def one_round() -> None:
-    """Time the parts of a round, and a whole one through the protocol, its two neighbors' frames included."""
-    for name, quantizer in QUANTIZERS.items():
-        config = network(omkl.Gossip(eta=1.0, gamma=0.5, quantizer=quantizer), "ring")
-        samples = as_stream("banana", NODES)[0]
-        node = memory.run(config, samples.X[:50], samples.y[:50]).nodes["n0"]
-        print(f"{name}: a round through the protocol {whole(config, samples):.0f} us; parts, us:")
-        print("   " + ", ".join(f"{part} {us:.1f}" for part, us in parts(node, samples).items()))
+def one_round(nodes: int = NODES, rounds: int = 150, repeat: int = 20) -> Iterator[report.Row]:
+    """Yield what a round takes through the protocol, its two neighbors' frames included, and what its parts take."""
+    samples = as_stream("banana", nodes)[0]
+    for name, method in METHODS.items():
+        config = network(method, "ring", samples)
+        us = whole(config, samples, rounds, max(1, repeat // 4))
+        row: report.Row = {"method": name, "through the protocol, us": us}
+        if method.basis is None:
+            node = memory.run(config, samples.X[:50], samples.y[:50]).nodes["n0"]
+            row |= parts(node, samples, repeat)
+        yield row
 
 
-def parts(node: Protocol, samples: Stream) -> dict[str, float]:
+def parts(node: Protocol, samples: Stream, repeat: int) -> dict[str, float]:
     learning, neighbors = node.learning, node.neighbors
     method, state = learning.method, learning.state
     x, y = samples.X[0, 0], learning.targets(samples.y[0, 0])
@@ -68,10 +85,10 @@ def parts(node: Protocol, samples: Stream) -> dict[str, float]:
         "pack": lambda: wire.write_gossip(neighbors.codec, 1, 1, message, wire.digest(state.hidden)),
         "unpack x2": lambda: [(wire.read_gossip(neighbors.codec, frame, 0), wire.digest(state.hidden)) for _ in "12"],
     }
-    return {name: 1e6 * min(timeit.repeat(step, number=200, repeat=20)) / 200 for name, step in steps.items()}
+    return {name: 1e6 * min(timeit.repeat(step, number=200, repeat=repeat)) / 200 for name, step in steps.items()}
 
 
-def whole(config: NetworkConfig, samples: Stream, rounds: int = 150, repeat: int = 5) -> float:
+def whole(config: NetworkConfig, samples: Stream, rounds: int, repeat: int) -> float:
     """Return the microseconds of a round at one node, fed the frames its neighbors sent in a run of the network."""
     frames: list[tuple[str, bytes]] = []
     network = memory.Network()
@@ -111,28 +128,29 @@ class Recorded(Protocol):
         return super().receive(peer, data, now)
 
 
-def ring(turns: int = 3) -> None:
-    """Run 20 processes on a ring in lock step, in turns with a bare exchange of as many bytes by as many processes."""
-    samples = as_stream("banana", NODES)[0]
-    X, y = np.tile(samples.X, (2, 1, 1)), np.tile(samples.y, (2, 1))
+def ring(
+    nodes: int = NODES, rounds: int = 530, turns: int = 3, names: Sequence[str] = tuple(METHODS)
+) -> Iterator[report.Row]:
+    """Yield how fast processes on a ring gossip, in turns with a bare exchange of 50 bytes by as many processes."""
+    samples = as_stream("banana", nodes)[0]
+    X, y = (np.concatenate([part] * -(-rounds // len(part)))[:rounds] for part in samples)
     for turn in range(turns):
-        bare = exchange(2 * len(X))
-        print(f"turn {turn}: bare exchange {bare:.0f} rounds/s")
-        for name, quantizer in QUANTIZERS.items():
-            config = network(omkl.Gossip(eta=1.0, gamma=0.5, quantizer=quantizer), "ring")
-            outcomes = cluster.run(cluster.on_loopback(config), X, y)
-            rate = (len(X) - 1) / (max(one.ended for one in outcomes) - max(one.began for one in outcomes))
-            print(
-                f"   {name}: {rate:.0f} rounds/s, {rate / bare:.2f} of the bare exchange, "
-                f"{1e6 * cpu(outcomes):.0f} us of CPU a node and round"
-            )
+        bare = exchange(network(METHODS["exact"], "ring", samples), 2 * rounds)
+        yield {"turn": turn, "method": "bare exchange", "rounds/s": bare}
+        for name in names:
+            outcomes = cluster.run(cluster.on_loopback(network(METHODS[name], "ring", samples)), X, y)
+            rate = (rounds - 1) / (max(one.ended for one in outcomes) - max(one.began for one in outcomes))
+            yield {
+                "turn": turn, "method": name, "rounds/s": rate, "of the bare": rate / bare,
+                "us of CPU a node and round": 1e6 * cpu(outcomes),
+            }  # fmt: skip
 
 
-def exchange(rounds: int) -> float:
+def exchange(config: NetworkConfig, rounds: int) -> float:
     """Return the rounds a second of processes that do nothing but send 50 bytes when both neighbors' have come."""
     context = multiprocessing.get_context("spawn")
-    config = cluster.on_loopback(network(omkl.Gossip(), "ring"))
-    barrier, times = context.Barrier(NODES), context.Queue()
+    config = cluster.on_loopback(config)
+    barrier, times = context.Barrier(len(config.ids)), context.Queue()
     workers = [context.Process(target=_exchange, args=(config, id, rounds, barrier, times), daemon=True)
                for id in config.ids]  # fmt: skip
     for worker in workers:
@@ -140,7 +158,7 @@ def exchange(rounds: int) -> float:
     spans = [times.get(timeout=120) for _ in workers]
     for worker in workers:
         worker.join()
-    return rounds / (max(end for _, end in spans) - max(begin for begin, _ in spans))
+    return rounds / float(max(end for _, end in spans) - max(begin for begin, _ in spans))
 
 
 def _exchange(config: NetworkConfig, id: str, rounds: int, barrier: Any, times: Any) -> None:
@@ -165,32 +183,39 @@ def cpu(outcomes: list[cluster.Outcome]) -> float:
     return float(np.mean([one.cpu / len(one.losses) for one in outcomes]))
 
 
-def equal() -> None:
-    """Compare 20 processes on a path with the same protocol objects in memory, and with the simulator."""
-    samples = as_stream("banana", NODES)[0]
-    for eta, gamma in ((0.01, 0.009), (1.0, 0.5)):
-        for name, quantizer in QUANTIZERS.items():
-            config = network(omkl.Gossip(eta=eta, gamma=gamma, quantizer=quantizer), "path")
-            outcomes = cluster.run(cluster.on_loopback(config), *samples)
-            nodes = memory.run(config, *samples).nodes
-            states = [nodes[id].learning.state for id in config.ids]
-            same = sum(
-                np.array_equal(one.theta, state.theta) and np.array_equal(one.hidden, state.hidden)
-                for one, state in zip(outcomes, states, strict=True)
-            )
-            copies = [np.array_equal(copy, outcomes[config.index(peer)].hidden)
-                      for one in outcomes for peer, copy in one.copies.items()]  # fmt: skip
-            result = omkl.simulate(tuple(samples), config.topology, method=config.method, seed=0)
-            losses = np.mean([one.losses for one in outcomes], axis=0)
-            models = np.stack([one.theta for one in outcomes])
-            print(
-                f"eta {eta}, {name}: {same} of {NODES} nodes as in memory, {sum(copies)} of {len(copies)} copies as "
-                f"their owner's, bytes {np.mean([one.sent for one in outcomes]) / len(losses):.1f}; simulator: loss "
-                f"curve within {np.abs(losses - result.loss[0]).max():.1e}, its mean "
-                f"{abs(losses.mean() - result.loss[0].mean()):.1e}, "
-                f"theta within {np.abs(models - result.theta[:, 0]).max() / np.abs(models).max():.1e} of the largest"
-            )
+def equal(nodes: int = NODES, rounds: int | None = None, names: Sequence[str] = ()) -> Iterator[report.Row]:
+    """Yield how processes on a path compare with the same protocol objects in memory, and with the simulator."""
+    samples = first_rounds(as_stream("banana", nodes)[0], rounds)
+    paper = {f"{name}, small steps": omkl.Gossip(quantizer=quantizer) for name, quantizer in QUANTIZERS.items()}
+    methods = paper | METHODS | {"default": omkl.recommended()}
+    for name in names or methods:
+        config = network(methods[name], "path", samples)
+        outcomes = cluster.run(cluster.on_loopback(config), *samples)
+        states = [node.learning.state for node in memory.run(config, *samples).nodes.values()]
+        same = [np.array_equal(one.theta, state.theta) and np.array_equal(one.hidden, state.hidden)
+                for one, state in zip(outcomes, states, strict=True)]  # fmt: skip
+        copies = [np.array_equal(copy, outcomes[config.index(peer)].hidden)
+                  for one in outcomes for peer, copy in one.copies.items()]  # fmt: skip
+        result = omkl.simulate(tuple(samples), config.topology, method=config.method, seed=0)
+        losses = np.mean([one.losses for one in outcomes], axis=0)
+        models = np.stack([one.theta for one in outcomes])
+        yield {
+            "method": name, "nodes": nodes, "as in memory": sum(same), "copies": len(copies), "equal": sum(copies),
+            "bytes a sample": float(np.mean([one.sent for one in outcomes]) / len(losses)),
+            "simulated": float(result.bits.mean() / 8 / nodes),
+            "loss within": float(np.abs(losses - result.loss[0]).max()),
+            "in the mean": float(abs(losses.mean() - result.loss[0].mean())),
+            "theta within": float(np.abs(models - result.theta[:, 0]).max() / np.abs(models).max()),
+        }  # fmt: skip
+
+
+def main(which: str) -> None:
+    rows, work = [], {"round": one_round(), "ring": ring(), "equal": equal()}
+    for row in work[which]:
+        rows.append(row)
+        print(report.table([row]), flush=True)
+    report.finish("network", rows, f"{which}: {NODES} nodes, Banana, seed 0.")
 
 
 if __name__ == "__main__":
-    {"round": one_round, "ring": ring, "equal": equal}[sys.argv[1]]()
+    main(sys.argv[1])

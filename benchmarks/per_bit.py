@@ -7,12 +7,13 @@ Beside the loss is its ratio to that of the best constant.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from benchmarks import report
 
 import omkl
 from omkl import losses, metrics
@@ -32,25 +33,30 @@ Order: TypeAlias = Callable[[Inputs, Inputs, np.random.Generator], Integers]
 """Returns the rows of a table, node by node."""
 
 
-def alike(seeds: int, sets: Sequence[str]) -> None:
+def ways() -> dict[str, tuple[Method, str]]:
+    """Return what is compared with the letter's method on its path."""
     best = omkl.recommended()
-    cases = {
+    return {
         "recommended": (best, "path"),
+        "no communication": (alone(best), "path"),
         "a message a sample": (replace(best, pace=None, sending=None), "path"),
         "frugal": (omkl.frugal(), "path"),
         "complete graph, no quantizer": (averaged(best), "complete"),
-        "no communication": (alone(best), "path"),
     }
+
+
+def alike(seeds: int, sets: Sequence[str], count: int | None = None, rounds: int | None = None) -> Iterator[report.Row]:
+    """Yield a row for the letter's method, then one for each way, or for the first so many."""
+    settings: dict[str, Any] = {"nodes": NODES, "seeds": seeds, "rounds": rounds}
     for name in sets:
-        level = constant(name)
-        results = {"letter": omkl.simulate(name, "path", nodes=NODES, method=omkl.letter(), seeds=seeds)}
-        results |= omkl.compare(name, cases, nodes=NODES, seeds=seeds)
-        for case, result in results.items():
+        level, cases = constant(name), dict(list(ways().items())[:count])
+        results = {"letter": omkl.simulate(name, "path", method=omkl.letter(), **settings)}
+        for case, result in (results | omkl.compare(name, cases, **settings)).items():
             mean, bits = result.loss.mean(axis=1, dtype=np.float64), result.bits.mean() / NODES
-            print(
-                f"{name}: {case}: {mean.mean():.4f} +- {1.96 * error(mean):.4f}, {mean.mean() / level:.3f} of constant"
-                f", {bits / 8:.1f} bytes", flush=True,
-            )  # fmt: skip
+            yield {
+                "data": name, "": case, "loss": f"{mean.mean():.4f}", "+-": f"{1.96 * error(mean):.4f}",
+                "of constant": f"{mean.mean() / level:.3f}", "bytes": f"{bits / 8:.1f}",
+            }  # fmt: skip
 
 
 def constant(name: str) -> float:
@@ -62,29 +68,31 @@ def constant(name: str) -> float:
     return float(-(shares * np.log(shares)).sum())
 
 
-def sorted_(seeds: int, sets: Sequence[str]) -> None:
+def sorted_(seeds: int, sets: Sequence[str], rows: int | None = None) -> Iterator[report.Row]:
     for name in sets:
         table = load(name)
-        X, y = np.asarray(table.X, dtype=np.float32), np.asarray(table.y)
+        X, y = np.asarray(table.X[:rows], dtype=np.float32), np.asarray(table.y[:rows])
         level = np.nan
         for order in (shuffled, by_label, by_label_apart, by_position):
-            ways: dict[str, Method] = {"": omkl.recommended(), ", alone": alone(omkl.recommended())}
-            for case, method in ways.items():
-                found = np.concatenate([pooled(X, y, order, method, seed) for seed in range(seeds)])
-                level = found.mean() if order is shuffled and not case else level
-                print(
-                    f"{name}: {order.__name__}{case}: {found.mean():.4f}, {found.mean() / level:.3f} of alike, "
-                    f"worst node {found.max(axis=1).mean() / level:.3f}", flush=True,
-                )  # fmt: skip
+            found = np.stack([pooled(X, y, order, seed) for seed in range(seeds)], axis=1)
+            for case, loss in zip(("recommended", "no communication"), found, strict=True):
+                level = loss.mean() if order is shuffled and case == "recommended" else level
+                yield {
+                    "data": name, "order": order.__name__, "": case, "loss": f"{loss.mean():.4f}",
+                    "of alike": f"{loss.mean() / level:.3f}", "worst node": f"{loss.max(axis=1).mean() / level:.3f}",
+                }  # fmt: skip
 
 
-def pooled(X: Inputs, y: Inputs, order: Order, method: Method, seed: int) -> Floats:
-    """Return the loss of every node's last model on a sample that none has seen, ``(1, J)``."""
+def pooled(X: Inputs, y: Inputs, order: Order, seed: int) -> Floats:
+    """Return the loss of every node's last model on a sample that none has seen, with gossip and alone, ``(2, J)``."""
     rows, held = dealt(X, y, order, seed)
-    result = omkl.simulate((X[rows], y[rows]), "path", method=method, seed=seed)
-    made = Features(result.frequencies[0], None if result.basis is None else result.basis[0])
-    found = scored(method, result.theta[:, 0], result.log_weights[:, 0], made, X[held], y[held])
-    return np.asarray(found.mean(axis=1)[None])
+    both = dict(list(ways().items())[:2])
+    found = []
+    for name, result in omkl.compare((X[rows], y[rows]), both, seed=seed).items():
+        made = Features(result.frequencies[0], None if result.basis is None else result.basis[0])
+        models = result.theta[:, 0], result.log_weights[:, 0]
+        found.append(scored(both[name][0], *models, made, X[held], y[held]).mean(axis=1))
+    return np.stack(found)
 
 
 def dealt(X: Inputs, y: Inputs, order: Order, seed: int) -> tuple[Integers, Integers]:
@@ -133,5 +141,13 @@ def error(values: Sequence[float] | Floats) -> float:
     return float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else float("nan")
 
 
+def main(which: str, seeds: str = "20", *sets: str) -> None:
+    given, rows = (int(seeds), sets or DATA), []
+    for row in {"alike": alike(*given), "sorted": sorted_(*given)}[which]:
+        rows.append(row)
+        print(report.table([row]), flush=True)
+    report.finish("per_bit", rows, f"{which}, {NODES} nodes on a path, {seeds} seeds")
+
+
 if __name__ == "__main__":
-    {"alike": alike, "sorted": sorted_}[sys.argv[1]](int((sys.argv[2:] or ["20"])[0]), sys.argv[3:] or DATA)
+    main(*sys.argv[1:])

@@ -6,8 +6,9 @@ python -m benchmarks.poison cost        Banana, Credit-Card and MNIST in the sim
 python -m benchmarks.poison labels      the same for nodes that see one label each, where honest nodes must differ
 """
 
+import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from benchmarks import report
 
 import omkl
 from omkl import algorithm, topology, wire
-from omkl.data import as_stream
+from omkl.data import as_stream, first_rounds
 from omkl.node.config import NetworkConfig
 from omkl.node.events import Diverged, Event, Scored
 from omkl.node.neighbors import Send
@@ -27,7 +28,7 @@ from omkl.node.transports.memory import Network, Watch
 from omkl.quantizers import LARGEST_STEP, Message
 from omkl.wire import Kind
 
-NODES, LIAR = 20, 10
+NODES = 20
 CLIP = 0.3
 SEEDS = 5
 FEW_SEEDS = 3  # protocol objects take a second or more for each run of Banana
@@ -120,7 +121,7 @@ def play(
 
 
 def honest_losses(
-    method: omkl.Gossip, graph: str, X: Any, y: Any, lie: Lie | None, seed: int, liar: int = LIAR
+    method: omkl.Gossip, graph: str, X: Any, y: Any, lie: Lie | None, seed: int, liar: int
 ) -> tuple[Any, int]:
     """Return the losses of all nodes but the liar, in the order they came, and how many of these nodes had to halt."""
     members = tuple(Member(id=f"n{j}", listen=f"tcp/h:{j + 1}") for j in range(X.shape[1]))
@@ -142,66 +143,77 @@ def honest_losses(
 
 def lies(data: str = "banana") -> None:
     """Print how much the mean loss of the honest rises over that of an honest network without clipping."""
-    rows: list[report.Row] = []
     few = data != "banana"  # which is quick
-    for setting, method in list(SETTINGS.items())[: 1 if few else None]:
+    rows: list[report.Row] = []
+    for setting in list(SETTINGS)[: 1 if few else None]:
         for graph in ("path",) if few else ("path", "ring"):
-            clean: dict[int, float] = {}
-            for name, lie in list(LIES.items())[: 3 if few else None]:
-                row: report.Row = {"setting": setting, "graph": graph, "liar": name}
-                for clip in (None, CLIP):
-                    rise, halts = [], 0
-                    for seed in range(FEW_SEEDS):
-                        samples = as_stream(data, NODES, seed)[0]
-                        losses, halted = honest_losses(
-                            replace(method, clip=clip), graph, samples.X, samples.y, lie, seed
-                        )
-                        loss = float(losses.mean())
-                        rise.append(100 * (loss / clean.setdefault(seed, loss) - 1))
-                        halts += halted
-                    row[f"clip {clip}, %"] = f"{np.mean(rise):.3g}"
-                    row[f"worst seed, {clip}"] = f"{np.max(rise):.3g}"
-                    row[f"halted, {clip}"] = halts
+            for row in lied(data, setting, graph, list(LIES)[: 3 if few else None], FEW_SEEDS):
                 rows.append(row)
                 print(row, file=sys.stderr)
     report.finish(
-        "poison", rows, f"One liar of {NODES}, node {LIAR}; {FEW_SEEDS} seeds, each with its order of {data}."
+        "poison", rows, f"One liar of {NODES}, node {NODES // 2}; {FEW_SEEDS} seeds, each with its order of {data}."
     )
+
+
+def lied(
+    data: str, setting: str, graph: str, names: Sequence[str], seeds: int, nodes: int = NODES, rounds: int | None = None
+) -> Iterator[report.Row]:
+    """Yield a row for every lie, the first of which is none at all."""
+    clean: dict[int, float] = {}
+    for name in names:
+        row: report.Row = {"setting": setting, "graph": graph, "liar": name}
+        for clip in (None, CLIP):
+            method, rise, halts = replace(SETTINGS[setting], clip=clip), [], 0
+            for seed in range(seeds):
+                X, y = first_rounds(as_stream(data, nodes, seed)[0], rounds)
+                losses, halted = honest_losses(method, graph, X, y, LIES[name], seed, nodes // 2)
+                loss = float(losses.mean())
+                rise.append(100 * (loss / clean.setdefault(seed, loss) - 1))
+                halts += halted
+            row[f"clip {clip}, %"] = f"{np.mean(rise):.3g}"
+            row[f"worst seed, {clip}"] = f"{np.max(rise):.3g}"
+            row[f"halted, {clip}"] = halts
+        yield row
 
 
 def cost() -> None:
     """Print what clipping costs an honest network, in percent of the mean loss over the stream, with 95 % intervals."""
     rows: list[report.Row] = []
-    for data in ("banana", "credit_card", "mnist"):
-        for setting, method in SETTINGS.items():
-            for graph in ("path", "ring"):
-                cases = {"off": (method, graph), "on": (replace(method, clip=CLIP), graph)}
-                parts = []
-                for shuffle in range(SEEDS):
-                    results = omkl.compare(data, cases, NODES, seeds=1, seed=shuffle, shuffle=shuffle)
-                    off, on = (float(results[case].loss.mean()) for case in ("off", "on"))
-                    parts.append(100 * (on / off - 1))
-                mean, spread = np.mean(parts), T95 * np.std(parts, ddof=1) / np.sqrt(SEEDS)
-                row: report.Row = {"data": data, "setting": setting, "graph": graph, "loss": off}
-                rows.append(row | {"cost, %": f"{mean:.3f}", "+-": f"{spread:.3f}", "worst": f"{max(parts):.3f}"})
-                print(rows[-1], file=sys.stderr)
+    for data, setting, graph in itertools.product(("banana", "credit_card", "mnist"), SETTINGS, ("path", "ring")):
+        rows.append(cost_of(data, setting, graph))
+        print(rows[-1], file=sys.stderr)
     report.finish("poison", rows, f"clip={CLIP} against none; {SEEDS} seeds, each with its order of the samples.")
 
 
-def labels() -> None:
+def cost_of(data: str, setting: str, graph: str, rounds: int | None = None) -> report.Row:
+    method, parts = SETTINGS[setting], []
+    cases = {"off": (method, graph), "on": (replace(method, clip=CLIP), graph)}
+    for shuffle in range(SEEDS):
+        results = omkl.compare(data, cases, NODES, seeds=1, seed=shuffle, shuffle=shuffle, rounds=rounds)
+        off, on = (float(results[case].loss.mean()) for case in ("off", "on"))
+        parts.append(100 * (on / off - 1))
+    mean, spread = np.mean(parts), T95 * np.std(parts, ddof=1) / np.sqrt(SEEDS)
+    row: report.Row = {"data": data, "setting": setting, "graph": graph, "loss": off}
+    return row | {"cost, %": f"{mean:.3f}", "+-": f"{spread:.3f}", "worst": f"{max(parts):.3f}"}
+
+
+def labels(
+    graphs: Sequence[str] = ("path", "complete"),
+    clips: Sequence[float | None] = (None, CLIP, 1.0, 2.0, 4.0),
+    seeds: int = SEEDS,
+) -> None:
     """Print the pooled loss of the last fifth where half of the nodes see one label, half the other."""
     samples = as_stream("banana", NODES, 0)[0]
     order = np.argsort(samples.y, axis=None, kind="stable")
     order = np.random.default_rng(0).permuted(order.reshape(NODES, -1), axis=1).T
     X, y = samples.X.reshape(-1, 2)[order], samples.y.reshape(-1)[order]
     rows: list[report.Row] = []
-    for graph in ("path", "complete"):
-        for clip in (None, CLIP, 1.0, 2.0, 4.0):
-            method = replace(SETTINGS["eta=1, gamma=.5, nearest"], clip=clip)
-            result = omkl.simulate((X, y), graph, method=method, seeds=SEEDS, pooled=True)
-            assert result.pooled_loss is not None
-            last = result.pooled_loss[:, -len(X) // 5 :]
-            rows.append({"graph": graph, "clip": str(clip), "pooled loss": float(last.mean())})
+    for graph, clip in itertools.product(graphs, clips):
+        method = replace(SETTINGS["eta=1, gamma=.5, nearest"], clip=clip)
+        result = omkl.simulate((X, y), graph, method=method, seeds=seeds, pooled=True)
+        assert result.pooled_loss is not None
+        last = result.pooled_loss[:, -len(X) // 5 :]
+        rows.append({"graph": graph, "clip": str(clip), "pooled loss": float(last.mean())})
     report.finish("poison", rows, "Banana sorted by label; every node's model on all nodes' samples.")
 
 

@@ -1,4 +1,4 @@
-"""How a benchmark ends: a table on the terminal, and out/bench/NAME.json with what ran where."""
+"""How a benchmark ends: tables on the terminal and what ran where, and the same in out/bench/NAME.json."""
 
 import json
 import os
@@ -6,24 +6,27 @@ import shlex
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Any
-
-from omkl.simulator.description import versions
 
 Row = dict[str, Any]
 
 
 def finish(name: str, rows: Sequence[Row], note: str) -> None:
-    """Print rows under their keys, then the note, and write both to a file."""
-    print(table(rows), note, sep="\n\n")
+    """Print a table for each run of rows with the same first key, the note and what ran where; write all to a file."""
+    from omkl.simulator.description import versions  # JAX comes with it, which processes at work are better without
+
+    tables = [table(list(part)) for _, part in groupby(rows, key=lambda row: next(iter(row)))]
+    where, ran = machine(), versions()
+    print(*tables, note, f"{where}; {', '.join(f'{what} {which}' for what, which in ran.items())}", sep="\n\n")
     folder = Path("out/bench")
     folder.mkdir(parents=True, exist_ok=True)
     record = {
         "command": shlex.join(["python", "-m", f"benchmarks.{name}", *sys.argv[1:]]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine(),
-        "versions": versions(),
+        "machine": where,
+        "versions": ran,
         "rows": rows,
         "note": note,
     }

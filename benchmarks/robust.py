@@ -12,7 +12,7 @@ import argparse
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -80,12 +80,12 @@ class Loss(NamedTuple):
         return self.worst > 2
 
 
-def drawn(number: int) -> Combination:
+def drawn(number: int, rounds: int = ROUNDS) -> Combination:
     """Return a combination by its number."""
     rng = np.random.default_rng((7, number))
     nodes = int(rng.integers(2, 41))
     name, order = str(rng.choice(DATA)), str(rng.choice(["shuffled", "by label"]))
-    X, y = dealt(*table(name), nodes, order, rng)
+    X, y = dealt(*table(name), nodes, order, rng, rounds)
     network = WEIGHTS[str(rng.choice(NO_EXTRA))](graph(rng, nodes))
     while True:
         try:
@@ -100,9 +100,11 @@ def table(name: str) -> tuple[eager.Floats, eager.Floats]:
     return data.X, data.y
 
 
-def dealt(X: eager.Floats, y: eager.Floats, nodes: int, order: str, rng: Rng) -> tuple[eager.Floats, eager.Floats]:
+def dealt(
+    X: eager.Floats, y: eager.Floats, nodes: int, order: str, rng: Rng, rounds: int
+) -> tuple[eager.Floats, eager.Floats]:
     """Return a stream of some rows, dealt at random or sorted by label, one class a node but for one of them."""
-    rounds = min(ROUNDS, len(X) // nodes)
+    rounds = min(rounds, len(X) // nodes)
     rows = rng.permutation(len(X))[: rounds * nodes]
     if order == "by label":
         rows = rows[np.argsort(y[rows], kind="stable")]
@@ -217,9 +219,9 @@ def everywhere(method: Method, moment: eager.Moment) -> float:
     return float(method.objective.value(output, inputs.y).mean(dtype=np.float64))
 
 
-def tried(number: int) -> tuple[Loss, Loss | None, Loss | None]:
+def tried(number: int, rounds: int = ROUNDS) -> tuple[Loss, Loss | None, Loss | None]:
     """Return the loss at gamma auto; where some part of it is large, also of nodes alone, and complete and exact."""
-    one = drawn(number)
+    one = drawn(number, rounds)
     auto = played(one, one.method.on(one.network), one.network)
     if not auto.diverged and auto.pooled <= 2:
         return auto, None, None
@@ -228,9 +230,9 @@ def tried(number: int) -> tuple[Loss, Loss | None, Loss | None]:
     return auto, played(one, alone(one.method), one.network), played(one, exact, full)
 
 
-def gammas(number: int) -> tuple[float, dict[float, float]]:
+def gammas(number: int, rounds: int = ROUNDS) -> tuple[float, dict[float, float]]:
     """Return gamma auto, and the pooled loss at multiples of it up to one."""
-    one = drawn(number)
+    one = drawn(number, rounds)
     auto = one.method.on(one.network).consensus_step
     steps = [auto * multiple for multiple in MULTIPLES]
     steps = [step for step in steps if step < 1] + [1.0] * (steps[-1] >= 1)
@@ -238,9 +240,9 @@ def gammas(number: int) -> tuple[float, dict[float, float]]:
     return auto, {multiple: loss if math.isfinite(loss) else math.inf for multiple, loss in losses.items()}
 
 
-def sweep(numbers: Sequence[int]) -> str:
+def sweep(numbers: Sequence[int], rounds: int = ROUNDS) -> str:
     """Return what was found, having printed every combination that diverged."""
-    found = dict(zip(numbers, eager.in_processes(tried, numbers), strict=True))
+    found = dict(zip(numbers, eager.in_processes(partial(tried, rounds=rounds), numbers), strict=True))
     apart = {n: losses for n, losses in found.items() if losses[0].pooled > 2 and not losses[0].diverged}
     failed = {n: losses for n, losses in found.items() if losses[0].diverged}
     for number, losses in failed.items():
@@ -257,9 +259,9 @@ def sweep(numbers: Sequence[int]) -> str:
     )
 
 
-def caution(numbers: Sequence[int]) -> list[report.Row]:
+def caution(numbers: Sequence[int], rounds: int = ROUNDS) -> list[report.Row]:
     """Return a row for each of several quantiles of what gamma auto loses to the best gamma in hindsight."""
-    found = list(eager.in_processes(gammas, numbers))
+    found = list(eager.in_processes(partial(gammas, rounds=rounds), numbers))
     lost = np.array([losses[1.0] / min(losses.values()) for _, losses in found])
     best = np.array([min(losses, key=lambda multiple: losses[multiple]) for _, losses in found])
     beyond = np.array([min([k for k, loss in losses.items() if loss > 2 * losses[1.0]], default=math.inf)
@@ -281,13 +283,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--gammas", type=int, default=80)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--only", type=int, nargs="+", default=[])
     given = parser.parse_args()
     for number in given.only:
-        print(number, drawn(number), *tried(number), *gammas(number), sep="\n  ")
+        one = (number, given.rounds)
+        print(number, drawn(*one), *tried(*one), *gammas(*one), sep="\n  ")
     if not given.only:
-        note = sweep(range(given.count))
-        report.finish("robust", caution(range(given.gammas)), note)
+        note = sweep(range(given.count), given.rounds)
+        report.finish("robust", caution(range(given.gammas), given.rounds), note)
 
 
 def _between(rng: Rng, low: float, high: float) -> float:

@@ -1,8 +1,9 @@
 """What a node costs in a round, and in memory, from a hundred nodes to a million: it should not depend on their number.
 
-One seed, d=2, 3 kernels, D=20, on a CPU. Every point is a process of its own. A round is timed as the difference of two
-runs, which takes out what is done once; beside the wall clock stands the processor's time, which other work on the
-machine changes less, and the part of it that the system spent, on memory mostly.
+One seed, d=2, on a CPU; the paper's preset unless ``--method default`` is given. Every point is a process of its own. A
+round is timed as the difference of two runs, which takes out what is done once; beside the wall clock stands the
+processor's time, which other work on the machine changes less, and the part of it that the system spent, on memory
+mostly.
 
 Run from the repository's root: python -m benchmarks.scale
 """
@@ -14,21 +15,25 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 from benchmarks import report
 
 import omkl
-from omkl import features
+from omkl.blas import one_thread
+from omkl.features import Features
 from omkl.simulator import engine
 from omkl.simulator.measures import metrics
 from omkl.simulator.networks import network
 from omkl.simulator.size import size
 from omkl.topology import Graph, build, path, ring
 
+PRESETS: dict[str, Callable[[], omkl.Gossip]] = {"default": omkl.recommended, "paper's preset": omkl.letter}
 WORK = 500_000  # node-rounds of the shorter run; the longer is three times that
 LEAST = 2  # rounds of the shorter run
+FLAT_FROM = 1000  # nodes; with fewer, what a round costs whatever their number shows
 MEMORY_FROM = 100_000  # nodes; with fewer, memory is that of the libraries
 
 
@@ -64,10 +69,22 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def problem(rounds: int, nodes: int) -> engine.Problem:
-    X = np.random.default_rng(0).standard_normal((rounds, nodes, 2), dtype=np.float32)
-    y = np.where(X[..., :1] > 0, 1, -1).astype(np.float32)
-    return engine.Problem(X, y, features.Features(features.draw(omkl.gaussian(1, 3, 5), 20, 2, 0)[None]), [0])
+def stream(rounds: int, nodes: int, inputs: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Return inputs ``(T, J, d)`` of length about one, and their labels ``(T, J)``."""
+    X = np.random.default_rng(0).standard_normal((rounds, nodes, inputs), dtype=np.float32) / np.float32(inputs**0.5)
+    return X, np.where(X[..., 0] > 0, 1, -1).astype(np.float32)
+
+
+def drawn(method: omkl.Gossip, X: npt.NDArray[np.float32], seeds: int) -> Features:
+    """Return the features of every seed, calibrated on these inputs where the method asks for it."""
+    with one_thread():  # as a simulation does
+        each = [method.draw(X.shape[-1], seed, X) for seed in range(seeds)]
+    return Features(*(None if parts[0] is None else np.stack(parts) for parts in zip(*each, strict=True)))
+
+
+def problem(method: omkl.Gossip, rounds: int, nodes: int) -> engine.Problem:
+    X, y = stream(rounds, nodes, 2)
+    return engine.Problem(X, y[..., None], drawn(method, X, 1), [0])
 
 
 def taken(given: engine.Problem, case: engine.Case, turns: int) -> npt.NDArray[np.float64]:
@@ -81,15 +98,15 @@ def taken(given: engine.Problem, case: engine.Case, turns: int) -> npt.NDArray[n
     return least
 
 
-def point(graph: str, nodes: int, turns: int) -> report.Row:
-    engine.run(problem(2, 100), [engine.Case(omkl.Gossip(), network(build("ring", 100)))], metrics)
-    base, rounds = peak(), max(LEAST, WORK // nodes)
+def point(method: omkl.Gossip, graph: str, nodes: int, turns: int, work: int = WORK) -> report.Row:
+    engine.run(problem(method, 2, 100), [engine.Case(method, network(build("ring", 100)))], metrics)
+    base, rounds = peak(), max(LEAST, work // nodes)
     started = clocks()
     topology = build(GRAPHS[graph](nodes))
     built = clocks()
-    case = engine.Case(omkl.Gossip(), network(topology))
+    case = engine.Case(method, network(topology))
     ready = clocks()
-    short, long = (taken(problem(n, nodes), case, turns) for n in (rounds, 3 * rounds))
+    short, long = (taken(problem(method, n, nodes), case, turns) for n in (rounds, 3 * rounds))
     wall, cpu, system = ((long - short) * 1e9 / (2 * rounds * nodes)).tolist()
     row = {
         "ns / node-round": wall,
@@ -99,15 +116,16 @@ def point(graph: str, nodes: int, turns: int) -> report.Row:
         "network, s": (ready - built)[0],
     }
     if nodes >= MEMORY_FROM:
-        said = size((3 * rounds, nodes, 2), 1, [omkl.Gossip()], [topology], 1)
+        said = size((3 * rounds, nodes, 2), 1, [method], [topology], 1)
         row |= {"bytes / node": (peak() - base) / nodes, "estimate / node": said.total / nodes}
     return row
 
 
-def in_process(graph: str, nodes: int, turns: int) -> report.Row:
-    command = [sys.executable, "-m", "benchmarks.scale", "--turns", str(turns), "--graphs", graph, "--nodes"]
+def in_process(method: str, graph: str, nodes: int, turns: int) -> report.Row:
+    flags = ["--method", method, "--graphs", graph, "--nodes", str(nodes), "--turns", str(turns), "--point"]
     environment = os.environ | {"OMKL_CACHE": "off", "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run([*command, str(nodes), "--point"], env=environment, stdout=subprocess.PIPE, check=True)
+    command = [sys.executable, "-m", "benchmarks.scale", *flags]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
     row: report.Row = {"graph": graph, "nodes": nodes} | json.loads(done.stdout)
     return row
 
@@ -116,22 +134,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="*", default=[10**k for k in range(2, 7)])
     parser.add_argument("--graphs", nargs="*", choices=GRAPHS, default=list(GRAPHS))
+    parser.add_argument("--method", choices=PRESETS, default="paper's preset")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--point", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.point:
-        print(json.dumps(point(options.graphs[0], options.nodes[0], options.turns)))
+        method = PRESETS[options.method]()
+        print(json.dumps(point(method, options.graphs[0], options.nodes[0], options.turns)))
         return
     rows = []
     for graph in options.graphs:
         for nodes in options.nodes:
-            rows.append(in_process(graph, nodes, options.turns))
+            rows.append(in_process(options.method, graph, nodes, options.turns))
             print(rows[-1], file=sys.stderr, flush=True)
-    spreads = []
-    for graph in options.graphs:
-        costs = [row["CPU ns"] for row in rows if row["graph"] == graph and row["nodes"] >= 1000]
-        spreads.append(f"{graph} {max(costs, default=0) / min(costs, default=1):.2f}")
-    report.finish("scale", rows, f"CPU ns from 1,000 nodes on, largest over smallest: {', '.join(spreads)}.")
+    report.finish("scale", rows, f"{options.method}; {spreads(rows)}")
+
+
+def spreads(rows: list[report.Row]) -> str:
+    """Return how much the cost of a node's round differs between the numbers of nodes, graph by graph."""
+    costs: dict[str, list[float]] = {}
+    for row in rows:
+        if row["nodes"] >= FLAT_FROM:
+            costs.setdefault(row["graph"], []).append(row["CPU ns"])
+    found = ", ".join(f"{graph} {max(each) / min(each):.2f}" for graph, each in costs.items())
+    return f"CPU ns from {FLAT_FROM:,} nodes on, largest over smallest: {found or 'no such point'}."
 
 
 if __name__ == "__main__":

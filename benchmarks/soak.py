@@ -18,10 +18,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from benchmarks import report
 
 import omkl
 from omkl import topology
@@ -101,9 +103,9 @@ def work(config: NetworkConfig, ids: list[str], taken: Any, last: Any, pipe: Any
         for node in nodes:
             Source(node, config.index(node.id), taken, last).begin()
         pipe.recv()  # EOFError if the parent has ended
-        while not all(node.runtime.call(lambda node=node: cluster.is_level(node)) for node in nodes):
+        while not all(node.runtime.call(partial(cluster.is_level, node)) for node in nodes):
             time.sleep(LOOK)
-        pipe.send({node.id: node.runtime.call(lambda node=node: states(node)) for node in nodes})
+        pipe.send({node.id: node.runtime.call(partial(states, node)) for node in nodes})
         pipe.recv()
 
 
@@ -240,8 +242,6 @@ def main() -> None:
         f"RSS at the end {sum(end.rss) / sum(first.rss):.4f} of that after warm-up; {equal} of {copies} copies are "
         "their owner's bit for bit"
     )
-    from benchmarks import report  # JAX comes with it, which the processes at work are better without
-
     report.finish("soak", rows, note)
 
 

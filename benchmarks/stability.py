@@ -8,7 +8,7 @@ was taken out: stable is what shrinks.
 import argparse
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -37,8 +37,8 @@ QUANTIZERS: tuple[Quantizer, ...] = (
 )  # fmt: skip
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def growth(quantizer: Quantizer, n: int, laplacian: Array, gammas: Array, momenta: Array) -> Array:
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def growth(quantizer: Quantizer, n: int, rounds: int, laplacian: Array, gammas: Array, momenta: Array) -> Array:
     """Return the logarithm by which disagreement grows in a round, for each pair of gamma and momentum."""
     nodes, lanes = laplacian.shape[0], gammas.shape[0]
     gamma, momentum = gammas[:, None], momenta[:, None]
@@ -55,30 +55,34 @@ def growth(quantizer: Quantizer, n: int, laplacian: Array, gammas: Array, moment
         return (x / size, h / size, v / size), jnp.log(size[0, :, 0])
 
     x = jnp.broadcast_to(jax.random.normal(jax.random.key(0), (nodes, 1, n)), (nodes, lanes, n))
-    grown = lax.scan(step, (x, jnp.zeros_like(x), jnp.zeros_like(x)), jnp.arange(ROUNDS))[1]
-    return grown[ROUNDS // 2 :].mean(axis=0)
+    grown = lax.scan(step, (x, jnp.zeros_like(x), jnp.zeros_like(x)), jnp.arange(rounds))[1]
+    return grown[rounds // 2 :].mean(axis=0)
 
 
-def margins(quantizer: Quantizer, n: int, followed: Tracking, network: Topology) -> list[tuple[float, float]]:
+def margins(
+    quantizer: Quantizer, n: int, followed: Tracking, network: Topology, rounds: int
+) -> list[tuple[float, float]]:
     """Return gamma auto and the largest multiple of it that is stable, below which all are, for each momentum."""
     autos = [stable_step(network, followed, momentum) for momentum in MOMENTA]
     gammas = np.outer(autos, MULTIPLES)
     laplacian = np.eye(network.nodes) - network.matrix()
     lanes = (gammas.ravel(), np.repeat(MOMENTA, len(MULTIPLES)))
     given = (jnp.asarray(part, dtype=jnp.float32) for part in (laplacian, *lanes))
-    stable = (np.asarray(growth(quantizer, n, *given)) < NOISE).reshape(gammas.shape)
+    stable = (np.asarray(growth(quantizer, n, rounds, *given)) < NOISE).reshape(gammas.shape)
     best = [MULTIPLES[len(row) - 1 if row.all() else row.argmin() - 1] if row[0] else 0 for row in stable]
     return list(zip(autos, best, strict=True))
 
 
-def table(quantizers: tuple[Quantizer, ...], lengths: tuple[int, ...]) -> Iterator[dict[str, Any]]:
+def table(
+    quantizers: Sequence[Quantizer], lengths: Sequence[int], graphs: Sequence[str] = GRAPHS, rounds: int = ROUNDS
+) -> Iterator[dict[str, Any]]:
     """Yield, for each quantizer and length, the least margin over graphs and weights, momentum by momentum."""
-    networks = [topology.build(name, NODES, rule) for name, rule in itertools.product(GRAPHS, WEIGHTS)]
+    networks = [topology.build(name, NODES, rule) for name, rule in itertools.product(graphs, WEIGHTS)]
     for quantizer, n in itertools.product(quantizers, lengths):
         if quantizer.delta(n) <= 0:  # gossip refuses it
             continue
         delta, lag = followed = tracking(quantizer, n)
-        found = np.array([margins(quantizer, n, followed, network) for network in networks])
+        found = np.array([margins(quantizer, n, followed, network, rounds) for network in networks])
         yield {
             "quantizer": str(quantizer),
             "n": n,

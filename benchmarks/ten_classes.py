@@ -8,8 +8,9 @@ are stands beside them where its matrices of (2D)^2 for every output are small e
 """
 
 import sys
-import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 from benchmarks import report
@@ -25,6 +26,8 @@ from omkl_lab.paper.frontier.study import alone
 
 NODES, TRAINING = 20, 60_000
 LARGEST_NEWTON = 20
+
+Table: TypeAlias = tuple[np.ndarray, np.ndarray]
 
 
 def methods(features: int) -> dict[str, tuple[Method, int]]:
@@ -53,27 +56,37 @@ def right(result: Result, X: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.array(shares)
 
 
-def main(seeds: str = "3", *sizes: str) -> None:
-    data = load("mnist10")
-    X, y, test = data.X[:TRAINING], data.y[:TRAINING], (data.X[TRAINING:], data.y[TRAINING:])
-    rows: list[report.Row] = []
-    for features in map(int, sizes or ("20", "100", "500")):
+def rows(
+    training: Table, test: Table, sizes: Sequence[int], seeds: int, learners: Sequence[str] = ()
+) -> Iterator[report.Row]:
+    """Yield what each learner comes to on the test images, or these learners."""
+    for features in sizes:
         for name, (method, nodes) in methods(features).items():
-            start = time.perf_counter()
-            result = omkl.simulate((X, y), "ring", nodes=nodes, method=method, seeds=int(seeds))
+            if learners and name not in learners:
+                continue
+            result = omkl.simulate(training, "ring", nodes=nodes, method=method, seeds=seeds)
             shares = right(result, *test)
             sent = result.bits.mean() / nodes
-            rounds = getattr(method, "pace", None)
-            messages = 1 if rounds is None else float(rounds.rounds(len(X) // nodes)) / (len(X) // nodes)
+            pace = getattr(method, "pace", None)
+            rounds = len(result.rounds)
+            messages = 1 if pace is None else float(pace.rounds(rounds)) / rounds
             numbers = len(method.kernels) * 10 * method.sent * messages
-            print(f"D={features}, {name}: {time.perf_counter() - start:.0f} s", flush=True)
-            rows.append({
+            yield {
                 "D": features, "learner": name,
                 "test accuracy": f"{shares.mean():.4f} ± {1.96 * error(shares.mean(1)):.4f}",
                 "worst node": f"{shares.min(axis=1).mean():.4f}", "while learning": f"{result.accuracy.mean():.4f}",
                 "bytes a sample": f"{sent / 8:.0f}", "bits a coefficient": f"{sent / numbers:.2f}",
-            })  # fmt: skip
-    report.finish("ten_classes", rows, f"MNIST, 60,000 images once, {seeds} seeds, 95 % intervals over seeds")
+            }  # fmt: skip
+
+
+def main(seeds: str = "3", *sizes: str) -> None:
+    data = load("mnist10")
+    training, test = (data.X[:TRAINING], data.y[:TRAINING]), (data.X[TRAINING:], data.y[TRAINING:])
+    found = []
+    for row in rows(training, test, [int(size) for size in sizes or ("20", "100", "500")], int(seeds)):
+        found.append(row)
+        print(report.table([row]), flush=True)
+    report.finish("ten_classes", found, f"MNIST, 60,000 images once, {seeds} seeds, 95 % intervals over seeds")
 
 
 if __name__ == "__main__":

@@ -58,15 +58,17 @@ def cell(rule: Callable[[GraphLike], Topology], graph: Graph) -> str:
     return f"{slowest / fastest:.4f} ({spectral_gap(built):.4f}, {beta(built):.2f}){'*' if negative else ' '}"
 
 
+def rows(nodes: int) -> list[report.Row]:
+    made = {name: make(nodes) for name, make in FAMILIES.items()}
+    return [{"graph": name} | {rule: cell(WEIGHTS[rule], graph) for rule in WEIGHTS} for name, graph in made.items()]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=20)
     nodes: int = parser.parse_args().nodes
-    rows: list[report.Row] = [
-        {"graph": name} | {rule: cell(WEIGHTS[rule], graph) for rule in WEIGHTS}
-        for name, graph in ((name, make(nodes)) for name, make in FAMILIES.items())
-    ]
-    report.finish("weights", rows, f"{nodes} nodes: (1 - l_2) / beta (rho, beta), * where W has negative entries")
+    note = f"{nodes} nodes: (1 - l_2) / beta (rho, beta), * where W has negative entries"
+    report.finish("weights", rows(nodes), note)
 
 
 if __name__ == "__main__":

@@ -46,10 +46,10 @@ def sent(method: omkl.Gossip, rounds: int = ROUNDS) -> Iterator[Sent]:
         state, _ = method.step(state, Round(features.transform(X, features.Features(V)), y, uniforms), network)
 
 
-def weigh(method: omkl.Gossip) -> report.Row:
+def weigh(method: omkl.Gossip, rounds: int = ROUNDS) -> report.Row:
     codec = wire.Codec((len(method.kernels), 1, 2 * method.features), method.channel)
     frames, steps = [], []
-    for hidden, (levels, step) in sent(method):
+    for hidden, (levels, step) in sent(method, rounds):
         table = sizes.costs(method.channel, codec.shape[2])  # type: ignore[arg-type]
         bits = sizes.block_bits(np, step.reshape(NODES, 1, -1), step[0].size, table).sum(axis=-1)
         steps.append(np.clip(bits - table.start, 0, None).mean() / 8)
@@ -61,7 +61,7 @@ def weigh(method: omkl.Gossip) -> report.Row:
     return {**name, **HEADER, **parts, "all-in": float(np.mean(frames)), "most": max(frames)}
 
 
-def clock(method: omkl.Gossip) -> report.Row:
+def clock(method: omkl.Gossip, number: int = 1000, repeat: int = 9) -> report.Row:
     *_, (hidden, (levels, step)) = sent(method, rounds=20)
     codec, message = wire.Codec(levels.shape[1:], method.channel), Message(levels[0], step[0])
     coded, body = codec.pack(message)
@@ -74,17 +74,20 @@ def clock(method: omkl.Gossip) -> report.Row:
         "write": lambda: wire.write_gossip(codec, 1, 2, message, seed),
         "read": lambda: wire.read_gossip(codec, frame, seed),
     }
-    times = {f"{name} us": min(timeit.repeat(call, number=1000, repeat=9)) * 1e3 for name, call in work.items()}
-    return {"quantizer": str(method.channel), "bytes": len(frame), **times}
+    times = {
+        f"{name} us": 1e6 * min(timeit.repeat(call, number=number, repeat=repeat)) / number
+        for name, call in work.items()
+    }
+    return {"frame": str(method.channel), "bytes": len(frame), **times}
 
 
 def main() -> None:
     coded = (omkl.QSGD(bits=3), omkl.Nearest(step=2.5))
     rates = ((0.01, 0.009), (1, 0.5))
-    runs = [omkl.Gossip(eta=eta, gamma=gamma, quantizer=q) for q in coded for eta, gamma in rates]
-    print(report.table([weigh(method) for method in runs]), end="\n\n")
+    rows = [weigh(omkl.Gossip(eta=eta, gamma=gamma, quantizer=q)) for q in coded for eta, gamma in rates]
     each = (*coded, omkl.Sign(), omkl.Exact())
-    print(report.table([clock(omkl.Gossip(eta=1, gamma=0.5, quantizer=quantizer)) for quantizer in each]))
+    times = [clock(omkl.Gossip(eta=1, gamma=0.5, quantizer=quantizer)) for quantizer in each]
+    report.finish("wire", rows + times, f"Bytes over {ROUNDS} rounds of Banana, {NODES} nodes on a path; times in us.")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from benchmarks import eager, report
@@ -21,7 +22,7 @@ from scipy.special import stdtrit
 
 import omkl
 from omkl import topology
-from omkl.data import Stream, as_stream, load
+from omkl.data import Stream, as_stream, first_rounds, load
 from omkl.features import Features
 from omkl.learners import SGD, AdaGrad, Newton
 from omkl.quantizers import QSGD
@@ -52,8 +53,15 @@ SETTINGS: dict[str, list[omkl.Gossip]] = {
 SORTED = [name for name in SETTINGS if name.startswith(("nothing", "shared", "momentum", "common", "pace", "sending"))]
 ORDERS = {order.__name__: order for order in (shuffled, by_label, by_position)}
 
-Run = tuple[str, str, int, str]
-"""What is left out, the data set, a seed, and the order of samples, if any."""
+
+class Run(NamedTuple):
+    without: str
+    data: str
+    seed: int
+    order: str
+    """Of samples; empty where nodes are alike."""
+    rows: int | None
+    """Of the data set, at most."""
 
 
 def losses(run: Run) -> eager.Floats:
@@ -61,11 +69,11 @@ def losses(run: Run) -> eager.Floats:
 
     That over the stream and the bytes of a message; where there is an order, that of all last models, and the worst's.
     """
-    name, data, seed, order = run
+    name, data, seed, order, count = run
     if not order:
-        rounds = [moments for moments, _, _ in played(name, *stream(data), seed)]
+        rounds = [moments for moments, _, _ in played(name, *stream(data, count), seed)]
         return np.array([np.mean([_scores(moment) for moment in moments], axis=0) for moments in rounds])
-    X, y = table(data)
+    X, y = table(data, count)
     rows, held = dealt(X, y, ORDERS[order], seed)
     return np.array([_final(*run, X[held], y[held]) for run in played(name, X[rows], y[rows], seed)])
 
@@ -81,49 +89,56 @@ def played(
 
 
 @lru_cache(1)
-def stream(name: str) -> Stream:
-    return as_stream(name, NODES)[0]
+def stream(name: str, rows: int | None) -> Stream:
+    return first_rounds(as_stream(name, NODES)[0], rows and rows // NODES)
 
 
 @lru_cache(1)
-def table(name: str) -> tuple[eager.Floats, eager.Floats]:
+def table(name: str, rows: int | None) -> tuple[eager.Floats, eager.Floats]:
     data = load(name)
-    return data.X, data.y
+    return data.X[:rows], data.y[:rows]
 
 
-def alike(seeds: int, sets: Sequence[str]) -> list[report.Row]:
-    found = best(list(SETTINGS), sets, seeds, [""])
+def alike(
+    seeds: int, sets: Sequence[str], names: Sequence[str] = tuple(SETTINGS), rows: int | None = None
+) -> list[report.Row]:
+    found = best(names, sets, seeds, [""], rows)
     return [
         {"without": name} | {
             data: f"{spread(loss, 4)}, {spread(100 * (loss - level) / level.mean(), 1)} %, {sent.mean():.1f} bytes"
             for data in sets for loss, sent in [found[name, data, ""].T]
             for level in [found["nothing", data, ""][:, 0]]
         }
-        for name in SETTINGS
+        for name in names
     ]  # fmt: skip
 
 
-def sorted_(seeds: int, sets: Sequence[str]) -> list[report.Row]:
-    found = best(SORTED, sets, seeds, list(ORDERS))
+def sorted_(
+    seeds: int, sets: Sequence[str], names: Sequence[str] = tuple(SORTED), rows: int | None = None
+) -> list[report.Row]:
+    found = best(names, sets, seeds, list(ORDERS), rows)
     return [
         {"without": name, "order": order} | {
             data: f"{loss.mean():.4f}, {loss.mean() / level:.3f} ({worst.mean() / level:.3f})"
             for data in sets for loss, worst in [found[name, data, order].T]
             for level in [found["nothing", data, "shuffled"][:, 0].mean()]
         }
-        for order in ORDERS for name in SORTED
+        for order in ORDERS for name in names
     ]  # fmt: skip
 
 
 def best(
-    names: list[str], sets: Sequence[str], seeds: int, orders: list[str]
+    names: Sequence[str], sets: Sequence[str], seeds: int, orders: list[str], rows: int | None
 ) -> dict[tuple[str, str, str], eager.Floats]:
     """Return the numbers of every seed, ``(seeds, 2)``, for what is left out, data set and order."""
-    runs = [(name, data, seed, order)
+    runs = [Run(name, data, seed, order, rows)
             for data in sets[::-1] for order in orders for name in names for seed in range(seeds)]  # fmt: skip
     done = dict(zip(runs, eager.in_processes(losses, runs), strict=True))
-    cases = {(name, data, order) for name, data, _, order in runs}
-    each = {case: np.array([done[case[0], case[1], seed, case[2]] for seed in range(seeds)]) for case in cases}
+    cases = {(run.without, run.data, run.order) for run in runs}
+    each = {
+        (name, data, order): np.array([done[Run(name, data, seed, order, rows)] for seed in range(seeds)])
+        for name, data, order in cases
+    }
     return {case: numbers[:, np.nanargmin(numbers[..., 0].mean(axis=0))] for case, numbers in each.items()}
 
 

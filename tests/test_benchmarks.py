@@ -1,10 +1,9 @@
 """The benchmarks compare like with like: what the simulator is timed against computes the same curves."""
 
+import ast
 import json
 import math
-import os
-import subprocess
-import sys
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -99,6 +98,34 @@ def test_a_table_has_a_column_for_every_key() -> None:
     assert report.table(rows).split("\n") == ["nodes   ns  more", "1,000  123      ", "   10  0.5     x"]
 
 
+def test_a_benchmark_ends_with_what_ran_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["", "--nodes", "3"])
+    report.finish("some", [{"a": 1}, {"b": 2}], "A note.")
+    first, second, note, where = capsys.readouterr().out.strip().split("\n\n")
+    assert (first, second, note) == ("a\n1", "b\n2", "A note.")
+    assert where.startswith(report.machine())
+    assert f"numpy {np.__version__}" in where
+    record = json.loads((tmp_path / "out/bench/some.json").read_text())
+    assert record["command"] == "python -m benchmarks.some --nodes 3"
+    assert record["rows"] == [{"a": 1}, {"b": 2}]
+
+
+def test_every_benchmark_of_the_docs_is_run_by_a_test() -> None:
+    root = Path(__file__).parents[1]
+    pages = [root / "README.md", *root.glob("docs/**/*.md"), *root.glob("src/**/*.md"), root / "Makefile"]
+    named = {name for page in pages for name in re.findall(r"benchmarks[./]([a-z_]+)", page.read_text())} - {"md"}
+    imports = [
+        node
+        for test in root.glob("tests/test_benchmarks*.py")
+        for node in ast.walk(ast.parse(test.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module == "benchmarks"
+    ]
+    assert {"speed", "soak"} <= named <= {alias.name for node in imports for alias in node.names}
+
+
 def test_graphs_of_a_million_are_what_they_are_called() -> None:
     regular, grown = scale.regular(2000), scale.preferential(2000)
     assert regular.degrees.mean() == pytest.approx(4, abs=0.02)
@@ -119,20 +146,6 @@ def test_graphs_to_compare_weights_on() -> None:
     assert weights.cell(topology.metropolis, made["path"]) == "0.0062 (0.0082, 1.33) "
     assert weights.cell(topology.best_constant, made["star"]) == "0.0500 (0.0952, 1.90)*"
     assert weights.cell(topology.fmmc, topology.path(81)) == "-"
-
-
-def test_a_soak_ends_with_every_copy_its_owners(tmp_path: Path) -> None:
-    flags = ["--nodes", "4", "--processes", "2", "--rounds", "5000", "--warm-up", "20", "--every", "0.1"]
-    root = Path(__file__).parents[1]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.soak", *flags], cwd=tmp_path, env=environment, capture_output=True,
-        text=True, timeout=120,
-    )  # fmt: skip
-    assert "5,000 rounds" in done.stdout, done.stderr
-    assert "8 of 8 copies are their owner's" in done.stdout
-    lines = (tmp_path / "out/bench/soak.jsonl").read_text().splitlines()
-    assert json.loads(lines[-1])["round"] == 5000
 
 
 def test_a_learner_is_back_when_a_whole_window_is() -> None:

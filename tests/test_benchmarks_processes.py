@@ -1,0 +1,67 @@
+"""Benchmarks of real processes run, with few nodes for a short time."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks import dashboard, kills, network, soak
+
+from omkl.node import cluster
+from omkl.node.config import NetworkConfig
+
+
+def test_a_ring_is_timed_beside_a_bare_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = np.zeros(0, dtype=np.float32)
+
+    def run(config: NetworkConfig, X: np.ndarray, y: np.ndarray) -> list[cluster.Outcome]:
+        assert X.shape == (21, 3, 2)
+        assert y.shape == (21, 3)
+        ends = (5.0, 6.0, 5.5)
+        return [cluster.Outcome(y[:, 0], nothing, nothing, {}, 0, 0, end - 4, end, 0.042) for end in ends]
+
+    monkeypatch.setattr(cluster, "run", run)
+    bare, row = network.ring(nodes=3, rounds=21, turns=1, names=["default"])
+    assert (bare["method"], row["method"]) == ("bare exchange", "default")
+    assert bare["rounds/s"] > 0
+    assert row["rounds/s"] == 20 / (6 - 2)  # from the last to begin to the last to end
+    assert row["of the bare"] == row["rounds/s"] / bare["rounds/s"]
+    assert row["us of CPU a node and round"] == pytest.approx(2000)
+
+
+def test_processes_are_compared_with_memory_and_simulator() -> None:
+    (row,) = network.equal(nodes=2, rounds=20, names=["exact"])
+    assert (row["as in memory"], row["copies"], row["equal"]) == (2, 2, 2)
+    assert row["bytes a sample"] == pytest.approx(row["simulated"], rel=0.02)
+    assert row["loss within"] < 1e-5
+    assert row["theta within"] < 1e-4
+
+
+def test_kills_lose_no_observation_and_no_copy() -> None:
+    (row,) = kills.compared(nodes=2, rounds=8, kills=(1,))
+    assert (row["kills"], row["acknowledged"], row["lost"]) == (2, 16, 0)
+    assert (row["copies"], row["equal"]) == (2, 2)
+    assert 0 < row["loss"] < 2
+
+
+@pytest.mark.parametrize(("what", "nodes"), [("network", 2), ("simulation", 3)])
+def test_the_dashboards_server_is_measured(what: str, nodes: int) -> None:
+    row = getattr(dashboard, what)(0.5, nodes)
+    assert (row["what"], row["nodes"]) == (what, nodes)
+    assert min(row["rounds/s"], row["frames/s"], row["kB/s"]) > 0
+    assert np.isfinite(row["% of a core"])
+
+
+def test_a_soak_ends_with_every_copy_its_owners(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--nodes", "4", "--processes", "2", "--rounds", "1000", "--warm-up", "20", "--every", "0.1"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["", *flags])
+    monkeypatch.setattr(soak, "LOOK", 0.02)
+    soak.main()
+    out = capsys.readouterr().out
+    assert "1,000 rounds" in out
+    assert "8 of 8 copies are their owner's" in out
+    lines = (tmp_path / "out/bench/soak.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["round"] == 1000
