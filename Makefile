@@ -12,9 +12,9 @@ demo: .venv/.installed
 	$(BIN)/python examples/demo.py out/demo
 	$(BIN)/omkl paper all --quick --out out/demo/paper
 
-# Two processes, a file of tests in one of them: alone, they take a quarter of an hour and leave a core idle.
+# Three processes, a file of tests in one of them: some tests wait for real nodes, and leave a core idle.
 test: check
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 check: .venv/.installed
 	$(BIN)/ruff check

@@ -60,9 +60,9 @@ def _is_array(leaf: Any) -> bool:
     return isinstance(leaf, np.ndarray)
 
 
-@pytest.fixture(params=["numpy", "strict", "jax", "jit"])
+@pytest.fixture(params=["numpy", "strict", "jit"])
 def library(request: pytest.FixtureRequest) -> Library:
-    modules = {"numpy": np, "strict": array_api_strict, "jax": jnp, "jit": jnp}
+    modules = {"numpy": np, "strict": array_api_strict, "jit": jnp}
     return Library(modules[request.param], request.param == "jit")
 
 

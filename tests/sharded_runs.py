@@ -9,7 +9,7 @@ import numpy as np
 from typer.testing import CliRunner
 
 import omkl
-from omkl import DOMKL, QSGD, AdaRaker, Basis, Choco, Complete, Gossip, Local, Shared, gaussian, topology
+from omkl import DOMKL, QSGD, Basis, Choco, Complete, Gossip, Local, Shared, gaussian, topology
 from omkl.cli.app import app
 from omkl.methods import Neighbors
 from omkl.simulator import halo
@@ -50,10 +50,8 @@ METHODS = {
     "gossip": (EXACT, "ring"),
     "local": (Local(eta=0.5), "ring"),
     "complete": (Complete(eta=0.5, quantizer=None), "complete"),
-    "choco": (Choco(eta=0.5, gamma=0.3, quantizer=None), "path"),
     "fresh choco": (Choco(eta=0.5, gamma=0.3, quantizer=None, fresh=True), "star"),
     "domkl": (DOMKL(), "path"),
-    "adaraker": (AdaRaker(levels=5), "ring"),
 }
 QUANTIZED = {
     "quantized gossip": (Gossip(eta=0.5, gamma=0.3, quantizer=QSGD(bits=4)), "ring"),

@@ -93,8 +93,7 @@ def assert_same_bits(there: omkl.Result, here: omkl.Result, flipped: float) -> N
         assert ours.mean() == pytest.approx(theirs.mean(), rel=5e-4)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "squared", "softmax"])
-@pytest.mark.parametrize("eta", [0.01, 0.5])
+@pytest.mark.parametrize(("eta", "loss"), [(0.01, "logistic"), (0.5, "logistic"), (0.5, "squared"), (0.5, "softmax")])
 def test_exact_gossip_is_the_engines(both: Callable[..., Both], loss: str, eta: float) -> None:
     method = Gossip(quantizer=None, eta=eta, gamma=0.3, loss=loss)
     assert_same(both(blobs(150, 6, loss=loss), {"": (method, "ring")}))
@@ -136,10 +135,15 @@ def test_levels_are_the_engines(both: Callable[..., Both], quantizer: Any, loss:
 
 
 @pytest.mark.parametrize(
-    ("topology", "nodes", "kind"),
-    [("path", 2, Dense), ("complete", 7, Dense), ("ring", 200, Lists), ("star", 300, Hubs)],
+    ("topology", "nodes", "kind", "quantizer"),
+    [
+        ("path", 2, Dense, QSGD(bits=3)),
+        ("complete", 7, Dense, None),
+        ("ring", 200, Lists, QSGD(bits=3)),
+        ("star", 300, Hubs, None),
+        ("star", 300, Hubs, QSGD(bits=3)),
+    ],
 )
-@pytest.mark.parametrize("quantizer", [None, QSGD(bits=3)], ids=["exact", "qsgd"])
 def test_networks(both: Callable[..., Both], topology: str, nodes: int, kind: type, quantizer: Any) -> None:
     assert isinstance(network(build(topology, nodes)), kind)
     method = Gossip(quantizer=quantizer, gamma=0.5)

@@ -47,7 +47,7 @@ def test_seeds_that_have_found_a_fault() -> None:
 
 def test_fresh_seeds() -> None:
     first = time.time_ns() // 10**6 % 2**40
-    for report in runs(range(first, first + 40), EVENTS, jobs=2):
+    for report in runs(range(first, first + 20), EVENTS, jobs=2):
         assert report.violation is None, tell(report)
 
 

@@ -7,7 +7,7 @@ from omkl_lab.torture import Report, runs
 from tests.oracles import arithmetic
 
 FILE = Path(__file__).with_name("digests.json")
-SEEDS, EVENTS = 200, 40
+SEEDS, EVENTS = 200, 15
 
 
 def reports() -> list[Report]:
