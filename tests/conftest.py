@@ -33,14 +33,19 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")  # type: ignore[no-unty
 
 @pytest.fixture(autouse=True, scope="module")
 def released_programs() -> Iterator[None]:
-    """Let go of compiled programs after each file of tests.
+    """Let go of compiled programs when there are many, after a file of tests.
 
     JAX keeps every program of a process, each in memory of its own: over the whole suite 4 GB and 60,000 mappings, and
     Linux allows a process 65,530. Past that LLVM dies.
     """
     yield
-    jax.clear_caches()  # type: ignore[no-untyped-call]
-    gc.collect()
+    mappings = Path("/proc/self/maps")
+    if not mappings.exists() or mappings.read_bytes().count(b"\n") > MOST_MAPPINGS:
+        jax.clear_caches()  # type: ignore[no-untyped-call]
+        gc.collect()
+
+
+MOST_MAPPINGS = 8_000  # some 1.5 GB
 
 
 class Library(NamedTuple):

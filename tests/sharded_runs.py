@@ -61,14 +61,12 @@ QUANTIZED = {
 PASSES = {
     "do not divide": Pass(82, GRAPHS),
     "near": Pass(100, {"shuffled path": (EXACT, shuffled_path(100))}),
-    "methods": Pass(10, METHODS, seeds=6),
-    "methods by seeds": Pass(10, METHODS, None, seeds=6),  # on one device the same program
+    "methods": Pass(10, METHODS, seeds=2),
+    "methods by seeds": Pass(10, METHODS | QUANTIZED, None, seeds=6),
     "quantizers": Pass(10, QUANTIZED),
-    "quantizers by seeds": Pass(10, QUANTIZED, "seeds", seeds=6),
     "coarse": Pass(70, {"dither": (COARSE, shuffled_path(70))}, rounds=12),
     "idle device": Pass(5, {"path": (EXACT, "path")}, None),
     "few nodes": Pass(3, {"ring": (EXACT, "ring")}),
-    "few seeds": Pass(3, {"ring": (EXACT, "ring")}, "seeds", seeds=2),
     "one node": Pass(1, {"gossip": (EXACT, "path"), "complete": METHODS["complete"]}),
 }
 

@@ -111,20 +111,23 @@ def gossip(kernels: int = 2, width: int = 4, **options: Any) -> Gossip:
     return Gossip(kernels=gaussian(1, 3, 5)[:kernels], features=width, **given)
 
 
-@pytest.mark.parametrize("d", [1, 4, 23])
-@pytest.mark.parametrize("quantizer", [QSGD(bits=4), QSGD(bits=1, rescale=True), None], ids=str)
+@pytest.mark.parametrize(
+    ("quantizer", "d"),
+    [(QSGD(bits=4), 1), (QSGD(bits=4), 23), (QSGD(bits=1, rescale=True), 4), (None, 4), (None, 23)],
+    ids=str,
+)
 def test_rounds_are_the_methods(quantizer: QSGD | None, d: int) -> None:
     method = gossip(quantizer=quantizer, regularization=0.1, weight_rate=2.0)
     assert_same(method, lists(), some_state(method, seeds=2), samples(method, 3, d=d, seeds=2))
 
 
-@pytest.mark.parametrize(("kernels", "width"), [(1, 20), (2, 20), (3, 4), (3, 20)])
+@pytest.mark.parametrize(("kernels", "width"), [(1, 20), (3, 4)])
 def test_banks_and_widths(kernels: int, width: int) -> None:
     method = gossip(kernels, width)
     assert_same(method, lists("ring"), some_state(method), samples(method, 3))
 
 
-@pytest.mark.parametrize(("nodes", "seeds"), [(2, 1), (4, 1), (5, 7)])
+@pytest.mark.parametrize(("nodes", "seeds"), [(2, 1), (5, 7)])
 def test_any_number_of_rows(nodes: int, seeds: int) -> None:
     method = gossip(2)
     assert_same(method, lists("path", nodes), some_state(method, nodes, seeds), samples(method, 2, nodes, seeds=seeds))
