@@ -1,7 +1,7 @@
 # Two commands on a fresh machine: `make demo` and `make test`. They need python3 (3.11 or newer) and make.
 PYTHON ?= python3
 BIN := .venv/bin
-INSTALL := $(if $(shell command -v uv 2>/dev/null),uv pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install --quiet --disable-pip-version-check)
+INSTALL := $(if $(shell command -v uv 2>/dev/null),uv pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check)
 ifneq ($(wildcard ../shared/data),)
 export OMKL_DATA ?= $(abspath ../shared/data)
 endif
