@@ -23,6 +23,12 @@ def test_it_ends_as_it_did(case: Case, tmp_path: Path) -> None:
     assert not differences(case, outcome), outcome.stderr or outcome.stdout
 
 
+def test_exit_codes_are_the_numbers_that_they_were() -> None:
+    """Services are told by number which ends are for good: see ``deploy/omkl-node@.service``."""
+    known = {"OK": 0, "UNEXPECTED": 1, "INPUT": 2, "MISSING": 3, "DIVERGED": 4, "INTERRUPTED": 130}
+    assert {code.name: int(code) for code in Exit} == known
+
+
 def test_names_are_unique() -> None:
     assert not [name for name, count in Counter(case.name for case in CASES).items() if count > 1]
 

@@ -26,6 +26,8 @@ class Mine(omkl.Local):
 
 def watch() -> None:
     print("watching")
+
+NUMBER = 7
 """
 POINTS = """
 [omkl.methods]
@@ -37,6 +39,7 @@ gone = my_package:Gone
 watch = my_package:watch
 simulate = my_package:watch
 broken = no_such_package:broken
+number = my_package:NUMBER
 """
 
 
@@ -82,7 +85,8 @@ def test_what_cannot_be_imported_is_told() -> None:
 def test_a_command_of_another_package(capsys: pytest.CaptureFixture[str]) -> None:
     made = make_app()
     told = capsys.readouterr().err
-    assert "omkl: warning: the command broken is left out: no_such_package:broken cannot be imported" in told
+    assert "omkl: warning: the command broken is left out: no_such_package:broken of another package cannot be" in told
+    assert "omkl: warning: the command number is left out: my_package:NUMBER" in told
     assert CliRunner().invoke(made, ["watch"], prog_name="omkl").stdout == "watching\n"
     assert "Simulate a network" in CliRunner().invoke(made, ["simulate", "--help"], prog_name="omkl").stdout
     assert CliRunner().invoke(made, ["broken"], prog_name="omkl").exit_code == Exit.INPUT

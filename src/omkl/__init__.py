@@ -97,4 +97,4 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(module), name)
     except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or module, extra) from None
+        raise MissingExtraError((error.name or module).partition(".")[0], extra) from None

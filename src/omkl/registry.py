@@ -39,7 +39,7 @@ class Registry(Mapping[str, T], Generic[T]):
     def _load(self, point: EntryPoint) -> T:
         try:
             loaded: T = point.load()
-        except (ImportError, AttributeError) as error:
+        except Exception as error:  # of any kind: it is not ours
             raise InputError(
                 f"{point.name!r} is {point.value} of another package, which cannot be imported ({error}); mend that "
                 "package, or remove it"

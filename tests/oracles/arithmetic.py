@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from threadpoolctl import threadpool_info
 
 from omkl import noise
 
@@ -53,6 +54,12 @@ def key() -> str:
     for array in found:
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+
+def blas() -> str:
+    """Return NumPy's BLAS and the kind of processor that it computes for: its products round by their shape."""
+    found = [one for one in threadpool_info() if one["user_api"] == "blas" and "numpy" in one["filepath"]]
+    return " ".join(f"{one['internal_api']} {one['version']} {one.get('architecture')}" for one in found)
 
 
 def compiler() -> str:

@@ -16,8 +16,8 @@ def reports() -> list[Report]:
 
 
 def key() -> str:
-    """Return the arithmetic of this process, and what compiles a node's round in it."""
-    return f"{arithmetic.key()} {arithmetic.compiler()}".rstrip()
+    """Return the arithmetic of this process, its BLAS by name, and what compiles a node's round in it."""
+    return f"{arithmetic.key()}, {arithmetic.blas()}, {arithmetic.compiler()}"
 
 
 def told() -> str:

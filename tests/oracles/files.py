@@ -3,12 +3,15 @@
 import json
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pyarrow import parquet
 
 import omkl
 from omkl import topology
@@ -23,7 +26,7 @@ from omkl.sklearn import OMKLClassifier, OMKLRegressor
 from tests.oracles import arithmetic
 
 FOLDER = Path(__file__).with_name("files")
-ANSWERS = FOLDER / "answers.json"
+VARY = ("versions", "recent")  # in headers: of the machine, and frames whose levels rounding may flip
 ROUNDS, NODES = 12, 3
 CALIBRATED: dict[str, Any] = {"kernels": omkl.gaussian(0.5, 1), "features": 8, "sigma": "median"} | {
     "basis": omkl.Basis(rank=6, rows=20), "regularization": 0.0, "learner": Shared(), "weight_rate": 1.0,
@@ -166,45 +169,59 @@ CASES: dict[str, Node | Run | Estimator] = {
 }
 
 
+def versions() -> list[Path]:
+    """Return a folder for each version whose files are kept, the newest last."""
+    folders = [path for path in FOLDER.iterdir() if path.is_dir()]
+    return sorted(folders, key=lambda path: [int(part) for part in path.name.split(".")])
+
+
 def layout(folder: Path) -> dict[str, Any]:
-    """Return the files of a folder, and the keys, types and shapes in them: what a reader must know."""
+    """Return the files of a folder, what their headers say, and the types and shapes of what else is in them."""
     return {str(path.relative_to(folder)): _inside(path) for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def _inside(path: Path) -> Any:
     if path.suffix == ".json":
-        return sorted(_keys(json.loads(path.read_text())))
+        return dict(_told(json.loads(path.read_text())))
     if path.suffix == ".jsonl":
-        return sorted(_keys(json.loads(path.read_text().splitlines()[0])))
-    if path.suffix != ".npz":
-        return None
+        return list(json.loads(path.read_text().splitlines()[0]))
+    if path.suffix == ".parquet":
+        return str(parquet.read_schema(path).remove_metadata())
     with np.load(path, allow_pickle=False) as file:
         header = file.get("header")
         arrays = {name: f"{file[name].dtype} {file[name].shape}" for name in sorted(file.files) if name != "header"}
     text = "{}" if header is None else header.tobytes().decode() if header.dtype == np.uint8 else str(header)
-    return {"header": sorted(_keys(json.loads(text))), "arrays": arrays}
+    return {"header": dict(_told(json.loads(text))), "arrays": arrays}
 
 
-def _keys(thing: Any, path: str = "") -> Iterator[str]:
-    if isinstance(thing, dict):
-        for key, value in thing.items():
-            yield from _keys(value, f"{path}.{key}".removeprefix("."))
+def _told(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield what a header says by its path; of numbers that are computed, that they are there."""
+    if isinstance(thing, dict | list) and not path.endswith(VARY):
+        for key, value in thing.items() if isinstance(thing, dict) else enumerate(thing):
+            yield from _told(value, f"{path}.{key}".removeprefix("."))
     else:
-        yield path
+        yield path, "some" if path.endswith(VARY) or isinstance(thing, float) else thing
 
 
-def answers() -> dict[str, Any]:
-    """Return what the frozen files were seen to say."""
-    read: dict[str, Any] = json.loads(ANSWERS.read_text())
+def answers(version: Path) -> dict[str, Any]:
+    """Return what the files of a version were seen to say."""
+    read: dict[str, Any] = json.loads((version / "answers.json").read_text())
     return read
 
 
 def freeze() -> None:
-    """Write all files anew, as the code of today does, and what they say."""
-    shutil.rmtree(FOLDER, ignore_errors=True)
+    """Write the files of this version, and what they say. What another version wrote is never written again."""
+    folder = FOLDER / version("omkl")
+    if folder.exists():
+        sys.exit(
+            f"{folder.name} is frozen, and its files must be read for ever; raise the version in pyproject.toml first"
+        )
     told = {}
-    for name, case in CASES.items():
-        (FOLDER / name).mkdir(parents=True)
-        case.write(FOLDER / name)
-        told[name] = case.read(FOLDER / name)
-    ANSWERS.write_text(json.dumps(told) + "\n")
+    with tempfile.TemporaryDirectory() as place:
+        made = Path(place) / "made"
+        for name, case in CASES.items():
+            (made / name).mkdir(parents=True)
+            case.write(made / name)
+            told[name] = case.read(made / name)
+        (made / "answers.json").write_text(json.dumps(told) + "\n")
+        shutil.move(made, folder)

@@ -46,8 +46,8 @@ def in_jax(name: str) -> np.ndarray:
 
 
 def key() -> str:
-    """Return the arithmetic of this process."""
-    return arithmetic.key()
+    """Return the arithmetic of this process, and its BLAS by name."""
+    return f"{arithmetic.key()}, {arithmetic.blas()}"
 
 
 def told() -> str:

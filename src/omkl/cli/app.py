@@ -74,9 +74,13 @@ def make_app() -> typer.Typer:
 def _add(app: typer.Typer, point: EntryPoint) -> None:
     """Add a command of another package; one that cannot be imported is left out, so that the others work."""
     try:
-        app.command(point.name)(point.load())
-    except Exception as error:
-        _show_warning(f"the command {point.name} is left out: {point.value} cannot be imported ({error})")
+        command = point.load()
+        if not callable(command):
+            raise TypeError(f"it is {command!r}, no function")
+        app.command(point.name)(command)
+    except (Exception, SystemExit) as error:
+        told = f"{point.value} of another package cannot be imported ({error}); mend that package, or remove it"
+        _show_warning(f"the command {point.name} is left out: {told}")
 
 
 def _omkl(

@@ -158,7 +158,8 @@ def _mix(world: World) -> float:
     require(not moved, f"a link moved though nothing happened: {moved[:1]}")
     rounding = CLOSE * (1 + _size(_thetas(world), 1))
     after, due = _apart(_thetas(world)), _apart(mixing.after(world.trace[begun:])) + rounding
-    require(after <= MARGIN * due, f"nodes were {before:.3g} apart, and are {after:.3g}; {due:.3g} is due")
+    told = f"nodes were {before:.3g} apart, and are {after:.3g}; {due:.3g} is due"
+    require(after <= MARGIN * due and due <= MARGIN * (after + rounding), told)
     return after / due
 
 

@@ -56,5 +56,5 @@ def _tell(event: Event) -> str:
     values: dict[str, Any] = event._asdict()
     if isinstance(event, Scored):
         values["output"] = [value.hex() for value in event.output.tolist()]
-        values["loss"] = None if event.loss is None else event.loss.hex()
+        values["loss"] = None if event.loss is None else float(event.loss).hex()
     return " ".join([type(event).__name__, *(f"{name}={value}" for name, value in values.items())])
