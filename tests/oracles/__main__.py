@@ -2,7 +2,7 @@
 
     commands  exit codes of command lines and files
     digests   what happens under seeded faults
-    files     checkpoints, models, runs and estimators
+    files     checkpoints, models, runs and estimators, of a new version: those of the others stay
     losses    loss curves of the paper's preset
     wire      frames and contracts
 

@@ -213,9 +213,7 @@ def freeze() -> None:
     """Write the files of this version, and what they say. What another version wrote is never written again."""
     folder = FOLDER / version("omkl")
     if folder.exists():
-        sys.exit(
-            f"{folder.name} is frozen, and its files must be read for ever; raise the version in pyproject.toml first"
-        )
+        sys.exit(f"{folder.name} is frozen, and what it wrote stays; raise the version in pyproject.toml first")
     told = {}
     with tempfile.TemporaryDirectory() as place:
         made = Path(place) / "made"
