@@ -67,7 +67,7 @@ def test_a_lost_disk_is_given_back(tmp_path: Path) -> None:
             for node in (a, back):
                 node.write(as_json(samples(5, seed=1)))
             told = back.until("recovered", peer="a")
-            assert told["round"] == 20
+            assert told["round"] in (19, 20)  # killed at once after its word, its last message may not have left
             for node in (a, back):
                 acknowledged(node, 5)
             for node in (a, back):
