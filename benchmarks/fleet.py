@@ -268,17 +268,18 @@ class Fleet:
         """Return after how many rounds all links are synced and in step, and still are a round later.
 
         The rounds are made by samples without a label, which are predicted and not learned. In lock step a node may be
-        ahead of its neighbors by one.
+        ahead of its neighbors by one. A node that was long in starting is tried again only after up to 16 seconds, in
+        which its neighbor makes many rounds without it: they count once there has been time for that.
         """
         self.drain()
-        level = 0
-        for probe in range(PROBES):
+        since, level, probe = time.monotonic(), 0, 0
+        while probe < PROBES or time.monotonic() < since + PATIENCE:
             self.feed([[([0.0] * self.config.inputs, None)]] * len(self.daemons))
             self.drain()
-            level = level + 1 if self.is_level() else 0
+            level, probe = level + 1 if self.is_level() else 0, probe + 1
             if level == 2:
-                return probe - 1
-        raise TimeoutError(f"not in step after {PROBES} rounds: {self.status()}")
+                return probe - 2
+        raise TimeoutError(f"not in step after {probe} rounds, {PATIENCE:g} s: {self.status()}")
 
     def is_level(self) -> bool:
         """Return whether all links are synced, and neighbors a round apart at most."""

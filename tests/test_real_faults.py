@@ -154,6 +154,7 @@ def fill(disk: Path) -> Path:
 def test_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
     with Fleet(network(tmp_path, 3, kept=small_disk, every=1)) as fleet:
         go_on(fleet)
+        fleet.drain()  # nobody is at a checkpoint, whose end would give room back
         filler, one = fill(small_disk), fleet["b"]
         go_on(fleet)
         assert "No space left" in one.events("unsaved")[0]["why"]
@@ -172,8 +173,9 @@ def test_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
 def test_a_full_disk_holds_acknowledgements_back(tmp_path: Path, small_disk: Path) -> None:
     with Fleet(network(tmp_path, 2, kept=small_disk)) as fleet:
         go_on(fleet)
+        fleet.drain()  # nobody is at a checkpoint, whose end would give room back
         filler = fill(small_disk)
-        fleet.feed(samples(2, 20))
+        fleet.feed(samples(2, 60))  # more than what the last page of a journal has room for
         fleet.wait(lambda: all(daemon.events("unsaved") for daemon in fleet.daemons.values()))
         held = fleet.acknowledged
         for daemon in fleet.daemons.values():
