@@ -161,7 +161,7 @@ def test_bandwidths_are_in_units_of_the_median(X: np.ndarray) -> None:
 
 def test_without_calibration_nothing_changes() -> None:
     made = calibrate(BANK, 8, 3, 5)
-    assert made[1:] == (None, None)
+    assert set(made[1:]) == {None}
     np.testing.assert_array_equal(made.frequencies, features.draw(BANK, 8, 3, 5))
     np.testing.assert_array_equal(Gossip(kernels=BANK, features=8).draw(3, 5).frequencies, made.frequencies)
 

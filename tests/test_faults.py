@@ -37,6 +37,9 @@ class Matrix(NamedTuple):
     def degrees(self, nodes: int) -> Any:
         return np.count_nonzero(self.W - np.diag(np.diag(self.W)), axis=1)
 
+    def heard(self) -> float:
+        return 1.0
+
 
 def drawn(seed: int, t: int, i: np.ndarray, j: np.ndarray) -> np.ndarray:
     pair = noise.fold(noise.fold(noise.fold(noise.key(seed, "faults"), t), i[:, None]), j[:, None])

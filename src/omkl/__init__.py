@@ -12,11 +12,13 @@ from omkl.calibration import Basis
 from omkl.compressors import RandK, Sign, TopK
 from omkl.errors import DivergedError, InputError, MissingExtraError
 from omkl.features import Kernel, cauchy, gaussian, laplacian, matern
-from omkl.learners import SGD, AdaGrad, Newton, Shared
+from omkl.landmarks import Landmarks
+from omkl.learners import SGD, AdaGrad, Newton, Pooled, Shared
 from omkl.losses import Huber, Logistic, SmoothedHinge, Softmax, Squared
 from omkl.methods import Choco, Complete, Gossip, Local, frugal, letter, recommended
 from omkl.model import Model, load_model
 from omkl.quantizers import QSGD, Exact, Nearest
+from omkl.reach import Reach
 from omkl.sending import Pace, Sampled, Triggered
 from omkl.theory import explain
 from omkl.topology import Faults
@@ -50,6 +52,7 @@ __all__ = [
     "Huber",
     "InputError",
     "Kernel",
+    "Landmarks",
     "Local",
     "Logistic",
     "MissingExtraError",
@@ -58,7 +61,9 @@ __all__ = [
     "Newton",
     "Node",
     "Pace",
+    "Pooled",
     "RandK",
+    "Reach",
     "Result",
     "Sampled",
     "Shared",

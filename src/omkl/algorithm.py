@@ -50,6 +50,8 @@ class State(NamedTuple):
     """v; over all nodes it adds up to zero, as the pulls of mixing do."""
     moved: Any = ()
     """Mean square of recent moves in learning, ``(..., P)``, where not all kernels are sent; else empty."""
+    hearing: Any = ()
+    """What a node has heard, where steps count for all who are heard; else empty."""
 
 
 class Prediction(NamedTuple):
@@ -128,22 +130,28 @@ def carry(theta: Array, velocity: Velocity, momentum: float, mix: Callable[[Arra
     return theta + velocity, velocity
 
 
-def join(theta: Array, log_weights: Array) -> Array:
+def join(theta: Array, log_weights: Array, told: Array | None = None) -> Array:
     """Return what nodes gossip where kernel weights are common: each kernel's model, and its log weight after it.
 
     Shape ``(..., P, C, n + 1)``; the weight is in the row of the first output, and those of the others end with zero.
     Log weights are centered: only their differences matter, and what is centered stays so in mixing. They are scaled
-    down, for they move farther than coefficients do, and one step serves the whole row.
+    down, for they move farther than coefficients do, and one step serves the whole row. A model that is read in V ways
+    has as many weights, ``(..., P V)`` in all; what else a learner tells, ``(..., P, k)``, comes after them.
     """
     xp = namespace(theta)
     centered = log_weights - xp.mean(log_weights, axis=-1, keepdims=True)
-    first = xp.concat([xp.ones_like(theta[..., :1, :1]), xp.zeros_like(theta[..., 1:, :1])], axis=-2)
-    return xp.concat([theta, WEIGHT_SCALE * centered[..., None, None] * first], axis=-1)
+    beside = xp.reshape(centered, (*theta.shape[:-2], -1))
+    beside = (beside if told is None else xp.concat([beside, told], axis=-1))[..., None, :]
+    rest = xp.zeros_like(theta[..., 1:, : beside.shape[-1]])
+    return xp.concat([theta, xp.concat([WEIGHT_SCALE * beside, rest], axis=-2)], axis=-1)
 
 
-def part(joined: Array) -> tuple[Array, Array]:
-    """Return models and log weights of what ``join`` has joined."""
-    return joined[..., :-1], joined[..., 0, -1] / WEIGHT_SCALE
+def part(joined: Array, views: int = 1, told: int = 0) -> tuple[Array, Array, Array]:
+    """Return models, log weights and what else was told of what ``join`` has joined."""
+    n = joined.shape[-1] - views - told
+    beside = joined[..., 0, n:] / WEIGHT_SCALE
+    weights = namespace(joined).reshape(beside[..., :views], (*joined.shape[:-3], -1))
+    return joined[..., :n], weights, beside[..., views:]
 
 
 def emit(
@@ -165,10 +173,19 @@ def absorb(hidden: Array, message: Message) -> Array:
     return hidden + restore(message)
 
 
-def predict(theta: Array, log_weights: Array, z: Array) -> Prediction:
-    """Return the outputs f_p = theta_p . z_p(x) and their weighted mean, lines 3, 4 and 6."""
+def predict(theta: Array, log_weights: Array, z: Array, readings: Array | None = None) -> Prediction:
+    """Return the outputs f_p = theta_p . z_p(x) and their weighted mean, lines 3, 4 and 6.
+
+    With ``readings (..., P, V, n)`` every model is read in V ways, its coefficients multiplied by each: there are P V
+    outputs, and as many weights.
+    """
     xp = namespace(theta)
-    kernel_outputs = xp.sum(theta * z[..., None, :], axis=-1)
+    if readings is None:
+        kernel_outputs = xp.sum(theta * z[..., None, :], axis=-1)
+    else:
+        products = theta * z[..., None, :]
+        every = xp.sum(products[..., None, :, :] * readings[..., None, :], axis=-1)  # (..., P, V, C)
+        kernel_outputs = xp.reshape(every, (*every.shape[:-3], -1, every.shape[-1]))
     output = xp.sum(normalize(log_weights)[..., None] * kernel_outputs, axis=-2)
     return Prediction(output, kernel_outputs)
 
@@ -208,15 +225,17 @@ def learn(
     regularization: float,
     learner: Learner,
     weight: Array | None = None,
+    reach: Array | None = None,
 ) -> tuple[Array, Memory]:
     """Return theta' = theta - eta grad L(theta), line 14, or what the learner makes of the gradient.
 
-    One that has a prior is given that of C alone. A sample of ``weight (...)`` has its loss times that.
+    One that has a prior is given that of C alone. A sample of ``weight (...)`` has its loss times that; ``reach`` says
+    how many nodes' samples a step stands for.
     """
     slope = gradient(theta, kernel_outputs, z, y, loss, 0.0 if learner.has_prior else regularization)
     if weight is not None:
         slope = weight[..., None, None, None] * slope
-    return learner.update(theta, memory, slope, z, Sample(kernel_outputs, y[..., None, :], loss, weight))
+    return learner.update(theta, memory, slope, z, Sample(kernel_outputs, y[..., None, :], loss, weight, reach))
 
 
 def normalize(log_weights: Array) -> Array:

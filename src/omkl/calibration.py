@@ -10,7 +10,7 @@ Everything depends on the settings, the seed and the sample alone, so that all n
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,8 @@ class Basis:
     rows: int = ROWS
     source: Literal["sample", "normal"] = "sample"
 
+    name: ClassVar[str] = "features"
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "rank", whole("rank", self.rank))
         object.__setattr__(self, "rows", whole("rows", self.rows, 2))
@@ -53,11 +55,16 @@ class Basis:
         if self.source == "sample" and self.rank > self.rows:
             raise InputError(f"rank is {self.rank}; {self.rows} rows span no more directions; lower it or raise rows")
 
+    @property
+    def sampled(self) -> int:
+        """How many inputs are asked for."""
+        return self.rows if self.source == "sample" else 0
 
-def rows(basis: Basis | None, sigma: str) -> int:
+
+def rows(basis: Any, sigma: str) -> int:
     """Return how many unlabelled inputs these settings are calibrated on at most; zero where they need none."""
     if basis is not None:
-        return basis.rows if basis.source == "sample" else 0
+        return int(basis.sampled)
     return ROWS if sigma == "median" else 0
 
 

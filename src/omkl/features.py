@@ -1,7 +1,8 @@
-"""Random features: kernels by their spectra, and the map z(x).
+"""Features z(x): random ones, of kernels by their spectra, and similarities to landmarks.
 
 A shift-invariant kernel is the Fourier transform of a probability density, its spectrum. With frequencies
-``v_1 ... v_D`` drawn from it, ``z(x).z(x')`` is an unbiased estimate of the kernel, with variance of order 1/D.
+``v_1 ... v_D`` drawn from it, ``z(x).z(x')`` is an unbiased estimate of the kernel, with variance of order 1/D. Where
+there are landmarks, inputs that all nodes hold, the kernel itself is computed, at each of them.
 """
 
 import math
@@ -87,11 +88,27 @@ class Features(NamedTuple):
     """What z(x) is computed with."""
 
     frequencies: Array
-    """``(..., P, D, d)``."""
+    """``(..., P, D, d)``; None where there are landmarks."""
     basis: Array | None = None
-    """Directions to keep of the 2D, ``(..., P, 2D, r)``; None keeps them as they are. See ``omkl.calibration``."""
+    """Directions to keep, of the 2D ``(..., P, 2D, r)``, or of L similarities ``(..., 1, L, r)``; None keeps them all.
+
+    See ``omkl.calibration`` and ``omkl.landmarks``.
+    """
     spectrum: Array | None = None
     """The mean square of z along each of them before it was scaled to one, ``(..., P, r)``."""
+    landmarks: Array | None = None
+    """Inputs that others are compared with, ``(..., L, d)``."""
+    limits: Array | None = None
+    """The lowest and the highest value of every column that is told from what lies beyond, ``(..., 2, d)``."""
+    bandwidths: Array | None = None
+    """Of the Gaussians that compare them, ``(..., B)``."""
+
+    @property
+    def inputs(self) -> int:
+        """D."""
+        source = self.frequencies if self.landmarks is None else self.landmarks
+        assert source is not None
+        return int(source.shape[-1])
 
 
 def gaussian(*sigmas: float) -> tuple[Kernel, ...]:
@@ -151,10 +168,45 @@ def transform(x: Array, features: Features) -> Array:
 
     Notes
     -----
-    z(x) = D^(-1/2) [sin(v_1.x) ... sin(v_D.x)  cos(v_1.x) ... cos(v_D.x)], so that |z(x)| = 1.
+    z(x) = D^(-1/2) [sin(v_1.x) ... sin(v_D.x)  cos(v_1.x) ... cos(v_D.x)], so that |z(x)| = 1. Of landmarks it is the
+    similarities in their basis.
     """
+    if features.landmarks is not None:
+        assert features.limits is not None
+        assert features.bandwidths is not None
+        assert features.basis is not None
+        similar = similarities(x, features.landmarks, features.limits, features.bandwidths)
+        return project(similar[..., None, :], features.basis)
     z = waves(namespace(x).tensordot(x, features.frequencies, axes=((-1,), (-1,))))
     return z if features.basis is None else project(z, features.basis)
+
+
+def similarities(x: Array, landmarks: Array, limits: Array, bandwidths: Array) -> Array:
+    """Return k(x, l) for landmarks ``(..., L, d)``, shape ``x.shape[:-1] + (..., L)``, of inputs within the limits.
+
+    k is a mean of Gaussians exp(-|x-l|^2 / (2 sigma^2)), each weighed in proportion to its bandwidth: narrow ones tell
+    what is near apart, and where few landmarks are near they are mostly noise.
+    """
+    xp = namespace(x)
+    low, high = limits[..., 0, :], limits[..., 1, :]
+    center = (low + high) / 2  # squares of what is far from zero would cancel
+    x = xp.reshape(x, (*x.shape[:-1], *(1,) * (low.ndim - 1), x.shape[-1]))
+    x = xp.minimum(xp.maximum(x, low), high) - center
+    landmarks = landmarks - center[..., None, :]
+    rows = xp.moveaxis(xp.reshape(x, (-1, *x.shape[-low.ndim :])), 0, -2)
+    products = xp.moveaxis(xp.matmul(rows, xp.matrix_transpose(landmarks)), -2, 0)
+    lengths = xp.sum(x * x, axis=-1)[..., None] + xp.sum(landmarks * landmarks, axis=-1)
+    return compare(xp.clip(lengths - 2 * xp.reshape(products, lengths.shape), 0, None), bandwidths)
+
+
+def compare(squares: Array, bandwidths: Array) -> Array:
+    """Return the mean of Gaussians at squared distances ``(..., L)``, for bandwidths ``(..., B)``."""
+    xp = namespace(squares)
+    total = xp.zeros_like(squares)
+    for k in range(bandwidths.shape[-1]):
+        sigma = bandwidths[..., k, None]
+        total = total + sigma * xp.exp(-squares / (2 * sigma * sigma))
+    return total / xp.sum(bandwidths, axis=-1, keepdims=True)
 
 
 def waves(angles: Array) -> Array:

@@ -11,13 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl import algorithm, losses, scaling
+from omkl.arrays import Array
 from omkl.errors import InputError, pick
 from omkl.features import Features, transform
 from omkl.losses import Loss
 from omkl.scaling import Inputs
 
-FORMAT, WITH_BASIS, WITH_UNITS = 1, 2, 3  # one that has neither is written as ever, for readers that know of none
-_ARRAYS, _OPTIONAL = ("frequencies", "theta", "log_weights"), ("basis", "center", "scale")
+# One that has no basis, units or landmarks is written as ever, for readers that know of none.
+FORMAT, WITH_BASIS, WITH_UNITS, WITH_LANDMARKS = 1, 2, 3, 4
+_ARRAYS = ("theta", "log_weights")
+_OPTIONAL = ("frequencies", "basis", "center", "scale", "landmarks", "limits", "bandwidths")
 DAMAGED = (KeyError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
@@ -28,29 +31,53 @@ class Model:
     Attributes
     ----------
     frequencies
-        ``(P, D, d)``.
+        ``(P, D, d)``; None on landmarks.
     theta
-        ``(P, C, 2D)``, or ``(P, C, r)`` in a basis.
+        ``(P, C, 2D)``, or ``(P, C, r)`` in a basis; on landmarks P counts the readings of one model.
     log_weights
         ``(P,)``.
     loss
         What it was learned with; decides what ``predict`` returns.
     basis
-        ``(P, 2D, r)``, or None.
+        ``(P, 2D, r)``, or ``(1, L, r)`` on landmarks, or None.
     center, scale
         ``(d,)``, what inputs are standardized by before they are predicted; None for both takes them as they are.
+    landmarks, limits, bandwidths
+        ``(L, d)``, ``(2, d)`` and ``(B,)``, as ``omkl.features.similarities`` takes them; or None.
     """
 
-    frequencies: npt.NDArray[np.float32]
+    frequencies: Array
     theta: npt.NDArray[np.float32]
     log_weights: npt.NDArray[np.float32]
     loss: Loss
     basis: npt.NDArray[np.float32] | None = None
     center: npt.NDArray[np.float64] | None = None
     scale: npt.NDArray[np.float64] | None = None
+    landmarks: npt.NDArray[np.float32] | None = None
+    limits: npt.NDArray[np.float32] | None = None
+    bandwidths: npt.NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
-        shapes = self.frequencies.shape, self.theta.shape, self.log_weights.shape
+        inputs = self._check_landmarks() if self.frequencies is None else self._check_frequencies(self.frequencies)
+        units = [getattr(part, "shape", None) for part in (self.center, self.scale)]
+        if units not in ([None, None], [inputs, inputs]):
+            raise InputError(f"center and scale of shapes {units}; give {inputs} for both, or neither")
+
+    def _check_landmarks(self) -> tuple[int, ...]:
+        given = (self.landmarks, self.limits, self.bandwidths, self.basis, self.theta, self.log_weights)
+        found = tuple(np.shape(part) if part is not None else () for part in given)
+        inputs, (count, rank) = found[0][-1:], (found[3][1:] if len(found[3]) == 3 else (0, 0))
+        members, outputs = found[4][:2] if len(found[4]) == 3 else (0, 0)
+        due = ((count, *inputs), (2, *inputs), found[2][:1], (1, count, rank), (members, outputs, rank), (members,))
+        if found != due or not count or len(inputs) != 1:
+            raise InputError(
+                f"landmarks, limits, bandwidths, basis, theta, log_weights of shapes {found}; give (L, d), (2, d), "
+                "(B,), (1, L, r), (P, C, r), (P,), or frequencies"
+            )
+        return inputs
+
+    def _check_frequencies(self, frequencies: npt.NDArray[np.float32]) -> tuple[int, ...]:
+        shapes = frequencies.shape, self.theta.shape, self.log_weights.shape
         kernels, features, _ = shapes[0] if len(shapes[0]) == 3 else (0, 0, 0)
         width = 2 * features if self.basis is None else self.basis.shape[-1]
         if len(shapes[1]) != 3 or shapes[1][::2] != (kernels, width) or shapes[2] != (kernels,):
@@ -61,9 +88,12 @@ class Model:
             raise InputError(
                 f"basis has shape {self.basis.shape}; for these frequencies give ({kernels}, {2 * features}, r)"
             )
-        units, inputs = [getattr(part, "shape", None) for part in (self.center, self.scale)], shapes[0][-1:]
-        if units not in ([None, None], [inputs, inputs]):
-            raise InputError(f"center and scale of shapes {units}; give {inputs} for both, or neither")
+        return shapes[0][-1:]
+
+    @property
+    def features(self) -> Features:
+        """What z(x) is computed with."""
+        return Features(self.frequencies, self.basis, None, self.landmarks, self.limits, self.bandwidths)
 
     @property
     def weights(self) -> npt.NDArray[np.float32]:
@@ -73,7 +103,7 @@ class Model:
     def decision_function(self, X: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """Return the outputs f, shape ``(n, C)``, for inputs ``(n, d)``."""
         x: Inputs = np.asarray(X, dtype=np.float32 if self.center is None else np.float64)
-        dimension = self.frequencies.shape[-1]
+        dimension = self.features.inputs
         if x.ndim != 2 or x.shape[1] != dimension:
             raise InputError(
                 f"X has shape {x.shape}; this model takes (n, {dimension}); pass rows of {dimension} numbers"
@@ -84,7 +114,7 @@ class Model:
             )
         if self.center is not None and self.scale is not None:
             x = scaling.standardize(x, self.center, self.scale)
-        z = transform(x, Features(self.frequencies, self.basis))
+        z = transform(x, self.features)
         return np.asarray(algorithm.predict(self.theta, self.log_weights, z).output)
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
@@ -99,6 +129,7 @@ class Model:
     def write(self, file: BinaryIO) -> None:
         """Write the same to an open file."""
         version = WITH_UNITS if self.center is not None else FORMAT if self.basis is None else WITH_BASIS
+        version = version if self.landmarks is None else WITH_LANDMARKS
         optional = [name for name in _OPTIONAL if getattr(self, name) is not None]
         arrays: dict[str, Any] = {name: getattr(self, name) for name in (*_ARRAYS, *optional)}
         header = {"omkl_model": version, "loss": {"name": self.loss.name, **asdict(self.loss)}}  # type: ignore[call-overload]
@@ -115,9 +146,24 @@ def load_model(path: str | Path) -> Model:
             loss = loss_from(header["loss"])
     except DAMAGED as error:
         raise InputError(f"{path} is no omkl model ({error}); pass a file written by Model.save") from None
-    if version not in (FORMAT, WITH_BASIS, WITH_UNITS):
-        raise InputError(f"{path} has model format {version}; this version reads up to {WITH_UNITS}; upgrade omkl")
-    return Model(**arrays, loss=loss)
+    if version not in (FORMAT, WITH_BASIS, WITH_UNITS, WITH_LANDMARKS):
+        raise InputError(f"{path} has model format {version}; this version reads up to {WITH_LANDMARKS}; upgrade omkl")
+    if "frequencies" not in arrays and "landmarks" not in arrays:
+        raise InputError(f"{path} is no omkl model (no frequencies); pass a file written by Model.save")
+    return Model(**({"frequencies": None} | arrays), loss=loss)
+
+
+def model_of(
+    features: Features,
+    theta: npt.NDArray[np.float32],
+    log_weights: npt.NDArray[np.float32],
+    loss: Loss,
+    center: npt.NDArray[np.float64] | None = None,
+    scale: npt.NDArray[np.float64] | None = None,
+) -> Model:
+    """Return the model with these features."""
+    frequencies, basis, _, *marks = features
+    return Model(frequencies, theta, log_weights, loss, basis, center, scale, *marks)
 
 
 def loss_from(record: dict[str, Any]) -> Loss:

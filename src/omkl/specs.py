@@ -16,10 +16,12 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_ty
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
+from omkl.calibration import Basis
 from omkl.compressors import QUANTIZERS
 from omkl.data import DATA_SETS, PARTITIONS, Partition, by_node, known, read_table
 from omkl.errors import InputError, pick, unknown
 from omkl.features import SPECTRA, Kernel
+from omkl.landmarks import Landmarks
 from omkl.learners import LEARNERS, Learner
 from omkl.losses import LOSSES, Loss
 from omkl.methods import METHODS, PRESETS, Gossip, Method, recommended, suited, tables
@@ -41,6 +43,9 @@ CHOICES: dict[Any, tuple[str, Registry]] = {
     Quantizer: ("quantizer", QUANTIZERS),
     Sending: ("sending", SENDING),
 }
+
+
+BASES: dict[str, Callable[..., Any]] = {kind.name: kind for kind in (Basis, Landmarks)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,6 +235,8 @@ def _convert(hint: Any, value: Any, path: str, default: Any) -> Any:
     if hint is Path:
         return Path(checked(str, value, path))
     for kind in get_args(hint) or (hint,):
+        if kind is Basis:
+            return choose("basis", BASES, value, path, Basis.name)
         if kind in CHOICES:
             return choose(*CHOICES[kind], value, path, getattr(default, "name", default))
         if isinstance(kind, type) and is_dataclass(kind):

@@ -46,7 +46,7 @@ def explain(
         weights=table.get("weights", "metropolis"),
         quantizer=channel,
         features=method.features,
-        kernels=len(method.kernels),
+        kernels=method.members,
         rounds=rounds,
         eta=method.eta,
         gamma=method.gamma,

@@ -36,7 +36,7 @@ class Choco(Gossip):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.kernels) != 1:
+        if self.members != 1:
             raise InputError(f"{len(self.kernels)} kernels; Choco learns with one; use Gossip for a bank of them")
         if self.common_weights:
             raise InputError("common_weights is True; one kernel has no weight to share; leave it out")

@@ -102,4 +102,4 @@ class Complete(Quantized):
     def charge(self, info: Info, message: Message) -> Info:
         """Return the info with the size of a gossip frame that carries P losses besides."""
         charged = super().charge(info, message)
-        return charged._replace(message_bytes=charged.message_bytes + LOSS_BYTES * len(self.kernels))
+        return charged._replace(message_bytes=charged.message_bytes + LOSS_BYTES * self.members * self.views)

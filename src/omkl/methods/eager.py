@@ -21,7 +21,7 @@ def dither(method: Method, nodes: int, outputs: int, seed: int) -> Dither:
     if not method.dithered:
         return _nothing
     key = noise.fold(noise.key(seed, "quantizer"), np.arange(nodes)[:, None])
-    shape = (len(method.kernels), outputs, method.sent)
+    shape = (method.members, outputs, method.sent)
     return lambda round_: noise.dither(noise.fold(key, round_), shape)
 
 
@@ -43,26 +43,27 @@ def advance(
     Where ``seen (J,)`` is False a node has no sample: it mixes and sends, and learns nothing.
     """
     if isinstance(method, Gossip) and method.pace is not None:
-        after, info = _paced(method, state, sample, network, method.pace, dither)
+        rest, sent = _paced(method, state, sample, network, method.pace, dither)
+        after, info = method.learn(rest, sample)
+        info = info._replace(message_bytes=sent)
     else:
         after, info = method.step(state, sample, network)
-    return (after if seen is None or seen.all() else _rested(state, after, info, seen)), info
+        own = {name: getattr(state, name) for name in ("memory", "moved") if hasattr(state, name)}
+        rest = after._replace(theta=info.theta, log_weights=info.log_weights, **own)
+    return (after if seen is None or seen.all() else _rested(rest, after, seen)), info
 
 
-def _paced(method: Gossip, state: Any, sample: Round, network: Network, pace: Pace, dither: Dither) -> tuple[Any, Info]:
-    """Return the state after as many rounds of gossip as go with the sample, and it; messages are added up."""
+def _paced(method: Gossip, state: Any, sample: Round, network: Network, pace: Pace, dither: Dither) -> tuple[Any, Any]:
+    """Return the state after as many rounds of gossip as go with the sample, and what was sent in all."""
     sent, t = np.zeros(len(sample.y)), sample.round
     for round_ in range(int(pace.rounds(t)), int(pace.rounds(t + 1))):
         state, message = method.gossip(state, dither(round_), network, round_)
         sent += message_bytes(message, method.channel)
-    state, info = method.learn(state, sample)
-    return state, info._replace(message_bytes=sent)
+    return state, sent
 
 
-def _rested(before: Any, after: Any, info: Info, seen: npt.NDArray[np.bool_]) -> Any:
+def _rested(rest: Any, after: Any, seen: npt.NDArray[np.bool_]) -> Any:
     """Return the state in which nodes without a sample have what they would have predicted with."""
-    own = {name: getattr(before, name) for name in ("memory", "moved") if hasattr(before, name)}
-    rest = after._replace(theta=info.theta, log_weights=info.log_weights, **own)
 
     def chosen(new: Any, old: Any) -> Any:
         if isinstance(new, tuple):

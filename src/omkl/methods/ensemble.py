@@ -7,11 +7,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from omkl import algorithm, calibration, compressors, losses, scaling
+from omkl import algorithm, calibration, compressors, landmarks, losses, scaling
 from omkl.arrays import Array, namespace
 from omkl.calibration import SIGMA, Basis
 from omkl.errors import InputError, pick, real, whole
 from omkl.features import Features, Kernel, gaussian
+from omkl.landmarks import Landmarks
 from omkl.learners import SGD, Learner, Memory
 from omkl.losses import Loss
 from omkl.methods.protocol import Info, Method, Round
@@ -33,7 +34,9 @@ class Ensemble:
         Whether each d frequencies of a radial kernel (Gaussian, Matérn) are orthogonal: a better estimate of the kernel
         from as many. Those of other kernels are independent either way.
     basis
-        Learn in a calibrated basis of fewer coordinates: ``Basis(rank=160)``; None learns the 2D coefficients.
+        Learn in a basis of fewer coordinates: ``Landmarks(rank=100)``, similarities to unlabelled inputs by all kernels
+        at once, of which there is then one model; or ``Basis(rank=160)``, of each kernel's random features; None learns
+        the 2D coefficients.
     sigma
         What the bandwidths of the kernels are in: ``"given"``, the units of the inputs, or ``"median"``, the median
         distance between inputs, as ``omkl.calibration`` finds it.
@@ -58,7 +61,7 @@ class Ensemble:
     kernels: tuple[Kernel, ...] = gaussian(1, 3, 5)
     features: int = 20
     orthogonal: bool = False
-    basis: Basis | None = None
+    basis: Basis | Landmarks | None = None
     sigma: Literal["given", "median"] = "given"
     eta: float = 0.01
     regularization: float = 1e-3
@@ -88,15 +91,34 @@ class Ensemble:
         pick("sigma", self.sigma, SIGMA)
         if self.basis is None:
             return
-        if not isinstance(self.basis, Basis):
+        if not isinstance(self.basis, Basis | Landmarks):
             raise InputError(
-                f"basis is {self.basis!r}; it must say how many directions to keep; pass omkl.Basis(rank=160)"
+                f"basis is {self.basis!r}; it must say how many directions to keep; pass omkl.Landmarks(rank=100)"
             )
-        if self.basis.rank > 2 * self.features:
+        if isinstance(self.basis, Basis) and self.basis.rank > 2 * self.features:
             raise InputError(
                 f"basis.rank is {self.basis.rank}; {self.features} features span {2 * self.features} directions; lower "
                 "the rank or raise features"
             )
+
+    @property
+    def members(self) -> int:
+        """P, the models of a node: one for each kernel, or one on landmarks."""
+        return 1 if isinstance(self.basis, Landmarks) else len(self.kernels)
+
+    @property
+    def views(self) -> int:
+        """In how many ways a model is read, and weighed."""
+        return int(getattr(self.rule, "views", 1))
+
+    @property
+    def labels(self) -> list[str]:
+        """What the weights are of: kernels, or priors on landmarks."""
+        bank = [f"{kernel.name} {kernel.sigma:g}" for kernel in self.kernels]
+        readings = [f"prior {one:g}" for one in getattr(self.rule, "priors", ())]
+        if self.members < len(bank):
+            return readings or ["landmarks"]
+        return [f"{kernel}, {one}" for kernel in bank for one in readings] if self.views > 1 else bank
 
     @property
     def width(self) -> int:
@@ -139,32 +161,58 @@ class Ensemble:
         Those that nodes standardize are given as they come, and standardized here: the rows that are taken, by
         themselves.
         """
-        count = calibration.rows(self.basis, self.sigma)
+        basis = self.basis
+        count = calibration.rows(basis, self.sigma)
         sample = None if X is None or not count else calibration.sample(X, count, seed)
         if sample is not None:
             sample = scaling.standardize_rows(sample) if standardize else sample.astype(np.float32)
-        settings = self.basis, self.sigma, self.orthogonal
+        if isinstance(basis, Landmarks):
+            return landmarks.place(self.kernels, dimension, seed, sample, basis, self.sigma)
+        settings = basis, self.sigma, self.orthogonal
         return calibration.calibrate(self.kernels, self.features, dimension, seed, sample, *settings)
 
     def zeros(self, xp: Any, leading: tuple[int, ...], outputs: int) -> Array:
         """Return the models to start from, ``(J, ..., P, C, 2D)``."""
-        return xp.zeros((*leading, len(self.kernels), outputs, self.width), dtype=xp.float32)
+        return xp.zeros((*leading, self.members, outputs, self.width), dtype=xp.float32)
+
+    def equal_weights(self, theta: Array) -> Array:
+        """Return the log weights to start from, ``(J, ..., P V)``."""
+        return namespace(theta).zeros((*theta.shape[:-3], self.members * self.views), dtype=theta.dtype)
+
+    def readings(self, memory: Memory) -> Array | None:
+        """Return what coefficients are multiplied by in every reading, ``(J, ..., P, V, n)``; None if there is one."""
+        return self.rule.read(memory) if self.views > 1 else None  # type: ignore[attr-defined]
+
+    def read(self, theta: Array, memory: Memory) -> Array:
+        """Return the models as they are weighed, each in all its readings, ``(J, ..., P V, C, n)``."""
+        readings = self.readings(memory)
+        if readings is None:
+            return theta
+        every = theta[..., None, :, :] * readings[..., None, :]
+        return namespace(theta).reshape(every, (*theta.shape[:-3], -1, *theta.shape[-2:]))
 
     def observe(
         self, theta: Array, log_weights: Array, memory: Memory, inputs: Round
     ) -> tuple[Array, Array, Memory, Info]:
         """Return models, log weights, memory and info after predicting, weighing and learning one sample."""
         loss, lam = self.objective, self.regularization
-        output, outputs = algorithm.predict(theta, log_weights, inputs.z)
-        losses = algorithm.kernel_losses(theta, outputs, inputs.y, loss, lam)
+        readings = self.readings(memory)
+        output, outputs = algorithm.predict(theta, log_weights, inputs.z, readings)
+        if readings is None:
+            losses = algorithm.kernel_losses(theta, outputs, inputs.y, loss, lam)
+        else:
+            losses = loss.value(outputs, inputs.y[..., None, :])
         if inputs.weight is not None:
             losses = inputs.weight[..., None] * losses
         weighed = algorithm.weigh(log_weights, losses, self.hedge_rate, self.most_apart)
         if self.weigh_first:
-            info = self.score(algorithm.predict(theta, weighed, inputs.z).output, theta, weighed, inputs.y)
+            told = algorithm.predict(theta, weighed, inputs.z, readings).output
+            info = self.score(told, theta, weighed, inputs.y)
         else:
             info = self.score(output, theta, log_weights, inputs.y)
-        given = outputs, inputs.z, inputs.y, loss, lam, self.rule, inputs.weight
+        info = info._replace(readings=readings)
+        own = outputs[..., :: self.views, :]  # of the models as they are learned, the first reading of each
+        given = own, inputs.z, inputs.y, loss, lam, self.rule, inputs.weight, inputs.reach
         theta, memory = algorithm.learn(theta, memory, *given)
         return theta, weighed, memory, info
 

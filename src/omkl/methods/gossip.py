@@ -14,6 +14,7 @@ from omkl.methods.ensemble import Quantized
 from omkl.methods.protocol import Info, Network, Round
 from omkl.methods.steps import seldom, stable_step, tracking
 from omkl.quantizers import Message
+from omkl.reach import Reach
 from omkl.sending import Pace, Sending, follow
 from omkl.topology import Topology
 
@@ -41,8 +42,12 @@ class Gossip(Quantized):
     sending
         Which kernels are in a message: ``Sampled()`` or ``Triggered()``; None, the letter's, sends all.
     common_weights
-        Gossip the log weights of the kernels too, one more number in each kernel's message: else, as in the letter,
-        each node prefers the kernel that suits its own samples, which misleads where nodes see different data.
+        Gossip the log weights of the kernels too, one more number in each kernel's message, and what else the learner
+        has to tell: else, as in the letter, each node prefers the kernel that suits its own samples, which misleads
+        where nodes see different data.
+    reach
+        Let steps count for all who are heard, as ``Reach(most=12)``; None, the letter's, lets each count for one. For
+        the learner ``Pooled``.
 
     Notes
     -----
@@ -63,6 +68,7 @@ class Gossip(Quantized):
     common_weights: bool = False
     pace: Pace | None = None
     sending: Sending | str | None = None
+    reach: Reach | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,6 +81,10 @@ class Gossip(Quantized):
         sending.named(self.sending)
         if not isinstance(self.pace, Pace | None):
             raise InputError(f"pace is {self.pace!r}; it says how much gossip goes with a sample; pass omkl.Pace(8)")
+        if not isinstance(self.reach, Reach | None):
+            raise InputError(
+                f"reach is {self.reach!r}; it says what steps count for; pass omkl.Reach(most=12), or None"
+            )
         object.__setattr__(self, "momentum", real("momentum", self.momentum))
         if not 0 <= self.momentum < 1:
             raise InputError(f"momentum is {self.momentum}; it must lie in [0, 1); zero is the letter's, else try 0.5")
@@ -99,10 +109,15 @@ class Gossip(Quantized):
 
     def on(self, *topologies: Topology) -> Self:
         """Return the method with numbers for these networks, which may take turns."""
-        if self.gamma != "auto":
-            return self
-        followed = seldom(tracking(self.channel, self.sent), self.least_share)
-        return replace(self, gamma=min(stable_step(topology, followed, self.momentum) for topology in topologies))
+        method = self
+        if self.gamma == "auto":
+            followed = seldom(tracking(self.channel, self.sent), self.least_share)
+            steps = (stable_step(topology, followed, self.momentum) for topology in topologies)
+            method = replace(self, gamma=min(steps))
+        if self.reach is None or self.reach.knots:
+            return method
+        pull = method.consensus_step / (1 - self.momentum)
+        return replace(method, reach=self.reach.on(topologies, pull))
 
     def check(self, topology: Topology) -> None:
         """Accept any network."""
@@ -110,14 +125,22 @@ class Gossip(Quantized):
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> State:
         """Return zero models, zero hidden states and equal weights."""
         state = algorithm.init(self.zeros(xp, leading, outputs), self.rule, spectrum, self.momentum)
-        hidden = xp.zeros_like(self.spoken(state.theta, state.log_weights))
-        moved = () if self.choice is None else xp.zeros_like(state.log_weights)
-        return state._replace(hidden=hidden, velocity=algorithm.at_rest(hidden, self.momentum), moved=moved)
+        state = state._replace(log_weights=self.equal_weights(state.theta))
+        hidden = xp.zeros_like(self.spoken(state))
+        moved = () if self.choice is None else xp.zeros(state.theta.shape[:-2], dtype=state.theta.dtype)
+        hearing = () if self.reach is None else self.reach.start(xp, leading)
+        rest = algorithm.at_rest(hidden, self.momentum)
+        return state._replace(hidden=hidden, velocity=rest, moved=moved, hearing=hearing)
 
     @property
     def sent(self) -> int:
         """The numbers that are sent of a model, its weight among them where weights are common."""
-        return self.width + self.common_weights
+        return self.width + (self.views + self.told if self.common_weights else 0)
+
+    @property
+    def told(self) -> int:
+        """The numbers that the learner tells besides, of a model."""
+        return 1 if self.common_weights and hasattr(self.rule, "told") else 0
 
     @property
     def most_apart(self) -> float | None:
@@ -135,7 +158,7 @@ class Gossip(Quantized):
     @property
     def least_share(self) -> float:
         """In what share of the rounds a kernel is sent that does not count."""
-        return 1.0 if self.choice is None else float(self.choice.share(np.eye(len(self.kernels))[0]).min())
+        return 1.0 if self.choice is None else float(self.choice.share(np.eye(self.members)[0]).min())
 
     def step(self, state: State, inputs: Round, network: Network) -> tuple[State, Info]:
         """Return the network after one round of Algorithm 1."""
@@ -150,11 +173,15 @@ class Gossip(Quantized):
         own, velocity = self.mix(state, state.hidden, network)
         message = self.emit(own, state, uniforms, round_)
         hidden = algorithm.absorb(state.hidden, message)
-        theta, log_weights = self.heard(own, state.log_weights)
-        return state._replace(theta=theta, hidden=hidden, log_weights=log_weights, velocity=velocity), message
+        state = self.heard(own, state)._replace(hidden=hidden, velocity=velocity)
+        if self.reach is not None:
+            state = state._replace(hearing=self.reach.hear(state.hearing, network.heard()))
+        return state, message
 
     def learn(self, state: State, inputs: Round) -> tuple[State, Info]:
         """Return the network after predicting, weighing and learning a sample (lines 3 to 6 and 14)."""
+        if self.reach is not None:
+            inputs = inputs._replace(reach=self.reach.alpha(state.hearing))
         theta, log_weights, memory, info = self.observe(state.theta, state.log_weights, state.memory, inputs)
         moved = () if self.choice is None else follow(state.moved, theta - state.theta)
         return state._replace(theta=theta, log_weights=log_weights, memory=memory, moved=moved), info
@@ -170,7 +197,7 @@ class Gossip(Quantized):
             share = choice.share(algorithm.normalize(state.log_weights))
             return start + share[..., None, None] * (mixed - start)
 
-        own = self.spoken(state.theta, state.log_weights)
+        own = self.spoken(state)
         return algorithm.carry(own, state.velocity, self.momentum, pulled)
 
     def emit(self, own: Array, state: State, uniforms: Array | None, round_: Array | int) -> Message:
@@ -181,14 +208,21 @@ class Gossip(Quantized):
             sent = choice.sends(own - state.hidden, weights, state.moved, round_)
         return algorithm.emit(own, state.hidden, self.channel, uniforms, sent)
 
-    def spoken(self, theta: Array, log_weights: Array) -> Array:
-        """Return what a node gossips: its models, joined by their weights where those are common."""
-        return algorithm.join(theta, log_weights) if self.common_weights else theta
+    def spoken(self, state: State) -> Array:
+        """Return what a node gossips: its models, with weights and what the learner tells where those are common."""
+        if not self.common_weights:
+            return state.theta
+        told = self.rule.told(state.memory) if self.told else None  # type: ignore[attr-defined]
+        return algorithm.join(state.theta, state.log_weights, told)
 
-    def heard(self, own: Array, log_weights: Array) -> tuple[Array, Array]:
-        """Return models and log weights of what was mixed; these weights where each node has its own."""
-        return algorithm.part(own) if self.common_weights else (own, log_weights)
+    def heard(self, own: Array, state: State) -> State:
+        """Return the state with what was mixed; with its own weights where each node has its own."""
+        if not self.common_weights:
+            return state._replace(theta=own)
+        theta, log_weights, told = algorithm.part(own, self.views, self.told)
+        memory = self.rule.hear(state.memory, told) if self.told else state.memory  # type: ignore[attr-defined]
+        return state._replace(theta=theta, log_weights=log_weights, memory=memory)
 
     def models(self, state: State) -> tuple[Array, Array]:
         """Return every node's models and log weights."""
-        return state.theta, state.log_weights
+        return self.read(state.theta, state.memory), state.log_weights

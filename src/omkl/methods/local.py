@@ -46,7 +46,7 @@ class Local(Ensemble):
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> LocalState:
         """Return zero models and equal weights."""
         theta = self.zeros(xp, leading, outputs)
-        return LocalState(theta, xp.zeros(theta.shape[:-2], dtype=theta.dtype), self.rule.init(theta, spectrum))
+        return LocalState(theta, self.equal_weights(theta), self.rule.init(theta, spectrum))
 
     def step(self, state: LocalState, inputs: Round, network: Network) -> tuple[LocalState, Info]:
         """Return the nodes after each has learned its own sample."""
@@ -55,4 +55,4 @@ class Local(Ensemble):
 
     def models(self, state: LocalState) -> tuple[Array, Array]:
         """Return every node's models and log weights."""
-        return state.theta, state.log_weights
+        return self.read(state.theta, state.memory), state.log_weights

@@ -14,6 +14,7 @@ def is_plain(method: Method, losses: tuple[type, ...], quantizers: tuple[type, .
         and not method.common_weights
         and method.pace is None
         and method.sending is None
+        and method.reach is None
         and method.basis is None
         and type(method.rule) is SGD
         and method.rule.decay == "none"

@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
-from omkl.calibration import Basis
 from omkl.features import gaussian
-from omkl.learners import Shared
+from omkl.landmarks import Landmarks
+from omkl.learners import Pooled
 from omkl.methods.gossip import Gossip
 from omkl.quantizers import QSGD, Nearest
-from omkl.sending import Pace, Sampled
+from omkl.reach import Reach
+from omkl.sending import Pace
 
 
 def letter() -> Gossip:
@@ -40,19 +41,18 @@ def recommended() -> Gossip:
     True
     """
     return Gossip(
-        kernels=gaussian(0.35, 0.7, 1.4),
+        kernels=gaussian(0.35, 0.7, 1.4, 2.8, 5.6),
         sigma="median",
-        features=256,
-        basis=Basis(rank=160, rows=300),
-        learner=Shared(prior=100, c=0.05),
+        basis=Landmarks(rank=100, rows=300),
+        learner=Pooled(priors=(300, 10)),
+        reach=Reach(most=12),
         regularization=0.0,
         weight_rate=1.0,
         common_weights=True,
-        gamma=0.35,
-        momentum=0.6,
+        gamma=0.5,
+        momentum=0.5,
         quantizer=Nearest(2.5),
-        pace=Pace(8, until=8, least=1),
-        sending=Sampled(3, floor=0.3),
+        pace=Pace(8, until=5, least=1),
     )
 
 

@@ -9,6 +9,7 @@ from omkl import algorithm
 from omkl.arrays import Array, namespace
 from omkl.calibration import Basis
 from omkl.features import Features, Kernel
+from omkl.landmarks import Landmarks
 from omkl.losses import Loss
 from omkl.topology import Topology
 
@@ -29,6 +30,8 @@ class Round(NamedTuple):
     """The round of gossip, from zero on."""
     weight: Array | None = None
     """How many samples each counts as, ``(J, ...)``; None is one."""
+    reach: Array | None = None
+    """How many nodes' samples a step stands for, ``(J, ...)``; None is one."""
 
 
 class Info(NamedTuple):
@@ -44,6 +47,8 @@ class Info(NamedTuple):
     """The log weights they predicted with, ``(J, ..., P)``."""
     message_bytes: Array
     """The size of each node's message as the codec packs it, header and all, ``(J, ...)``; zero where none is sent."""
+    readings: Array | None = None
+    """What the coefficients were multiplied by in every reading of a model, ``(J, ..., P, V, n)``; None is one."""
 
 
 class Network(Protocol):
@@ -54,6 +59,9 @@ class Network(Protocol):
 
     def degrees(self, nodes: int) -> Array:
         """Return how many hear each node, ``(J,)``, or ``(J, ...)`` where that differs; a weight of zero is no link."""
+
+    def heard(self) -> Array | float:
+        """Return the share of its links, by weight, that each node hears, ``(J,)`` or ``(J, ...)``; 1 where all do."""
 
 
 class Method(Protocol):
@@ -76,12 +84,16 @@ class Method(Protocol):
         """Whether those of radial kernels are orthogonal, d by d."""
 
     @property
-    def basis(self) -> Basis | None:
+    def basis(self) -> Basis | Landmarks | None:
         """The basis that models are learned in, if any."""
 
     @property
     def sigma(self) -> str:
         """What bandwidths are in: ``"given"`` units, or those of the ``"median"`` distance."""
+
+    @property
+    def members(self) -> int:
+        """P, the models of a node: one for each kernel, or one on landmarks."""
 
     @property
     def width(self) -> int:
@@ -137,3 +149,7 @@ class Neighbors(NamedTuple):
     def degrees(self, nodes: int) -> Array:
         """Return how many neighbors each node has."""
         return namespace(self.weights).count_nonzero(self.weights, axis=1)
+
+    def heard(self) -> float:
+        """Return one."""
+        return 1.0

@@ -39,7 +39,7 @@ from omkl.node.start import Start
 FORMAT = 2
 SEAL = 32  # bytes of the digest
 ABSENT = "is not there"
-OPTIONAL = ("memory", "velocity", "moved")  # parts of a state that not all methods have
+OPTIONAL = ("memory", "velocity", "moved", "hearing")  # parts of a state that not all methods have
 
 
 class Checkpoint(NamedTuple):

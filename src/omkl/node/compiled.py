@@ -71,7 +71,7 @@ class Compiled:
         )
 
     def gossip(
-        self, state: State, copies: Floats, weights: Floats, uniforms: Floats | None, round_: int
+        self, state: State, copies: Floats, weights: Floats, uniforms: Floats | None, round_: int, heard: float = 1.0
     ) -> tuple[State, Message, bool]:
         """Return state and message after mixing, emitting and absorbing, and if they are finite."""
         theta, hidden = state.theta, state.hidden

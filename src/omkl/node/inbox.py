@@ -34,7 +34,7 @@ WHY = {
 def largest_frame(role: Role) -> int:
     """Return how many bytes the largest frame has that a neighbor may need to send: a snapshot, most often."""
     method = role.method
-    shape = (len(method.kernels), outputs(method.objective), method.sent)
+    shape = (method.members, outputs(method.objective), method.sent)
     snapshot = 4 * shape[0] * shape[1] * shape[2]
     return HEADER_BYTES + SLACK + max(snapshot, MOST_CONTRACT, Codec(shape, method.channel).most_bytes)
 

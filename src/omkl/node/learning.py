@@ -13,7 +13,7 @@ from omkl.errors import InputError
 from omkl.features import Features
 from omkl.losses import Loss
 from omkl.methods import Gossip, Round
-from omkl.model import Model
+from omkl.model import Model, model_of
 from omkl.quantizers import Message
 from omkl.scaling import Inputs, Moments
 
@@ -34,7 +34,7 @@ class Halves(Protocol):
     """The two halves of a round."""
 
     def gossip(
-        self, state: State, copies: Floats, weights: Floats, uniforms: Floats | None, round_: int
+        self, state: State, copies: Floats, weights: Floats, uniforms: Floats | None, round_: int, heard: float = 1.0
     ) -> tuple[State, Message, bool]:
         """Return the state and the message after mixing, emitting and absorbing (lines 8, 9 and 12).
 
@@ -54,6 +54,8 @@ class Heard(NamedTuple):
     copies: Floats
     """Of its neighbors' hidden states, ``(K, P, C, n)``."""
     weights: Floats
+    share: float = 1.0
+    """Of its links, by weight, that it hears."""
 
     def mix(self, theta: Floats, hidden: Floats, gamma: float, radius: float | None = None) -> Floats:
         """Return ``algorithm.mix`` of the copies, ``algorithm.clipped`` to a radius where one is given."""
@@ -64,6 +66,10 @@ class Heard(NamedTuple):
         """Return how many neighbors it has."""
         return int(np.count_nonzero(self.weights))
 
+    def heard(self) -> float:
+        """Return the share."""
+        return self.share
+
 
 class Plain:
     """The halves of any method, as ``omkl.methods`` states them."""
@@ -72,19 +78,22 @@ class Plain:
         self._method = method
 
     def gossip(
-        self, state: State, copies: Floats, weights: Floats, uniforms: Floats | None, round_: int
+        self, state: State, copies: Floats, weights: Floats, uniforms: Floats | None, round_: int, heard: float = 1.0
     ) -> tuple[State, Message, bool]:
         """Return state and message, and whether they are finite."""
         with quiet():
-            state, message = self._method.gossip(state, uniforms, Heard(copies, weights), round_)
+            state, message = self._method.gossip(state, uniforms, Heard(copies, weights, heard), round_)
         return state, message, math.isfinite(total(state.theta) + total(state.hidden))
 
     def learn(self, state: State, made: Features, x: Floats, y: Floats) -> tuple[State, Floats, float, bool]:
         """Return the state, the output and its loss, and whether the state is sound."""
         with quiet():
-            # For one input np.dot is transform's tensordot, at a fraction of its cost.
-            z = features.waves(np.dot(made.frequencies, x))
-            sample = Round(z if made.basis is None else features.project(z, made.basis), y, None)
+            if made.frequencies is None:
+                sample = Round(features.transform(x, made), y, None)
+            else:
+                # For one input np.dot is transform's tensordot, at a fraction of its cost.
+                z = features.waves(np.dot(made.frequencies, x))
+                sample = Round(z if made.basis is None else features.project(z, made.basis), y, None)
             state, info = self._method.learn(state, sample)
         is_sound = math.isfinite(total(state.theta)) and not math.isnan(total(state.log_weights))
         return state, np.asarray(info.output), float(info.loss), is_sound
@@ -127,6 +136,7 @@ class Learning:
         index: int,
         sample: Inputs | None = None,
         standardize: bool = False,
+        links: float | None = None,
     ) -> None:
         self.method = method
         self.features = method.draw(inputs, seed, sample, standardize)
@@ -134,6 +144,7 @@ class Learning:
         self.state: State = method.init(np, (), outputs(method.objective), self.features.spectrum)
         self.round = 0
         self.is_sound = True
+        self._links = links
         self._halves = halves(method, self.shape)
         self._dithered = method.dithered
         self._key = noise.fold(noise.key(seed, "quantizer"), index)
@@ -147,10 +158,16 @@ class Learning:
 
     def gossip(self, copies: Floats, weights: Floats) -> Message:
         """Return the message of the next round: mix, emit and absorb it here (lines 8, 9 and 12)."""
-        given = self.state, copies, weights, self._uniforms(), self.round
+        given = self.state, copies, weights, self._uniforms(), self.round, self._heard(weights)
         self.state, message, self.is_sound = self._halves.gossip(*given)
         self.round += 1
         return message
+
+    def _heard(self, weights: Floats) -> float:
+        """Return the share of its links that a node hears; one without links hears nobody."""
+        if self._links is None:
+            return 1.0
+        return min(1.0, float(weights.sum()) / self._links) if self._links > 0 else 0.0
 
     def learn(self, x: Inputs, y: Floats) -> tuple[Floats, float]:
         """Return the output and its loss, both from before the sample is learned (lines 3 to 6 and 14)."""
@@ -177,14 +194,15 @@ class Learning:
         """Return the ensemble's output f, shape ``(..., C)``."""
         state = self.state  # one reading: other threads may predict while this node learns
         z = features.transform(self.scaled(x), self.features)
-        return np.asarray(algorithm.predict(state.theta, state.log_weights, z).output)
+        readings = self.method.readings(state.memory)
+        return np.asarray(algorithm.predict(state.theta, state.log_weights, z, readings).output)
 
     def model(self) -> Model:
         """Return the ensemble as it is now."""
         state = self.state  # one reading, as above
-        frequencies, basis, _ = self.features
         units = self.moments.units if self.moments else (None, None)
-        return Model(frequencies, state.theta, state.log_weights, self.method.objective, basis, *units)
+        theta, log_weights = self.method.models(state)
+        return model_of(self.features, theta, log_weights, self.method.objective, *units)
 
     def is_finite(self) -> bool:
         """Return whether models and hidden state are finite, and no weight is not a number."""
@@ -193,7 +211,7 @@ class Learning:
 
     def inputs(self, x: npt.ArrayLike) -> Inputs:
         """Return one sample, as float64 if it is yet to be standardized; refused unless it is d finite float32."""
-        dimension = self.features.frequencies.shape[-1]
+        dimension = self.features.inputs
         try:
             with np.errstate(over="ignore"):  # what is too large is refused below
                 array = np.asarray(x, dtype=np.float32)

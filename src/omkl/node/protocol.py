@@ -71,7 +71,15 @@ class Protocol:
 
     def __init__(self, role: Role, boot: int, now: float) -> None:
         self.role = role
-        self.learning = Learning(role.method, role.inputs, role.seed, role.index, role.calibration, role.standardize)
+        self.learning = Learning(
+            role.method,
+            role.inputs,
+            role.seed,
+            role.index,
+            role.calibration,
+            role.standardize,
+            math.fsum(role.neighbors.values()),
+        )
         self.neighbors = Neighbors(role, self.learning, boot)
         self.waiting: deque[tuple[Inputs, Floats | None]] = deque()
         self.ended = False
@@ -304,11 +312,11 @@ class Protocol:
     def _recover(self, peer: str, kept: Kept, began: Floats, now: float) -> None:
         """Take a hidden state of before for hidden state and models, with what was learned since."""
         state, method, hidden = self.learning.state, self.role.method, kept.hidden.copy()
-        theta, log_weights = method.heard(hidden, state.log_weights)
+        given = method.heard(hidden, state)
         with quiet():
-            theta = theta + (state.theta - began)
+            theta = given.theta + (state.theta - began)
         rest = algorithm.at_rest(hidden, method.momentum)
-        self.learning.state = state._replace(theta=theta, hidden=hidden, log_weights=log_weights, velocity=rest)
+        self.learning.state = given._replace(theta=theta, hidden=hidden, velocity=rest)
         self.neighbors.skip(kept.round, now)
         self._events.append(Recovered(peer, kept.round))
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from omkl.landmarks import Landmarks
+from omkl.learners import Pooled
 from omkl.methods import Gossip
 from omkl.node.learning import outputs
 from omkl.node.settings import Timing
@@ -40,7 +42,10 @@ class Role:
         features = f"{bank} D={method.features} d={self.inputs} seed={self.seed}"
         features += " orthogonal" if method.orthogonal else ""
         features += "" if method.sigma == "given" else f" sigma={method.sigma}"
-        features += "" if method.basis is None else f" basis={method.basis.rank}:{method.basis.source}"
+        basis = method.basis
+        if basis is not None:
+            features += f" {'landmarks' if isinstance(basis, Landmarks) else 'basis'}={basis.rank}:{basis.source}"
+            features += f":{basis.rows}" if isinstance(basis, Landmarks) else ""
         if self.calibration is not None:
             rows = self.calibration.astype("<f8" if self.standardize else "<f4")
             features += f" sample={_digest(rows.tobytes())}"
@@ -52,6 +57,9 @@ class Role:
             "loss": f"{describe(method.objective)} C={outputs(method.objective)}",
         }
         lines |= {"weights": "common"} if method.common_weights else {}
+        if isinstance(method.rule, Pooled):
+            most = 1.0 if method.reach is None else method.reach.most
+            lines["learner"] = f"pooled priors={','.join(map(repr, method.rule.priors))} reach={most!r}"
         if (pace := method.pace) is not None:
             lines["pace"] = f"rate={pace.rate} until={pace.until} least={pace.least}"
         lines |= {"inputs": f"standardized clip={CLIP:g}"} if self.standardize else {}

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from numba import njit
 
 from omkl.features import Features, waves
-from omkl.learners import HALVINGS, LOGISTIC, Shared
+from omkl.learners import LOGISTIC, Shared
+from omkl.learners.rules import HALVINGS
 from omkl.losses import Logistic, Loss, Softmax, Squared
 from omkl.methods import Local, Method
 from omkl.methods.local import LocalState
@@ -181,7 +182,7 @@ def _learn(
 
 @inner
 def _length(loss: Any, f: Any, y: Any, slope: Any, there: Any, energy: Any, bound: Any) -> Any:
-    """Return r as ``learners._length`` does."""
+    """Return r as ``learners.rules.length`` does."""
     squares = _dot(slope, slope)
     low, high = _ONE / (_ONE + bound * energy), _ONE
     for _ in range(HALVINGS):

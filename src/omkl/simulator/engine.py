@@ -151,7 +151,8 @@ def _run_share(
     """Return the outcomes for some seeds; nothing where stopped."""
     if audience is not None:
         measure = Showing(measure, audience.nodes)
-    if measure is metrics and place == HERE and lanes.suits(problem.X, problem.features.frequencies, cases):
+    drawn = problem.features.frequencies
+    if measure is metrics and place == HERE and drawn is not None and lanes.suits(problem.X, drawn, cases):
         return _run_fused(problem, cases, progress, stop)
     X, y, features, seeds, every = problem
     rounds, nodes, inputs = X.shape
@@ -161,10 +162,11 @@ def _run_share(
     placed = jax.tree.map(partial(place.put, seeds=0), features)
     given = Given(placed, noise.Key(*(place.put(part, **LEADING) for part in base)), networks)
     states = place.start(lambda: _start(methods, (nodes, len(seeds)), y.shape[-1], features.spectrum))
-    near = reach(X, (placed if isinstance(X, jax.Array) else features).frequencies) < LIMIT
+    near = drawn is not None and reach(X, (placed if isinstance(X, jax.Array) else features).frequencies) < LIMIT
     tiled = near and place == HERE and tiles.ready()
     rank = 0 if features.basis is None else features.basis.shape[-1]
-    kernels, count = features.frequencies.shape[1:3]
+    marks = features.landmarks
+    kernels, count = drawn.shape[1:3] if marks is None else (1, marks.shape[-2])
     most = most_rounds(nodes, inputs, len(seeds), kernels, count, rank) * place.devices
     if audience is not None:
         most = min(most, max(audience.every, every))
@@ -192,7 +194,7 @@ def _run_share(
 
 def _start(methods: Sequence[Method], leading: tuple[int, int], outputs: int, spectrum: Array | None) -> list[Any]:
     """Return the states before the first round; a method has the first of the kernels."""
-    own = [None if spectrum is None else jnp.asarray(spectrum[:, : len(method.kernels)]) for method in methods]
+    own = [None if spectrum is None else jnp.asarray(spectrum[:, : method.members]) for method in methods]
     return [method.init(jnp, leading, outputs, part) for method, part in zip(methods, own, strict=True)]
 
 

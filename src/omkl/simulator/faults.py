@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from jax import Array
+from jax.ops import segment_sum
 
 from omkl import noise
 from omkl.methods import Network
@@ -37,6 +38,31 @@ class Rows(NamedTuple):
         """Return how many neighbors each node has under every seed."""
         return jnp.count_nonzero(self.weights, axis=1)
 
+    def heard(self) -> float:
+        """Return one."""
+        return 1.0
+
+
+class Live(NamedTuple):
+    """The network of a round, and the share of its links that each node hears in it, ``(J, S)``."""
+
+    network: Any
+    share: Array
+
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
+        """Return what the network does."""
+        mixed: Array = self.network.mix(theta, hidden, gamma, radius)
+        return mixed
+
+    def degrees(self, nodes: int) -> Array:
+        """Return how many neighbors each node has under every seed."""
+        degrees: Array = self.network.degrees(nodes)
+        return degrees
+
+    def heard(self) -> Array:
+        """Return the share."""
+        return self.share
+
 
 class Changing(NamedTuple):
     """Graphs that take turns, each ``(J, K)``, ``(J, J)`` or ``(2E,)`` places, and what fails."""
@@ -44,6 +70,8 @@ class Changing(NamedTuple):
     receivers: Array
     senders: Array
     weights: Array
+    full: Array
+    """What the weights of a node's links add up to, ``(J,)``: the mean over the graphs."""
     links: Array
     """The probability of failing, or booleans ``(T, E)``."""
     nodes: Array
@@ -61,8 +89,15 @@ class Changing(NamedTuple):
         receivers, senders, weights = (part[t % len(self.senders)] for part in self[:3])
         weights = jnp.where(self.up(t), weights[..., None], 0)
         if senders.ndim == 1:
-            return Edges(receivers, senders, weights)
-        return Rows(weights) if senders.shape[0] == senders.shape[1] else Lists(senders, weights)
+            sums = segment_sum(weights, receivers, len(self.full), indices_are_sorted=True)
+            return Live(Edges(receivers, senders, weights), self._share(sums))
+        every = Rows(weights) if senders.shape[0] == senders.shape[1] else Lists(senders, weights)
+        return Live(every, self._share(jnp.sum(weights, axis=1)))
+
+    def _share(self, sums: Array) -> Array:
+        """Return sums of weights ``(J, S)`` as shares of all; a node without links hears nobody."""
+        full = self.full[:, None]
+        return jnp.where(full > 0, jnp.clip(sums / jnp.where(full > 0, full, 1), 0, 1), 0)
 
     def up(self, t: Array) -> Array:
         """Return whether there is a link at each place and it is up, ``(..., S)``."""
@@ -103,6 +138,7 @@ def changing(turns: Sequence[Topology], faults: Faults, seeds: list[int], clips:
         jnp.asarray(receivers, dtype=jnp.int32),
         jnp.asarray(senders, dtype=jnp.int32),
         jnp.asarray(weights, dtype=jnp.float32),
+        jnp.asarray(np.mean([1 - turn.self_weights for turn in turns], axis=0), dtype=jnp.float32),
         _chance(faults.links),
         _chance(faults.nodes),
         None if isinstance(faults.links, float) else _numbers(turns, receivers, senders),

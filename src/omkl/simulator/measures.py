@@ -61,6 +61,11 @@ def pooled_metrics(method: Method, given: Round, info: Info, degrees: Array, sta
 def pooled_loss(method: Method, given: Round, info: Info) -> Array:
     """Return the mean over nodes of each model's loss on the samples of all nodes, ``(S,)``."""
     # The ensemble is linear in its weighted models: what model j says to sample i is one product over kernels.
-    models = algorithm.normalize(info.log_weights)[..., None, None] * info.theta
+    weights = algorithm.normalize(info.log_weights)
+    if info.readings is None:
+        models = weights[..., None, None] * info.theta
+    else:  # all readings of a model as one
+        each = weights.reshape(info.readings.shape[:-1])[..., None] * info.readings
+        models = jnp.sum(each, axis=-2)[..., None, :] * info.theta
     outputs = jnp.einsum("jspcd,ispd->jisc", models, given.z, precision="highest")
     return jnp.mean(method.objective.value(outputs, given.y), axis=(0, 1))

@@ -45,6 +45,10 @@ class Dense(NamedTuple):
         """Return how many neighbors each node has."""
         return jnp.count_nonzero(self.laplacian - jnp.diag(jnp.diagonal(self.laplacian)), axis=1)
 
+    def heard(self) -> float:
+        """Return one: all links are there."""
+        return 1.0
+
     def edges(self) -> Links:
         """Return receivers, senders and weights of the links, in order of receivers."""
         off = np.asarray(self.laplacian) * (1 - np.eye(len(self.laplacian), dtype=np.float32))
@@ -70,6 +74,10 @@ class Lists(NamedTuple):
         """Return how many neighbors each node has, under every seed where weights have seeds."""
         return jnp.count_nonzero(self.weights, axis=1)
 
+    def heard(self) -> float:
+        """Return one: all links are there."""
+        return 1.0
+
     def edges(self) -> Links:
         """Return receivers, senders and weights of the links, in order of receivers; padding has weight zero."""
         nodes, most = self.ids.shape
@@ -93,6 +101,10 @@ class Edges(NamedTuple):
         """Return how many neighbors each node has, under every seed where weights have seeds."""
         there = jnp.asarray(self.weights != 0, dtype=jnp.int32)
         return segment_sum(there, self.receiver, nodes, indices_are_sorted=True)
+
+    def heard(self) -> float:
+        """Return one: all links are there."""
+        return 1.0
 
     def edges(self) -> Links:
         """Return receivers, senders and weights of the links, in order of receivers."""
@@ -119,6 +131,10 @@ class Hubs(NamedTuple):
     def degrees(self, nodes: int) -> Array:
         """Return how many neighbors each node has."""
         return self.lists.degrees(nodes).at[self.owners].add(self.more.degrees(nodes), indices_are_sorted=True)
+
+    def heard(self) -> float:
+        """Return one: all links are there."""
+        return 1.0
 
     def edges(self) -> Links:
         """Return receivers, senders and weights of the links, in order of receivers; padding has weight zero."""

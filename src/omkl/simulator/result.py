@@ -10,14 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl import metrics
+from omkl.arrays import Array
 from omkl.errors import InputError
 from omkl.features import Features, transform
-from omkl.model import DAMAGED, Model, loss_from
+from omkl.model import DAMAGED, Model, loss_from, model_of
 
 FORMAT = 1
 _CURVES = ("loss", "accuracy", "disagreement", "bits", "link_bits")
-_FINAL = ("theta", "log_weights", "frequencies", "seeds", "rounds")
-_OPTIONAL = ("basis", "center", "scale")  # in final.npz where there are such
+_FINAL = ("theta", "log_weights", "seeds", "rounds")
+_FEATURES = ("frequencies", "basis", "landmarks", "limits", "bandwidths")
+_OPTIONAL = (*_FEATURES, "center", "scale")  # in final.npz where there are such
 
 Floats = npt.NDArray[np.float32]
 
@@ -46,11 +48,14 @@ class Result:
     weights
         ``(S, R, P)``, kernel weights, mean over nodes.
     theta, log_weights
-        Final models ``(J, S, P, C, 2D)``, or ``(J, S, P, C, r)`` in a basis, and log weights ``(J, S, P)``.
+        Final models ``(J, S, P, C, 2D)``, or ``(J, S, P, C, r)`` in a basis, and log weights ``(J, S, P)``. On
+        landmarks there is one model, and P counts the ways in which it is read.
     frequencies
-        ``(S, P, D, d)``.
+        ``(S, P, D, d)``; None on landmarks.
     basis
-        ``(S, P, 2D, r)``, or None.
+        ``(S, P, 2D, r)``, ``(S, 1, L, r)`` on landmarks, or None.
+    landmarks, limits, bandwidths
+        ``(S, L, d)``, ``(S, 2, d)`` and ``(S, B)``, or None.
     center, scale
         ``(J, d)``, what each node's inputs were standardized by in the end, or None.
     pooled_loss
@@ -68,8 +73,11 @@ class Result:
     weights: Floats
     theta: Floats
     log_weights: Floats
-    frequencies: Floats
+    frequencies: Array = None
     basis: Floats | None = None
+    landmarks: Floats | None = None
+    limits: Floats | None = None
+    bandwidths: Floats | None = None
     center: npt.NDArray[np.float64] | None = None
     scale: npt.NDArray[np.float64] | None = None
     pooled_loss: Floats | None = None
@@ -83,9 +91,13 @@ class Result:
             raise InputError(f"seed is {seed}; this run has seeds {seeds[0]} ... {seeds[-1]}")
         s = 0 if seed is None else seeds.index(seed)
         loss = loss_from(self.config["method"]["loss"])
-        basis = None if self.basis is None else self.basis[s]
         center, scale = (None if part is None else part[node] for part in (self.center, self.scale))
-        return Model(self.frequencies[s], self.theta[node, s], self.log_weights[node, s], loss, basis, center, scale)
+        return model_of(self._features(s), self.theta[node, s], self.log_weights[node, s], loss, center, scale)
+
+    def _features(self, s: int) -> Features:
+        """Return what z(x) is computed with under a seed."""
+        given = {name: getattr(self, name) for name in _FEATURES}
+        return Features(**{name: None if part is None else part[s] for name, part in given.items()})
 
     @property
     def r2(self) -> npt.NDArray[np.float64]:
@@ -106,8 +118,8 @@ class Result:
                 f"X has shape {X.shape}; regret takes the stream that was simulated, (T, J, d), and as it was learned: "
                 "not one that nodes standardized themselves; see omkl.data.as_stream"
             )
-        loss, bases = loss_from(self.config["method"]["loss"]), [None] * len(self.seeds)
-        made = map(Features, self.frequencies, bases if self.basis is None else self.basis)
+        loss = loss_from(self.config["method"]["loss"])
+        made = map(self._features, range(len(self.seeds)))
         best = [metrics.hindsight(transform(X, own), y, loss, regularization, changes).mean(axis=1) for own in made]
         return metrics.regret(self.loss, np.stack(best)[:, self.rounds])
 

@@ -16,7 +16,7 @@ from jax import lax
 from omkl import noise
 from omkl.algorithm import State
 from omkl.arrays import Array, namespace
-from omkl.features import Features
+from omkl.features import Features, transform
 from omkl.methods import Gossip, Info, Method, Network, Round
 from omkl.methods.protocol import MethodState
 from omkl.simulator import tiles
@@ -217,7 +217,7 @@ def _round(
     now = noise.fold(given.key, t)
     after, seen = [], []
     for method, network, state in zip(program.methods, given.networks, states, strict=True):
-        shape = (len(method.kernels), targets.shape[-1], method.sent)
+        shape = (method.members, targets.shape[-1], method.sent)
         uniforms = _alone(noise.dither(now, shape)) if method.dithered and not is_paced(method) else None
         sample = Round(z[..., : shape[0], :], targets[:, None, :], uniforms, t)
         here = network.at(t) if isinstance(network, Changing) else network
@@ -243,7 +243,7 @@ def _paced(
 ) -> tuple[State, Info]:
     """Return the state after as many rounds of gossip as go with sample t, and the sample; messages are added up."""
     assert method.pace is not None
-    shape = (len(method.kernels), sample.y.shape[-1], method.sent)
+    shape = (method.members, sample.y.shape[-1], method.sent)
 
     def gossip(round_: Array, before: tuple[State, Array]) -> tuple[State, Array]:
         uniforms = noise.dither(noise.fold(key, round_), shape) if method.dithered else None
@@ -258,7 +258,11 @@ def _paced(
 
 def _project(program: Program, features: Features, X: Array) -> Array:
     """Return what is computed ahead of a chunk's inputs: features in a basis, or angles, or nothing."""
-    V, basis, _ = features
+    if features.landmarks is not None:
+        with jax.default_matmul_precision("highest"):
+            return transform(X, features)
+    V, basis = features.frequencies, features.basis
+    assert V is not None
     if basis is None and X.shape[-1] <= SHORT_INPUT:
         return X
     if basis is None:
@@ -268,8 +272,8 @@ def _project(program: Program, features: Features, X: Array) -> Array:
 
 
 def _features(program: Program, features: Features, projected: Array) -> Array:
-    V, basis, _ = features
-    if basis is not None:
+    V = features.frequencies
+    if features.basis is not None or V is None:
         return projected
     angles = projected
     if projected.ndim == 2:  # inputs, not yet projected

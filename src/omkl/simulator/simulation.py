@@ -240,8 +240,8 @@ def _audience(
     watch: Watch, config: dict[str, Any], method: Method, turns: Sequence[Topology], network: Network | Changing
 ) -> engine.Audience:
     graph = turns[0].graph if len(turns) == 1 else topologies.union(turns)
-    kernels = [f"{kernel.name} {kernel.sigma:g}" for kernel in method.kernels]
-    plan = watch.begin(Begun(config, graph, kernels, links_of(turns, network)))
+    labels = getattr(method, "labels", None) or [f"{kernel.name} {kernel.sigma:g}" for kernel in method.kernels]
+    plan = watch.begin(Begun(config, graph, labels, links_of(turns, network)))
     return engine.Audience(tuple(int(node) for node in plan.nodes), plan.every, watch.see)
 
 
@@ -266,12 +266,20 @@ def _result(
         link_bits=_bits(curves.pop("carried")),
         theta=theta,
         log_weights=log_weights,
-        frequencies=features.frequencies[:, : len(method.kernels)],
-        basis=None if features.basis is None else features.basis[:, : len(method.kernels)],
+        **_of_first(features, method.members),
         center=center,
         scale=scale,
         **curves,
     )
+
+
+def _of_first(features: Features, members: int) -> dict[str, Any]:
+    """Return the features of the first kernels, by name."""
+    made = features._asdict()
+    del made["spectrum"]
+    for name in ("frequencies", "basis"):
+        made[name] = None if made[name] is None else made[name][:, :members]
+    return made
 
 
 def _bits(count: npt.NDArray[np.float32]) -> Integers:

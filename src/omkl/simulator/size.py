@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from omkl.errors import InputError
+from omkl.landmarks import Landmarks
 from omkl.methods import Method
 from omkl.methods.protocol import MethodState
 from omkl.simulator import rounds as chunked
@@ -67,8 +68,10 @@ def size(
     13.5 GiB (state 927.0 MiB, rounds 1.4 GiB, inputs 11.2 GiB, records 78.1 KiB, features 480 B, network 22.9 MiB)
     """
     rounds, nodes, dimension = shape
-    kernels, features = max(len(method.kernels) for method in methods), methods[0].features
-    rank = 0 if methods[0].basis is None else methods[0].basis.rank
+    kernels, features, basis = max(method.members for method in methods), methods[0].features, methods[0].basis
+    rank = 0 if basis is None else basis.rank
+    if isinstance(basis, Landmarks):
+        features = basis.rows
     row = FLOAT * seeds * kernels * outputs * methods[0].width  # all models of a node
     states = [_state(method, nodes, seeds, outputs) for method in methods]
     ahead = min(rounds, chunked.most_rounds(nodes, dimension, seeds, kernels, features, rank))
@@ -90,7 +93,7 @@ def size(
 
 def _state(method: Method, nodes: int, seeds: int, outputs: int) -> MethodState:
     """Return the shapes of a method's state."""
-    kernels, basis = len(method.kernels), method.basis
+    kernels, basis = method.members, method.basis
     spectrum = None if basis is None else jnp.zeros((seeds, kernels, basis.rank), dtype=jnp.float32)
     return jax.eval_shape(partial(method.init, jnp, (nodes, seeds), outputs), spectrum)
 

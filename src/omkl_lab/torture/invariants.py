@@ -167,8 +167,8 @@ class Books:
         if known.content == _content(state):
             return
         given_back = node not in self._begun and state.hidden.tobytes() in self._past[id]
-        theta, log_weights = node.learning.method.heard(state.hidden, known.log_weights)
-        same_weights = state.log_weights.tobytes() == log_weights.tobytes()
+        given = node.learning.method.heard(state.hidden, state._replace(log_weights=known.log_weights))
+        theta, same_weights = given.theta, state.log_weights.tobytes() == given.log_weights.tobytes()
         require(given_back and same_weights, "the model moved by something else than mixing and learning")
         due = theta + (known.theta.astype(np.float64) - known.began)
         apart = float(np.abs(state.theta - due).max())
@@ -236,7 +236,7 @@ class Books:
 def _mixed(node: Protocol, copies: Floats, weights: Floats) -> tuple[Floats, tuple[Floats, ...]]:
     """Return models before neighbors pull, carried on by a velocity, and the models, log weights and velocity due."""
     state, method = node.learning.state, node.learning.method
-    own = method.spoken(state.theta, state.log_weights)
+    own = method.spoken(state)
     start = own + method.momentum * state.velocity if method.momentum else own
     heard = algorithm.clipped(state.hidden, copies, method.radius)
     due = algorithm.mix(start, state.hidden, heard, weights, method.consensus_step)
@@ -244,7 +244,8 @@ def _mixed(node: Protocol, copies: Floats, weights: Floats) -> tuple[Floats, tup
         share = method.choice.share(algorithm.normalize(state.log_weights))
         due = start + share[..., None, None] * (due - start)
     velocity = (due - own,) if method.momentum else ()
-    return method.heard(start, state.log_weights)[0], (*method.heard(due, state.log_weights), *velocity)
+    mixed = method.heard(due, state)
+    return method.heard(start, state).theta, (mixed.theta, mixed.log_weights, *velocity)
 
 
 def _silent(node: Protocol) -> npt.NDArray[np.bool_]:
@@ -257,8 +258,8 @@ def _silent(node: Protocol) -> npt.NDArray[np.bool_]:
 
 
 def _content(state: State) -> bytes:
-    theta, hidden, log_weights, memory, velocity, moved = state
-    parts = (theta, hidden, log_weights, *memory, velocity, moved)
+    theta, hidden, log_weights, memory, velocity, moved, hearing = state
+    parts = (theta, hidden, log_weights, *memory, velocity, moved, *hearing)
     return b"".join(np.asarray(part).tobytes() for part in parts)
 
 

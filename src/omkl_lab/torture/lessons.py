@@ -5,7 +5,7 @@ So every sample is computed again by ``omkl.algorithm`` from the state that it m
 """
 
 from collections import defaultdict, deque
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -60,18 +60,24 @@ class Lessons:
         lessons, self._unchecked = self._unchecked, []
         if not lessons:
             return
-        theta, log_weights = (np.array([lesson.before[k] for lesson in lessons]) for k in (0, 2))
+        before = _stacked([lesson.before for lesson in lessons])
         z = features.transform(np.array([lesson.seen for lesson in lessons]), learning.features)
         sample = Round(z, np.array([lesson.y for lesson in lessons]), None)
-        memory = lessons[0].before.memory
-        memory = memory and type(memory)(*map(np.array, zip(*(one.before.memory for one in lessons), strict=True)))
-        theta, log_weights, memory, info = learning.method.observe(theta, log_weights, memory, sample)
-        _compare("models", lessons, [lesson.after.theta for lesson in lessons], theta)
-        _compare("log weights", lessons, [lesson.after.log_weights for lesson in lessons], log_weights)
-        for k, part in enumerate(memory):
+        after, info = learning.method.learn(before, sample)
+        _compare("models", lessons, [lesson.after.theta for lesson in lessons], after.theta)
+        _compare("log weights", lessons, [lesson.after.log_weights for lesson in lessons], after.log_weights)
+        for k, part in enumerate(after.memory):
             _compare("memory", lessons, [lesson.after.memory[k] for lesson in lessons], part)
         _compare("prediction", lessons, [lesson.output for lesson in lessons], info.output)
         _compare("loss", lessons, [lesson.loss for lesson in lessons], info.loss)
+
+
+def _stacked(states: list[Any]) -> Any:
+    """Return the states of several nodes as one, array by array."""
+    if not isinstance(states[0], tuple):
+        return np.array(states)
+    parts = [_stacked(list(part)) for part in zip(*states, strict=True)]
+    return type(states[0])(*parts) if hasattr(states[0], "_fields") else tuple(parts)
 
 
 def _compare(what: str, lessons: list[Lesson], found: list[Floats] | list[float], due: Floats) -> None:

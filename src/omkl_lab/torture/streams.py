@@ -134,9 +134,9 @@ class Stream:
 
 def _content(node: Protocol) -> bytes:
     """Return all that a checkpoint brings back, but for what depends on whether the node had left in order."""
-    theta, hidden, log_weights, memory, velocity, moved = node.learning.state
+    theta, hidden, log_weights, memory, velocity, moved, hearing = node.learning.state
     links = [(link.boot, link.round, link.adrift, link.doubted, link.inbox) for link in node.links.values()]
-    arrays = [theta, hidden, log_weights, velocity, moved, *memory, node.neighbors.copies]
+    arrays = [theta, hidden, log_weights, velocity, moved, *memory, *hearing, node.neighbors.copies]
     arrays += [np.asarray(part) for part in node.learning.moments]
     arrays += [part for sample in node.waiting for part in sample if part is not None]
     labeled = [y is not None for _, y in node.waiting]

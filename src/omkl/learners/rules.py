@@ -31,6 +31,8 @@ class Sample(NamedTuple):
     loss: Loss
     weight: Array | None = None
     """How many samples it counts as, ``(...)``; None is one. The gradient beside it has the weight in it already."""
+    reach: Array | None = None
+    """How many nodes' samples a step stands for, ``(...)``; None is one, its own."""
 
     def derivative(self, outputs: Array) -> Array:
         """Return C' at some outputs, ``(..., P, C)``, times the weight."""
@@ -85,7 +87,7 @@ class SGD:
 
     def init(self, theta: Array, spectrum: Array | None = None) -> Memory:
         """Return the samples seen so far, none; nothing where the rate is constant."""
-        return () if self.decay == "none" else (_count(theta),)
+        return () if self.decay == "none" else (no_samples(theta),)
 
     def update(self, theta: Array, memory: Memory, gradient: Array, z: Array, sample: Sample) -> tuple[Array, Memory]:
         """Return theta - eta * gradient, or theta - eta / sqrt(t) * gradient."""
@@ -179,7 +181,7 @@ class Newton:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prior", positive("prior", self.prior, "try 10"))
-        object.__setattr__(self, "forget", _forget(self.forget))
+        object.__setattr__(self, "forget", forgetting(self.forget))
         if self.block is not None:
             object.__setattr__(self, "block", whole("block", self.block))
 
@@ -275,7 +277,7 @@ class Shared:
     def __post_init__(self) -> None:
         for name, usual in (("prior", "try 100"), ("c", "try 0.05")):
             object.__setattr__(self, name, positive(name, getattr(self, name), usual))
-        object.__setattr__(self, "forget", _forget(self.forget))
+        object.__setattr__(self, "forget", forgetting(self.forget))
 
     def init(self, theta: Array, spectrum: Array | None = None) -> SharedMemory:
         """Return no samples, and the spectrum."""
@@ -286,7 +288,9 @@ class Shared:
             )
         xp = namespace(theta)
         shape = (*theta.shape[:-2], theta.shape[-1])
-        return SharedMemory(_count(theta), xp.zeros(shape, dtype=theta.dtype) + xp.asarray(spectrum, dtype=theta.dtype))
+        return SharedMemory(
+            no_samples(theta), xp.zeros(shape, dtype=theta.dtype) + xp.asarray(spectrum, dtype=theta.dtype)
+        )
 
     def update(
         self, theta: Array, memory: SharedMemory, gradient: Array, z: Array, sample: Sample
@@ -298,11 +302,11 @@ class Shared:
         shared = variance / (1 + self.c * max(1.0, bound / LOGISTIC) * count[..., None, None] * variance)
         energy = namespace(theta).sum(shared * z * z, axis=-1, keepdims=True)
         steepest = bound if sample.weight is None else bound * sample.weight[..., None, None]
-        length = _length(sample, energy, steepest)[..., None]
-        return theta - length * shared[..., None, :] * gradient, SharedMemory(count, memory.spectrum)
+        step = length(sample, energy, steepest)[..., None]
+        return theta - step * shared[..., None, :] * gradient, SharedMemory(count, memory.spectrum)
 
 
-def _length(sample: Sample, energy: Array, bound: Array | float) -> Array:
+def length(sample: Sample, energy: Array, bound: Array | float) -> Array:
     """Return the r that minimizes C(f - r q C') + r^2 q |C'|^2 / 2 for q = z.Sz, ``(..., P, 1)``.
 
     Its derivative rises in r; with a curvature of at most ``bound`` it is negative at 1 / (1 + bound q), and at 1 it is
@@ -326,17 +330,15 @@ def _length(sample: Sample, energy: Array, bound: Array | float) -> Array:
     return low + xp.clip(share, 0, 1) * (high - low)
 
 
-LEARNERS: dict[str, type[Learner]] = {learner.name: learner for learner in (SGD, AdaGrad, Newton, Shared)}
-
-
-def _forget(value: float) -> float:
+def forgetting(value: float) -> float:
+    """Return a rate of forgetting; refuse one that is none."""
     rate = real("forget", value)
     if not 0.5 <= rate <= 1:
         raise InputError(f"forget is {rate}; it must lie in [0.5, 1]; 1 forgets nothing, else try 0.999")
     return rate
 
 
-def _count(theta: Array) -> Array:
+def no_samples(theta: Array) -> Array:
     """Return zero samples for every node; beyond 2^24 of them float32 counts no further, which no rule here minds."""
     return namespace(theta).zeros(theta.shape[:-3], dtype=theta.dtype)
 

@@ -1,0 +1,134 @@
+"""A learner for nodes that are averaged: steps that count for all who are heard, curvature as measured, priors hedged.
+
+Averaging divides every step by the number of nodes, so that a network which has seen J t samples moves as if it had
+seen t. Here a step counts for as many samples as have come about of each one's kind meanwhile: alpha, the number of
+nodes that a sample has reached (``omkl.reach``). With exact averaging over J nodes and alpha = J this is a step of one
+learner in one place that is given J samples at once.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from omkl.arrays import Array, namespace
+from omkl.errors import InputError, positive, real
+from omkl.learners.rules import LOGISTIC, STEEPEST, Sample, forgetting, length, no_samples
+
+FIRST = 0.02  # curvature that is taken for granted before any sample, of a loss that curves as the logistic does
+FIRST_COUNT = 16.0  # as how many samples it counts
+FLOOR = 0.01  # below which no sample's curvature counts: one that is surely wrong has next to none
+
+
+class PooledMemory(NamedTuple):
+    """What ``Pooled`` carries."""
+
+    own: Array
+    """The samples a node has learned, ``(...)``."""
+    count: Array
+    """Those it has learned for, its own and others', ``(...)``."""
+    spectrum: Array
+    """m, the eigenvalues of the basis, ``(..., P, n)``."""
+    log_curvature: Array
+    """Logarithm of the mean curvature of a sample, ``(..., P)``, in units of the largest that the loss has."""
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """The same curvature at every node, and steps that count for all whom the node hears.
+
+    In whitened coordinates, E z z^T = I, the curvature of n samples is diagonal: S_i = 1 / (1/(prior m_i) + c n). c is
+    the mean curvature of the loss at the samples seen, measured and gossiped; n counts alpha for every sample. A sample
+    does theta' = theta - alpha r S z C'(f, y), with r in (0, 1] such that a step of alpha = 1 never overshoots.
+
+    Attributes
+    ----------
+    priors
+        Variance of a coefficient of the features before any sample, of the logistic loss; a loss that curves more has
+        it smaller in proportion. The first is the largest, which is learned with. For each of the others the model is
+        also read as if it had been the prior, with its weak coordinates shrunk, and the outputs are weighed as those of
+        kernels are: nothing more is learned or sent for it, and noisy data choose the smaller one by themselves.
+    forget
+        Each sample multiplies the count of earlier ones by it; one forgets nothing.
+    """
+
+    priors: tuple[float, ...] = (300.0, 10.0)
+    forget: float = 1.0
+
+    name: ClassVar[str] = "pooled"
+    has_prior: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        given = tuple(self.priors) if isinstance(self.priors, tuple | list) else (self.priors,)
+        priors = tuple(positive("priors", real("priors", one), "try (300, 10)") for one in given)
+        if not priors or list(priors) != sorted(set(priors), reverse=True):
+            raise InputError(f"priors are {given}; the largest comes first, and no two are equal; try (300, 10)")
+        object.__setattr__(self, "priors", priors)
+        object.__setattr__(self, "forget", forgetting(self.forget))
+
+    @property
+    def views(self) -> int:
+        """In how many ways a model is read."""
+        return len(self.priors)
+
+    def init(self, theta: Array, spectrum: Array | None = None) -> PooledMemory:
+        """Return no samples, the spectrum, and the curvature that is taken for granted."""
+        if spectrum is None:
+            raise InputError(
+                "the features have no spectrum; the pooled learner needs coordinates that are white; use landmarks, or "
+                "another learner, such as Newton"
+            )
+        xp = namespace(theta)
+        shape = (*theta.shape[:-2], theta.shape[-1])
+        spread = xp.zeros(shape, dtype=theta.dtype) + xp.asarray(spectrum, dtype=theta.dtype)
+        first = xp.full(theta.shape[:-2], math.log(FIRST / LOGISTIC), dtype=theta.dtype)
+        return PooledMemory(no_samples(theta), no_samples(theta), spread, first)
+
+    def read(self, memory: PooledMemory) -> Array:
+        """Return what each coordinate is multiplied by in every reading of a model, ``(..., P, V, n)``.
+
+        The first is one. With curvature c n I the best coefficients under two priors differ by a factor each.
+        """
+        xp = namespace(memory.spectrum)
+        seen = memory.count[..., None] * xp.exp(memory.log_curvature) * LOGISTIC  # the bound of the loss cancels
+        variance = seen[..., None] * memory.spectrum
+        first = self.priors[0]
+        readings = [(one / first) * (1 + first * variance) / (1 + one * variance) for one in self.priors]
+        return xp.stack(readings, axis=-2)
+
+    def told(self, memory: PooledMemory) -> Array:
+        """Return the numbers that are gossiped beside a model, ``(..., P, 1)``."""
+        return memory.log_curvature[..., None]
+
+    def hear(self, memory: PooledMemory, numbers: Array) -> PooledMemory:
+        """Return the memory with such numbers after mixing."""
+        return memory._replace(log_curvature=numbers[..., 0])
+
+    def update(
+        self, theta: Array, memory: PooledMemory, gradient: Array, z: Array, sample: Sample
+    ) -> tuple[Array, PooledMemory]:
+        """Return theta - alpha r S * gradient, and what was seen."""
+        xp = namespace(theta)
+        weight = 1 if sample.weight is None else sample.weight
+        heard = 1 if sample.reach is None else sample.reach
+        bound = min(sample.loss.smoothness, STEEPEST)
+        own = self.forget * memory.own + weight
+        count = self.forget * memory.count + heard * weight
+        before = xp.exp(memory.log_curvature)
+        curvature = before + (weight / (FIRST_COUNT + own))[..., None] * (_curvature(sample, bound) - before)
+        prior = self.priors[0] * LOGISTIC / bound
+        variance = prior * memory.spectrum
+        shared = variance / (1 + (bound * curvature * count[..., None])[..., None] * variance)
+        energy = xp.sum(shared * z * z, axis=-1, keepdims=True)
+        steepest = bound if sample.weight is None else bound * sample.weight[..., None, None]
+        step = length(sample, energy, steepest)[..., None]
+        step = step if sample.reach is None else sample.reach[..., None, None, None] * step
+        learned = theta - step * shared[..., None, :] * gradient
+        return learned, PooledMemory(own, count, memory.spectrum, xp.log(curvature))
+
+
+def _curvature(sample: Sample, bound: float) -> Array:
+    """Return a sample's curvature, mean over outputs, in units of the bound and above the floor, ``(..., P)``."""
+    found = sample.curvature()
+    outputs = found.shape[-1]
+    trace = sum(found[..., k, k] for k in range(outputs)) / (outputs * bound)
+    return namespace(found).clip(trace, FLOOR / LOGISTIC, None)

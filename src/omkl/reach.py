@@ -1,0 +1,140 @@
+"""How many nodes a sample has reached: what a step counts for.
+
+After k rounds of gossip a node has a share of its own step left, the probability that a walk along the links returns
+after k steps, and the rest of it is with others. One over its mean over nodes is alpha, the number of nodes that a
+sample has reached: one after no rounds, and nearly all of a complete graph after a few. With the eigenvalues mu_i of
+the gossip matrix it is 1 / mean |1 - gamma (1 - mu_i) / (1 - momentum)|^k. It follows from the graph alone, so that it
+is one number for all nodes, and those that see different data stay unbiased.
+
+A node goes by the links it hears. Rounds in which it hears nobody do not count, and what it lacks of its links takes as
+much off alpha - 1: at once, while links that are back count again only after a while. A node alone has alpha 1.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from omkl import noise
+from omkl.arrays import Array, namespace
+from omkl.errors import InputError, real
+from omkl.topology import Topology
+
+Floats = npt.NDArray[np.float64]
+
+LARGE = 1000  # nodes beyond which the mean is estimated
+PROBES = 32000  # numbers that the mean is estimated from: so many vectors of as many nodes
+LONGEST = 20  # knots: rounds up to 2^10, by half powers of two
+FALLS, RISES = 0.5, 1 / 16  # share of the way to what is heard that one round goes
+
+
+class Hearing(NamedTuple):
+    """What a node has heard, ``(...)`` each."""
+
+    rounds: Array
+    """Rounds of gossip, those in which it heard some of its links by their share."""
+    share: Array
+    """Of its links, by their weights, that it hears of late."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Steps that count for all who are heard.
+
+    Attributes
+    ----------
+    most
+        What alpha is at most. More learns faster from clean data and overshoots on noisy ones.
+    knots
+        alpha after 1, 2^(1/2), 2, ... rounds, as far as it grows: found by ``on``, for the network at hand.
+    """
+
+    most: float = 12.0
+    knots: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "most", real("most", self.most))
+        if not 1 <= self.most < np.inf:
+            raise InputError(f"most is {self.most}; a step counts for one sample at least; try 12")
+        object.__setattr__(self, "knots", tuple(real("knots", one) for one in self.knots))
+
+    def on(self, topologies: Sequence[Topology], pull: float) -> Self:
+        """Return the same with knots for networks that take turns, each link pulling by ``pull`` of its weight."""
+        return replace(self, knots=tuple(knots(topologies, pull, self.most)))
+
+    def start(self, xp: Any, leading: tuple[int, ...]) -> Hearing:
+        """Return what nodes have heard before the first round: nothing, and no link has failed them."""
+        return Hearing(xp.zeros(leading, dtype=xp.float32), xp.ones(leading, dtype=xp.float32))
+
+    def hear(self, before: Hearing, heard: Array | float) -> Hearing:
+        """Return what nodes have heard after a round in which they heard this share of their links."""
+        xp = namespace(before.share)
+        apart = heard - before.share
+        return Hearing(before.rounds + heard, before.share + xp.where(apart < 0, FALLS * apart, RISES * apart))
+
+    def alpha(self, heard: Hearing) -> Array:
+        """Return how many samples a step counts for, ``(...)``."""
+        if not self.knots:
+            raise InputError("how far samples reach is told on no network; call method.on(topology) first")
+        xp = namespace(heard.share)
+        table = xp.asarray([*self.knots, self.knots[-1]], dtype=xp.float32)
+        rounds = xp.clip(heard.rounds, 1, 2.0 ** ((len(self.knots) - 1) / 2))
+        place = 2 * xp.log2(rounds)
+        low = xp.floor(place)
+        index = xp.astype(low, xp.int32)
+        lower, upper = xp.take(table, index), xp.take(table, index + 1)
+        grown = lower + (place - low) * (upper - lower)
+        grown = 1 + xp.clip(heard.rounds, 0, 1) * (grown - 1)  # before the first round it is one
+        return 1 + heard.share * (grown - 1)
+
+
+def knots(topologies: Sequence[Topology], pull: float, most: float) -> list[float]:
+    """Return alpha after 1, 2^(1/2), 2, ... rounds, until it is ``most`` or grows no more.
+
+    Rounded to three digits: nodes whose arithmetic differs in the last bits agree on it.
+    """
+    nodes = topologies[0].nodes
+    returns = _exact(topologies, pull) if nodes <= LARGE else _estimated(topologies, pull)
+    found: list[float] = []
+    for knot in range(LONGEST + 1):
+        alpha = min(most, 1 / max(returns(2 ** (knot / 2)), 1e-12), nodes)
+        found.append(float(f"{max([1.0, alpha, *found[-1:]]):.3g}"))
+        if found[-1] >= min(most, nodes) * 0.999:
+            break
+    return found
+
+
+def _exact(topologies: Sequence[Topology], pull: float) -> Any:
+    values = np.linalg.eigvalsh(np.mean([topology.matrix() for topology in topologies], axis=0))
+    shrinks = np.abs(1 - pull * (1 - values))
+    return lambda rounds: float(np.mean(shrinks**rounds))
+
+
+def _estimated(topologies: Sequence[Topology], pull: float) -> Any:
+    """Return the mean return probability of a large network, by walks of random signs: |M^a s|^2 / J is that of 2a."""
+    nodes = topologies[0].nodes
+    key = noise.key(0, "reach")
+    signs = [np.where(noise.uniforms(noise.fold(key, k), nodes) < 0.5, -1.0, 1.0) for k in range(-(-PROBES // nodes))]
+    walks, means = np.stack(signs), [1.0]
+
+    def returns(rounds: float) -> float:
+        nonlocal walks
+        while 2 * (len(means) - 1) < rounds:
+            walks = walks + pull * np.mean([_pulled(topology, walks) for topology in topologies], axis=0)
+            means.append(float(np.mean(walks**2)))
+        low = int(rounds // 2)
+        share = rounds / 2 - low
+        below, above = np.log(means[low]), np.log(means[min(low + 1, len(means) - 1)])
+        return float(np.exp(below + share * (above - below)))
+
+    return returns
+
+
+def _pulled(topology: Topology, values: Floats) -> Floats:
+    """Return (W - I) values, row by row."""
+    i, j = topology.graph.edges.T
+    flows = topology.weights * (values[:, j] - values[:, i])
+    nodes = topology.nodes
+    return np.stack([np.bincount(i, one, nodes) - np.bincount(j, one, nodes) for one in flows])
