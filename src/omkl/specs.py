@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
@@ -232,6 +232,8 @@ def _convert(hint: Any, value: Any, path: str, default: Any) -> Any:
         return _kernels(value, path)
     if hint is Method:
         value = method_table(value)
+    if get_origin(hint) is tuple:
+        return tuple(checked(list[get_args(hint)[0]], list(value) if isinstance(value, tuple) else value, path))  # type: ignore[misc]
     if hint is Path:
         return Path(checked(str, value, path))
     for kind in get_args(hint) or (hint,):

@@ -10,7 +10,7 @@ from omkl.features import Kernel
 
 
 def as_table(method: Any) -> dict[str, Any]:
-    """Return the table of a method: every setting that is not None, which TOML lacks."""
+    """Return the table of a method: every setting that is not None, which TOML lacks, or empty."""
     return _table(method) | {"quantizer": _table(method.channel)} if hasattr(method, "channel") else _table(method)
 
 
@@ -23,11 +23,11 @@ def as_toml(method: Any) -> str:
 def _table(thing: Any) -> dict[str, Any]:
     values = {field.name: _plain(getattr(thing, field.name)) for field in fields(thing)}
     name = {"name": thing.name} if hasattr(thing, "name") else {}
-    return name | {key: value for key, value in values.items() if value is not None}
+    return name | {key: value for key, value in values.items() if value is not None and value != ()}
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, tuple) and all(isinstance(one, Kernel) for one in value):
+    if isinstance(value, tuple) and value and all(isinstance(one, Kernel) for one in value):
         return _bank(value)
     return _table(value) if is_dataclass(value) else value
 
