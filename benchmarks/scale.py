@@ -23,7 +23,7 @@ from benchmarks import report
 
 import omkl
 from omkl.blas import one_thread
-from omkl.features import Features
+from omkl.features import Features, stacked
 from omkl.simulator import engine
 from omkl.simulator.measures import metrics
 from omkl.simulator.networks import network
@@ -79,7 +79,7 @@ def drawn(method: omkl.Gossip, X: npt.NDArray[np.float32], seeds: int) -> Featur
     """Return the features of every seed, calibrated on these inputs where the method asks for it."""
     with one_thread():  # as a simulation does
         each = [method.draw(X.shape[-1], seed, X) for seed in range(seeds)]
-    return Features(*(None if parts[0] is None else np.stack(parts) for parts in zip(*each, strict=True)))
+    return stacked(each)
 
 
 def problem(method: omkl.Gossip, rounds: int, nodes: int) -> engine.Problem:

@@ -87,10 +87,19 @@ def products(made: Features, X: Floats) -> None:
     """Multiply what features are made by, seed by seed, a chunk of rows at a time."""
     rows = X.reshape(-1, X.shape[-1])
     with one_thread(), ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(partial(_multiply, made, rows), range(len(made.frequencies))))
+        seeds = len(made.frequencies if made.landmarks is None else made.landmarks)
+        list(pool.map(partial(_multiply, made, rows), range(seeds)))
 
 
 def _multiply(made: Features, rows: Floats, seed: int) -> None:
+    if made.landmarks is not None:
+        marks, basis = made.landmarks[seed], made.basis[seed, 0]  # type: ignore[index]
+        similar = np.ones((CHUNK, len(marks)), dtype=np.float32)
+        for start in range(0, len(rows), CHUNK):
+            chunk = rows[start : start + CHUNK]
+            multiply(chunk, marks.T)
+            multiply(similar[: len(chunk)], basis)
+        return
     V = made.frequencies[seed]
     waves = np.ones((len(V), CHUNK, 2 * V.shape[1]), dtype=np.float32)
     for start in range(0, len(rows), CHUNK):

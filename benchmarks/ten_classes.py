@@ -32,9 +32,7 @@ Table: TypeAlias = tuple[np.ndarray, np.ndarray]
 
 def methods(features: int) -> dict[str, tuple[Method, int]]:
     rank = 2 * features
-    gossip = replace(
-        omkl.recommended(), features=features, basis=omkl.Basis(rank, rows=max(300, rank)), loss=omkl.Softmax(10)
-    )
+    gossip = replace(omkl.recommended(), basis=omkl.Landmarks(rank, rows=max(300, rank)), loss=omkl.Softmax(10))
     newton = omkl.Local(
         kernels=gossip.kernels, sigma="median", features=features, learner=omkl.Newton(10), regularization=0.0,
         weight_rate=1.0, loss=omkl.Softmax(10),

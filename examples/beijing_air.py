@@ -18,7 +18,7 @@ import numpy.typing as npt
 import omkl
 from omkl import topology
 from omkl.data import known, sensors, status
-from omkl.features import Features
+from omkl.features import stacked
 from omkl.methods import Method
 from omkl.simulator import engine
 from omkl.simulator.measures import pooled_loss
@@ -103,7 +103,7 @@ def learn(air: Air, seeds: int) -> list[Seen]:
     values, graph = air.standardized(), topology.build(air.graph)
     X, y = values[..., 1:], values[..., :1]
     drawn = [BEST.draw(X.shape[-1], seed, X) for seed in range(seeds)]
-    features = Features(*(np.stack(parts) for parts in zip(*drawn, strict=True)))
+    features = stacked(drawn)
     methods: list[Method] = [BEST.on(graph), ALONE]
     cases = [engine.Case(method, network(graph)) for method in methods]
     return [record for _, record in engine.run(engine.Problem(X, y, features, list(range(seeds))), cases, seen)]

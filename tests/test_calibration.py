@@ -200,7 +200,7 @@ def test_a_small_sample_leaves_coordinates_at_zero() -> None:
         (lambda: Basis(rank=301), "rank is 301; 300 rows span no more directions; lower it or raise rows"),
         (lambda: Basis(source="smaple"), "did you mean 'sample'"),  # type: ignore[arg-type]
         (lambda: Gossip(features=20, basis=Basis(rank=41)), "basis.rank is 41; 20 features span 40 directions; lower"),
-        (lambda: Gossip(basis=40), "basis is 40; .*; pass omkl.Basis"),  # type: ignore[arg-type]
+        (lambda: Gossip(basis=40), "basis is 40; .*; pass omkl.Landmarks"),  # type: ignore[arg-type]
         (lambda: Gossip(sigma="mean"), "unknown sigma 'mean'"),  # type: ignore[arg-type]
         (lambda: Gossip(features=100, basis=Basis(rank=20), quantizer=Nearest(block=30)), "block"),
         (lambda: calibrate(BANK, 4, 3, 0, np.eye(3), Basis(rank=9, rows=9, source="normal")), "span 8 directions"),

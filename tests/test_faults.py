@@ -100,7 +100,7 @@ def test_w_of_a_round_is_symmetric_and_stochastic_and_the_stated_one(
     if k % 2:
         faults = given_faults(len(topology.graph.edges), topology.nodes, 20)
     network = changing([topology], faults, seeds)
-    assert isinstance(jax.eval_shape(network.at, jnp.uint32(0)), kind)
+    assert isinstance(jax.eval_shape(network.at, jnp.uint32(0)).network, kind)
     W = weights_of(network, topology.nodes, len(seeds), 20)
     np.testing.assert_array_equal(W, np.swapaxes(W, -1, -2))
     np.testing.assert_allclose(W.sum(axis=-1), 1, atol=1e-6)
@@ -121,7 +121,7 @@ def test_mixing_keeps_the_mean_whatever_fails(given: list[str], kind: type, rng:
     faults = Faults(links=0.4, nodes=0.2)
     network = changing(built, faults, list(range(3)))
     W = weights_of(network, 40, 3, 4)
-    assert isinstance(jax.eval_shape(network.at, jnp.uint32(0)), kind)
+    assert isinstance(jax.eval_shape(network.at, jnp.uint32(0)).network, kind)
     theta, hidden = (jnp.asarray(rng.normal(size=(40, 3, 2, 1, 4)).astype(np.float32)) for _ in range(2))
     mix = jax.jit(lambda t: network.at(t).mix(theta, hidden, 0.7))
     for t in range(4):
@@ -259,7 +259,7 @@ def test_hubs_among_nodes_without_links_are_counted() -> None:
     # Fewer directed links than nodes, and the hub is the last of them.
     hubs = [Graph(400, np.array([[399, k] for k in range(first, first + 133)])) for first in (0, 133, 266)]
     network = changing(turns(Schedule(hubs)), Faults(), [0])
-    assert isinstance(jax.eval_shape(network.at, jnp.uint32(0)), Edges)
+    assert isinstance(jax.eval_shape(network.at, jnp.uint32(0)).network, Edges)
     heard, links = count(network, 400, 4)
     assert (heard.tolist(), links.tolist()) == ([[134] * 4], [[266] * 4])
 

@@ -98,7 +98,7 @@ def test_alone_and_unheard_are_the_same() -> None:
 
 
 def test_a_cut_leaves_no_lasting_bias() -> None:
-    """Nodes of one label each, cut off from each other for a third of the time, come to the model of those who were not."""
+    """Nodes of one label each that are cut in two for a third of the time come to the model of those who were not."""
     nodes, rounds = 8, 240
     stream, _ = as_stream("banana", nodes, 0, partition=omkl.data.Shards(each=1))
     X, y = stream.X[:rounds], stream.y[:rounds]
@@ -131,7 +131,7 @@ def test_numpy_keeps_float32() -> None:
     method = replace(omkl.recommended(), basis=omkl.Landmarks(rank=5)).on(omkl.topology.build("ring", 4))
     made = method.draw(2, 0, np.random.default_rng(0).normal(size=(50, 2)))
     state = method.init(np, (4,), 1, made.spectrum)
-    z = omkl.features.transform(np.ones((4, 2), np.float32), made)  # type: ignore[attr-defined]
+    z = omkl.features.transform(np.ones((4, 2), np.float32), made)
     state, info = method.learn(state, Round(z, np.ones((4, 1), np.float32), None))
     leaves = (state.theta, state.log_weights, *state.memory, info.loss, info.output)
     assert {leaf.dtype for leaf in leaves} == {np.dtype(np.float32)}

@@ -1,5 +1,6 @@
 """How many nodes a sample has reached, and what a node makes of the links it hears."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +14,13 @@ from omkl.methods import Gossip
 from omkl.reach import Hearing, Reach, knots
 
 
+def heard(rounds: float, share: float) -> Hearing:
+    return Hearing(np.full(1, rounds, np.float32), np.full(1, share, np.float32))
+
+
 def grown(graph: topology.Topology, pull: float, rounds: float, most: float = 1e6) -> float:
     reach = Reach(most).on([graph], pull)
-    return float(reach.alpha(Hearing(np.float32([rounds]), np.float32([1])))[0])
+    return float(reach.alpha(heard(rounds, 1))[0])
 
 
 def test_two_nodes_by_hand() -> None:
@@ -34,13 +39,13 @@ def test_before_the_first_round_and_alone() -> None:
     assert grown(ring, 1, 0) == 1
     assert grown(topology.build("path", 1), 1, 100) == 1
     reach = Reach(12).on([ring], 1)
-    assert float(reach.alpha(Hearing(np.float32([500]), np.float32([0])))[0]) == 1
+    assert float(reach.alpha(heard(500, 0))[0]) == 1
 
 
 def test_it_grows_up_to_the_most_and_no_further() -> None:
     for name in ("path", "ring", "star", "complete", "grid"):
         found = knots([topology.build(name, 36)], 1, 12)
-        assert all(1 <= one <= other <= 12 for one, other in zip(found, found[1:], strict=False))
+        assert all(1 <= one <= other <= 12 for one, other in itertools.pairwise(found))
     assert grown(topology.build("ring", 100), 1, 10**6, most=12) == 12
     star = topology.build("star", 100)
     assert grown(star, 1, 32) < 2  # a hub under these weights hardly listens, and what it hears travels nowhere
@@ -64,16 +69,16 @@ def test_graphs_that_take_turns_count_by_their_mean() -> None:
     mean = np.mean([turn.matrix() for turn in turns], axis=0)
     shrinks = np.abs(np.linalg.eigvalsh(mean))
     reach = Reach(100).on(turns, 1)
-    assert reach.alpha(Hearing(np.float32([4]), np.float32([1])))[0] == pytest.approx(1 / np.mean(shrinks**4), rel=1e-2)
+    assert reach.alpha(heard(4, 1))[0] == pytest.approx(1 / np.mean(shrinks**4), rel=1e-2)
 
 
 def test_links_that_are_lost_count_at_once_and_those_that_are_back_after_a_while() -> None:
     reach = Reach(12).on([topology.build("ring", 50)], 1)
-    heard = reach.start(np, (3,))
-    alphas = [reach.alpha(heard)]
+    now = reach.start(np, (3,))
+    alphas = [reach.alpha(now)]
     for share in [1.0] * 200 + [0.0] * 4 + [1.0] * 40:
-        heard = reach.hear(heard, share)
-        alphas.append(reach.alpha(heard))
+        now = reach.hear(now, share)
+        alphas.append(reach.alpha(now))
     steps = np.array(alphas)[:, 0]
     assert steps[0] == 1
     assert steps[200] == 12
@@ -97,13 +102,13 @@ def test_refusals() -> None:
     with pytest.raises(InputError, match="most is 0"):
         Reach(0)
     with pytest.raises(InputError, match="on no network"):
-        Reach().alpha(Hearing(np.float32([1]), np.float32([1])))
+        Reach().alpha(heard(1, 1))
     with pytest.raises(InputError, match="reach is 3"):
         Gossip(reach=3)  # type: ignore[arg-type]
 
 
 def test_one_network_is_one_learner_where_it_must_be() -> None:
-    """With exact messages on a complete graph and alpha = J, a round is one step of a learner that is given J samples."""
+    """With exact messages on a complete graph and alpha = J, a round is a step of one learner given J samples."""
     nodes, rounds = 5, 40
     method = replace(
         omkl.recommended(), quantizer=None, gamma=1.0, momentum=0.0, pace=omkl.Pace(2), basis=omkl.Landmarks(rank=30),
@@ -114,7 +119,7 @@ def test_one_network_is_one_learner_where_it_must_be() -> None:
     W = np.full((nodes, nodes), 1 / nodes)
     found = omkl.simulate((X, y), W, method=method).loss[0]
     made = method.draw(2, 0, X)
-    z = np.asarray(omkl.features.transform(X, made), dtype=np.float64)[:, :, 0]  # type: ignore[attr-defined]
+    z = np.asarray(omkl.features.transform(X, made), dtype=np.float64)[:, :, 0]
     assert made.spectrum is not None
     m, theta, losses = made.spectrum[0].astype(np.float64), np.zeros(30), []
     own, log_curvature = 0, np.log(0.02)

@@ -88,11 +88,12 @@ def test_a_preset_by_name_takes_settings_of_its_parts(name: str) -> None:
 
 
 def test_parts_of_a_preset_keep_what_is_not_said_and_may_be_left_out() -> None:
-    table = {"name": "recommended", "basis": {"source": "normal"}, "learner": {"c": 0.1}, "pace": False, "clip": False}
+    table = {"name": "recommended", "basis": {"source": "normal"}, "learner": {"priors": [50]}, "pace": False}
+    table |= {"reach": {"most": 5}, "clip": False}
     best = omkl.recommended()
-    basis, learner = omkl.Basis(rank=160, rows=300, source="normal"), omkl.Shared(prior=100, c=0.1)
-    assert resolve(table).method == replace(best, basis=basis, learner=learner, pace=None)
-    assert resolve({"name": "recommended", "pace": {"rate": 4}}).method == replace(best, pace=omkl.Pace(4, 8, 1))
+    basis, learner = omkl.Landmarks(rank=100, rows=300, source="normal"), omkl.Pooled((50,))
+    assert resolve(table).method == replace(best, basis=basis, learner=learner, pace=None, reach=omkl.Reach(5))
+    assert resolve({"name": "recommended", "pace": {"rate": 4}}).method == replace(best, pace=omkl.Pace(4, 5, 1))
 
 
 def test_a_loss_alone_describes_no_method() -> None:
@@ -270,7 +271,7 @@ def test_another_method_than_a_preset_keeps_what_it_shares() -> None:
     table = specs.merge({"method": "recommended"}, {"method": {"name": "local"}})
     assert specs.resolve({"data": "banana"} | table).method == omkl.Local(**shared(omkl.recommended()))
     table = specs.merge({"method": "recommended"}, {"method": {"momentum": 0.1, "basis": {"rank": 90}}})
-    changed = replace(omkl.recommended(), momentum=0.1, basis=omkl.Basis(rank=90))
+    changed = replace(omkl.recommended(), momentum=0.1, basis=omkl.Landmarks(rank=90))
     assert specs.resolve({"data": "banana"} | table).method == changed
 
 
@@ -287,10 +288,16 @@ def test_flags_describe_all_of_a_method() -> None:
         "basis": "90",
         "gamma": "auto",
     }
-    given |= {"learner": "{c=0.1}", "common_weights": False, "weight_rate": 0.5, "momentum": 0.1, "sigma": "given"}
+    given |= {
+        "learner": "{priors=[100]}",
+        "common_weights": False,
+        "weight_rate": 0.5,
+        "momentum": 0.1,
+        "sigma": "given",
+    }
     changed = replace(
-        omkl.recommended(), pace=omkl.Pace(4, 8, 1), sending=omkl.Triggered(), clip=0.3, basis=omkl.Basis(rank=90),
-        gamma="auto", learner=omkl.Shared(prior=100, c=0.1), common_weights=False, weight_rate=0.5, momentum=0.1,
+        omkl.recommended(), pace=omkl.Pace(4, 5, 1), sending=omkl.Triggered(), clip=0.3, basis=omkl.Landmarks(rank=90),
+        gamma="auto", learner=omkl.Pooled((100,)), common_weights=False, weight_rate=0.5, momentum=0.1,
         sigma="given",
     )  # fmt: skip
     assert specs.resolve({"data": "banana"} | options.tables(given)).method == changed

@@ -126,18 +126,18 @@ def test_comparison_is_paired_by_seed() -> None:
 
 
 def test_draws_are_seeded_distinct_and_in_their_ranges() -> None:
-    space = {"learner.prior": (10, 1000), "basis.rank": (20, 400), "momentum": [0.0, 0.5]}
+    space = {"reach.most": (2, 200), "basis.rank": (20, 400), "momentum": [0.0, 0.5]}
     drawn = draw(omkl.recommended(), space, 40, seed=3)
     assert [one.settings for one in drawn] == [one.settings for one in draw(omkl.recommended(), space, 40, seed=3)]
     assert len({one.method for one in drawn}) == 40
     for settings, method in drawn:
-        assert 10 <= settings["learner.prior"] <= 1000
+        assert 2 <= settings["reach.most"] <= 200
         assert isinstance(settings["basis.rank"], int)
         assert settings["basis.rank"] <= 300  # beyond its rows the basis refuses it
-        assert (method.learner.prior, method.basis.rank) == (settings["learner.prior"], settings["basis.rank"])
-        assert method.learner.c == omkl.recommended().learner.c  # type: ignore[union-attr]
-    logs = np.log10([one.settings["learner.prior"] for one in drawn])
-    assert 1.7 < logs.mean() < 2.3
+        assert (method.reach.most, method.basis.rank) == (settings["reach.most"], settings["basis.rank"])
+        assert method.basis.rows == 300
+    logs = np.log10([one.settings["reach.most"] for one in drawn])
+    assert 1.0 < logs.mean() < 1.6
 
 
 def test_a_small_space_has_few_candidates() -> None:
@@ -149,8 +149,8 @@ def test_settings_are_placed_together() -> None:
     base = omkl.recommended()
     made = place(base, {"features": 32, "basis.rank": 60, "kernels.scale": 2, "quantizer.step": 3.0})
     assert (made.features, made.basis.rank, made.basis.rows, made.quantizer) == (32, 60, 300, omkl.Nearest(3.0))
-    assert made.kernels == omkl.gaussian(0.7, 1.4, 2.8)
-    assert replace(made, features=256, basis=base.basis, kernels=base.kernels, quantizer=base.quantizer) == base
+    assert made.kernels == omkl.gaussian(0.7, 1.4, 2.8, 5.6, 11.2)
+    assert replace(made, features=20, basis=base.basis, kernels=base.kernels, quantizer=base.quantizer) == base
     assert place(omkl.Gossip(), {"learner.eta": 2.0}).learner == omkl.SGD(2.0)
 
 
@@ -159,7 +159,7 @@ def test_default_space_suits_every_method(method: Any) -> None:
     space = default(method)
     check(method, space)
     assert "kernels.scale" in space
-    assert ("eta" in space, "learner.prior" in space) == ((True, False) if method.learner is None else (False, True))
+    assert ("eta" in space, "reach.most" in space) == ((True, False) if method.learner is None else (False, True))
     assert len(draw(method, space, 9, seed=0)) == 9
 
 
@@ -177,7 +177,7 @@ def test_default_space_leaves_an_automatic_step_alone() -> None:
     ("space", "message"),
     [
         ({}, "the space is empty"),
-        ({"learner.priro": [1]}, "unknown setting 'learner.priro'; did you mean 'learner.prior'"),
+        ({"learner.priro": [1]}, "unknown setting 'learner.priro'; did you mean 'learner.priors'"),
         ({"basis.rank": [1], "basis": [None]}, "basis.rank is tuned, and so is all of basis"),
         ({"gamma": 0.5}, "gamma is 0.5; it must be a list of values, or a range"),
         ({"gamma": []}, "gamma is []; it must be a list"),
@@ -351,4 +351,4 @@ def test_the_base_is_the_recommended_setting() -> None:
 
     given = _settings(None, {"data": "banana", "nodes": 20, "loss": "squared"})
     assert given["method"] == replace(omkl.recommended(), loss=omkl.Squared())
-    assert set(names(given["method"])) >= {"learner.prior", "quantizer.step", "basis.rank", "gamma", "momentum"}
+    assert set(names(given["method"])) >= {"reach.most", "quantizer.step", "basis.rank", "gamma", "momentum"}

@@ -10,7 +10,7 @@ Everything depends on the settings, the seed and the sample alone, so that all n
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -45,8 +45,6 @@ class Basis:
     rank: int = 160
     rows: int = ROWS
     source: Literal["sample", "normal"] = "sample"
-
-    name: ClassVar[str] = "features"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rank", whole("rank", self.rank))

@@ -111,6 +111,12 @@ class Features(NamedTuple):
         return int(source.shape[-1])
 
 
+def stacked(every: Sequence[Features]) -> Features:
+    """Return the features of several seeds as one, ``(S, ...)``."""
+    parts = zip(*every, strict=True)
+    return Features(*(None if part[0] is None else np.stack(part) for part in parts))
+
+
 def gaussian(*sigmas: float) -> tuple[Kernel, ...]:
     """Return Gaussian kernels exp(-|x-x'|^2 / (2 sigma^2)), one for each bandwidth.
 

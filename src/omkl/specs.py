@@ -45,7 +45,8 @@ CHOICES: dict[Any, tuple[str, Registry]] = {
 }
 
 
-BASES: dict[str, Callable[..., Any]] = {kind.name: kind for kind in (Basis, Landmarks)}
+FEATURES = "features"  # a basis without a name is of random features, as it ever was
+BASES: dict[str, Callable[..., Any]] = {FEATURES: Basis, Landmarks.name: Landmarks}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,7 +239,7 @@ def _convert(hint: Any, value: Any, path: str, default: Any) -> Any:
         return Path(checked(str, value, path))
     for kind in get_args(hint) or (hint,):
         if kind is Basis:
-            return choose("basis", BASES, value, path, Basis.name)
+            return choose("basis", BASES, value, path, FEATURES)
         if kind in CHOICES:
             return choose(*CHOICES[kind], value, path, getattr(default, "name", default))
         if isinstance(kind, type) and is_dataclass(kind):

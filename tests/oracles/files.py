@@ -1,11 +1,12 @@
 """Files that version 0.1 wrote, which every later one reads: checkpoints, models, saved runs, estimators."""
 
 import json
+import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,13 @@ CALIBRATED: dict[str, Any] = {"kernels": omkl.gaussian(0.5, 1), "features": 8, "
 METHODS: dict[str, Gossip] = {
     "paper": Gossip(features=4, eta=0.2, gamma=0.5),
     "softmax": Gossip(features=4, eta=0.2, gamma=0.5, loss=omkl.Softmax(classes=3)),
+    "landmarks": replace(
+        omkl.recommended(),
+        kernels=omkl.gaussian(0.5, 1),
+        basis=omkl.Landmarks(rank=6, rows=20),
+        gamma=0.3,
+        pace=omkl.Pace(2, until=4, least=1),
+    ),
     "calibrated": Gossip(**CALIBRATED, momentum=0.4, common_weights=True, sending=omkl.Sampled(1.5, floor=0.4)),
 }
 
@@ -159,7 +167,9 @@ CASES: dict[str, Node | Run | Estimator] = {
     "node-paper": Node("paper"),
     "node-softmax-standardized": Node("softmax", standardize=True),
     "node-calibrated": Node("calibrated"),
+    "node-landmarks": Node("landmarks"),
     "run-paper": Run("paper"),
+    "run-landmarks": Run("landmarks"),
     "run-softmax-standardized": Run("softmax", standardize=True),
     "run-calibrated-lines": Run("calibrated", parquet=False),
     "classifier-early": Estimator(OMKLClassifier, 10),
@@ -172,7 +182,7 @@ CASES: dict[str, Node | Run | Estimator] = {
 def versions() -> list[Path]:
     """Return a folder for each version whose files are kept, the newest last."""
     folders = [path for path in FOLDER.iterdir() if path.is_dir()]
-    return sorted(folders, key=lambda path: [int(part) for part in path.name.split(".")])
+    return sorted(folders, key=lambda path: [int(part) for part in re.findall(r"\d+", path.name)])
 
 
 def layout(folder: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from omkl.compressors import QUANTIZERS
 from omkl.learners import SGD
 from omkl.methods import PRESETS, Gossip
 
-BEYOND = ("basis", "learner", "common_weights", "momentum", "clip", "pace", "sending")  # not in the theory
+BEYOND = ("basis", "learner", "common_weights", "reach", "momentum", "clip", "pace", "sending")  # not in the theory
 
 
 @options.describes_method

@@ -16,6 +16,7 @@ from omkl.learners.rules import LOGISTIC, STEEPEST, Sample, forgetting, length, 
 
 FIRST = 0.02  # curvature that is taken for granted before any sample, of a loss that curves as the logistic does
 FIRST_COUNT = 16.0  # as how many samples it counts
+RECENT = 0.25  # weight of a sample in how alike samples are
 FLOOR = 0.01  # below which no sample's curvature counts: one that is surely wrong has next to none
 
 
@@ -30,6 +31,10 @@ class PooledMemory(NamedTuple):
     """m, the eigenvalues of the basis, ``(..., P, n)``."""
     log_curvature: Array
     """Logarithm of the mean curvature of a sample, ``(..., P)``, in units of the largest that the loss has."""
+    last: Array
+    """z of the last sample, ``(..., P, n)``."""
+    alike: Array
+    """How alike samples are that follow each other, beyond what chance makes them, ``(..., P)``, from 0 to 1."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,9 @@ class Pooled:
 
     In whitened coordinates, E z z^T = I, the curvature of n samples is diagonal: S_i = 1 / (1/(prior m_i) + c n). c is
     the mean curvature of the loss at the samples seen, measured and gossiped; n counts alpha for every sample. A sample
-    does theta' = theta - alpha r S z C'(f, y), with r in (0, 1] such that a step of alpha = 1 never overshoots.
+    does theta' = theta - alpha r S z C'(f, y), with r in (0, 1] such that a step of alpha = 1 never overshoots. Where
+    samples that follow each other are alike, as in time series, those of others are taken to be so too: r is then that
+    of as many at once. Under a loss whose slope has no bound the first samples are taken for alike.
 
     Attributes
     ----------
@@ -81,7 +88,8 @@ class Pooled:
         shape = (*theta.shape[:-2], theta.shape[-1])
         spread = xp.zeros(shape, dtype=theta.dtype) + xp.asarray(spectrum, dtype=theta.dtype)
         first = xp.full(theta.shape[:-2], math.log(FIRST / LOGISTIC), dtype=theta.dtype)
-        return PooledMemory(no_samples(theta), no_samples(theta), spread, first)
+        alike = xp.zeros(theta.shape[:-2], dtype=theta.dtype)
+        return PooledMemory(no_samples(theta), no_samples(theta), spread, first, xp.zeros_like(spread), alike)
 
     def read(self, memory: PooledMemory) -> Array:
         """Return what each coordinate is multiplied by in every reading of a model, ``(..., P, V, n)``.
@@ -120,10 +128,29 @@ class Pooled:
         shared = variance / (1 + (bound * curvature * count[..., None])[..., None] * variance)
         energy = xp.sum(shared * z * z, axis=-1, keepdims=True)
         steepest = bound if sample.weight is None else bound * sample.weight[..., None, None]
-        step = length(sample, energy, steepest)[..., None]
+        alike, last = _alike(memory, shared, z, energy), xp.zeros_like(memory.last) + z
+        taken = alike if math.isfinite(sample.loss.lipschitz) else xp.maximum(alike, (0.5**own)[..., None])
+        crowd = 1.0 if sample.reach is None else (1 + (sample.reach[..., None] - 1) * taken)[..., None]
+        step = length(sample, energy * crowd, steepest)[..., None]
         step = step if sample.reach is None else sample.reach[..., None, None, None] * step
         learned = theta - step * shared[..., None, :] * gradient
-        return learned, PooledMemory(own, count, memory.spectrum, xp.log(curvature))
+        return learned, PooledMemory(own, count, memory.spectrum, xp.log(curvature), last, alike)
+
+
+def _alike(memory: PooledMemory, shared: Array, z: Array, energy: Array) -> Array:
+    """Return how alike samples are that follow each other, after one more: squared cosines in the metric of S.
+
+    Those of independent samples are one over the effective number of coordinates in the mean, which is taken off.
+    """
+    xp = namespace(shared)
+    before = xp.sum(shared * memory.last * memory.last, axis=-1)
+    product = xp.sum(shared * memory.last * z, axis=-1)
+    both = before * energy[..., 0]
+    cosine = product * product / xp.where(both > 0, both, xp.ones_like(both))
+    total = xp.sum(shared, axis=-1)
+    chance = xp.sum(shared * shared, axis=-1) / xp.where(total > 0, total * total, xp.ones_like(total))
+    beyond = (cosine - chance) / xp.where(chance < 1, 1 - chance, xp.ones_like(chance))
+    return xp.clip(memory.alike + RECENT * (beyond - memory.alike), 0, 1)
 
 
 def _curvature(sample: Sample, bound: float) -> Array:

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl import calibration, features
-from omkl.calibration import Basis
 from omkl.features import Features
+from omkl.landmarks import Landmarks
 from omkl.methods import Method
 from omkl.scaling import Floats
 
@@ -54,9 +54,14 @@ def calibrated(method: Any, sample: Rows, seed: int) -> tuple[Any, Features]:
         method = replace(method, kernels=bank, sigma="given")
     if method.basis is not None:
         rank = min(method.basis.rank, rows) if unit else 1
-        method = replace(method, basis=Basis(rank, max(rows, 2)))
+        method = replace(method, basis=type(method.basis)(rank, max(rows, 2)))
     if unit or method.basis is None:
         return method, method.draw(inputs, seed, sample)
+    if isinstance(method.basis, Landmarks):
+        widths = np.array([kernel.sigma for kernel in method.kernels], np.float32)
+        limits = np.concatenate([sample[:1] - FARTHEST, sample[:1] + FARTHEST])
+        one = np.ones((1, 1, 1), np.float32)
+        return method, Features(None, one, one[0], sample[:1], limits, widths)
     frequencies = features.draw(method.kernels, method.features, inputs, seed, orthogonal=method.orthogonal)
     place = features.transform(sample[:1], Features(frequencies))[0]
     return method, Features(frequencies, place[..., None], np.ones((len(place), 1), np.float32))
@@ -101,6 +106,8 @@ def table(rows: list[Floats]) -> Floats:
 
 def mapped(x: npt.NDArray[Any], made: Features) -> npt.NDArray[Any]:
     """Return ``features.transform`` of rows ``(n, d)``, without a copy of the frequencies."""
+    if made.landmarks is not None:
+        return np.asarray(features.transform(x, made))
     kernels, count, inputs = made.frequencies.shape
     angles = x @ made.frequencies.reshape(kernels * count, inputs).T
     z = features.waves(angles.reshape(len(x), kernels, count))

@@ -17,16 +17,18 @@ from omkl.calibration import Basis
 from omkl.compressors import QUANTIZERS
 from omkl.errors import InputError
 from omkl.features import Features, Kernel
+from omkl.landmarks import Landmarks
 from omkl.learners import LEARNERS
 from omkl.losses import LOSSES
 from omkl.methods import METHODS
 from omkl.model import DAMAGED
 from omkl.online.calibrating import Calibrated, Units, table, widened
 from omkl.online.learner import Online, Row
+from omkl.reach import Reach
 from omkl.sending import SENDING, Pace
 
 FORMAT = 1
-KNOWN = {kind.__name__: kind for kind in (Basis, Kernel, Pace)} | {
+KNOWN = {kind.__name__: kind for kind in (Basis, Kernel, Landmarks, Pace, Reach)} | {
     kind.__name__: kind for known in (METHODS.own, LEARNERS, LOSSES, QUANTIZERS, SENDING) for kind in known.values()
 }
 FEATURES, UNITS = Features._fields, ("input_center", "input_scale", "target_center", "target_scale")
@@ -102,7 +104,8 @@ def fill(online: Online, header: Mapping[str, Any], arrays: Arrays) -> None:
     method: Any = replace(online.method, loss=online.task.loss)  # type: ignore[type-var]
     if made.basis is not None:
         rank = made.basis.shape[-1]
-        method = replace(method, basis=Basis(rank, max(rank, header["rows"])))
+        kind = Basis if made.landmarks is None else Landmarks
+        method = replace(method, basis=kind(rank, max(rank, header["rows"])))
     online.made = Calibrated(header["rows"], method, made, widened(made), Units(center, scale), Units(*targets))
     fresh = method.init(np, (online.nodes,), online.task.outputs, made.spectrum)
     leaves = iter([arrays[f"state_{k}"] for k, _ in enumerate(_leaves(fresh))])

@@ -247,7 +247,7 @@ class Online:
         """Return the state after a round in which these nodes have samples."""
         made = self.settled()
         method, outputs = made.method, self.task.outputs
-        z = np.zeros((self.nodes, len(method.kernels), method.width), np.float32)
+        z = np.zeros((self.nodes, method.members, method.width), np.float32)
         y, weight = np.zeros((self.nodes, outputs), np.float32), np.ones(self.nodes, np.float32)
         seen = np.zeros(self.nodes, bool)
         for node, row in rows.items():

@@ -11,7 +11,7 @@ from omkl import topology as topologies
 from omkl.blas import one_thread
 from omkl.data import Data, Partition, Stream, as_stream, first_rounds, load
 from omkl.errors import InputError, whole
-from omkl.features import Features
+from omkl.features import Features, stacked
 from omkl.losses import Loss
 from omkl.methods import Gossip, Method, Network, named, suited
 from omkl.methods.protocol import MethodState
@@ -353,7 +353,7 @@ def _features(method: Method, given: Stream, runs: list[int], standardize: bool)
     """Return the features of every run, calibrated on its own rows of the stream where the method asks for it."""
     with one_thread():  # small matrices: more threads would wait for each other
         each = [method.draw(given.X.shape[-1], run, given.X, standardize) for run in runs]
-    return Features(*(None if parts[0] is None else np.stack(parts) for parts in zip(*each, strict=True)))
+    return stacked(each)
 
 
 def _targets(objective: Loss, data: Any, stream: Stream) -> npt.NDArray[np.float32]:

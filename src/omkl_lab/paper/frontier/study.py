@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from omkl.calibration import Basis
 from omkl.errors import DivergedError
 from omkl.features import Kernel, gaussian
+from omkl.landmarks import Landmarks
 from omkl.learners import SGD, AdaGrad, Learner, Newton
 from omkl.methods import Choco, Gossip, Local, frugal, letter, recommended
 from omkl.methods.ensemble import Ensemble
@@ -144,7 +144,7 @@ def _variations() -> dict[str, dict[str, Gossip]]:
         "rules": {what: replace(best, sending=rule) for what, rule in rules.items()},
     }
     for rank in (10, 20, 40, 80):
-        small = replace(best, basis=Basis(rank=rank, rows=300))
+        small = replace(best, basis=Landmarks(rank=rank, rows=300))
         paces = fading if rank >= 40 else {}
         paced = {f"rank {rank}, {what}": replace(small, pace=pace) for what, pace in paces.items()}
         made[f"rank-{rank}"] = {f"rank {rank}": small, **paced}
