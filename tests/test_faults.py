@@ -40,6 +40,9 @@ class Matrix(NamedTuple):
     def heard(self) -> float:
         return 1.0
 
+    def weight(self, nodes: int) -> Any:
+        return self.W.sum(axis=1) - np.diag(self.W)
+
 
 def drawn(seed: int, t: int, i: np.ndarray, j: np.ndarray) -> np.ndarray:
     pair = noise.fold(noise.fold(noise.fold(noise.key(seed, "faults"), t), i[:, None]), j[:, None])

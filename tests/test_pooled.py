@@ -32,10 +32,12 @@ def test_a_step_by_hand(reach: float | None) -> None:
     curvature = 0.08 + (1 - 0.08) / 17  # of a square it is one: what was granted gives way to it, one part in 16 + 1
     variance = 300 * 0.25 * np.array([0.5, 0.1])  # the bound on the curvature is four times that of the logistic loss
     S = variance / (1 + curvature * alpha * variance)
-    length = 1 / (1 + S @ np.array([1.0, 4.0]))
+    crowd = 1 + (alpha - 1) / 2  # the first sample of a square is taken to be half like those of others
+    length = 1 / (1 + crowd * S @ np.array([1.0, 4.0]))
     np.testing.assert_allclose(theta[0, 0], alpha * length * S * np.array([1, 2]) * 2, rtol=1e-2)
     assert memory.count == alpha
     assert memory.own == 1
+    np.testing.assert_array_equal(memory.last, [[1, 2]])
     assert np.exp(memory.log_curvature) == pytest.approx(curvature, rel=1e-5)
 
 
@@ -135,3 +137,22 @@ def test_numpy_keeps_float32() -> None:
     state, info = method.learn(state, Round(z, np.ones((4, 1), np.float32), None))
     leaves = (state.theta, state.log_weights, *state.memory, info.loss, info.output)
     assert {leaf.dtype for leaf in leaves} == {np.dtype(np.float32)}
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_nodes_that_all_see_the_same_do_not_overshoot(loss: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 1, 3)).repeat(10, axis=1).astype(np.float32)
+    y = np.sign(X[..., 0] * X[..., 1]) if loss == "logistic" else np.sin(X[..., 0]) * X[..., 1]
+    method = replace(omkl.recommended(), loss=loss)
+    heard, one = (omkl.simulate((X, y), "ring", method=replace(method, reach=reach)) for reach in (method.reach, None))
+    assert heard.loss.mean() < 1.25 * one.loss.mean()  # not less: they are counted as so many different samples
+
+
+def test_a_series_in_which_samples_are_alike_does_not_overshoot() -> None:
+    turns = np.linspace(0, 12 * np.pi, 300)[:, None] + 0.3 * np.arange(8)
+    X = np.stack([np.sin(turns), np.cos(0.7 * turns)], axis=-1).astype(np.float32)
+    y = (X[..., 0] * X[..., 1]).astype(np.float32)
+    method = replace(omkl.recommended(), loss="squared")
+    heard, one = (omkl.simulate((X, y), "ring", method=replace(method, reach=reach)) for reach in (method.reach, None))
+    assert heard.loss.mean() < 1.15 * one.loss.mean()

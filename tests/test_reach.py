@@ -10,12 +10,14 @@ import omkl
 from omkl import topology
 from omkl.data import as_stream
 from omkl.errors import InputError
+from omkl.learners import pooled
 from omkl.methods import Gossip
 from omkl.reach import Hearing, Reach, knots
 
 
 def heard(rounds: float, share: float) -> Hearing:
-    return Hearing(np.full(1, rounds, np.float32), np.full(1, share, np.float32))
+    none = Reach().start(np.zeros((1, 1, 1, 2), np.float32))
+    return none._replace(rounds=np.full(1, rounds, np.float32), share=np.full(1, share, np.float32))
 
 
 def grown(graph: topology.Topology, pull: float, rounds: float, most: float = 1e6) -> float:
@@ -74,7 +76,7 @@ def test_graphs_that_take_turns_count_by_their_mean() -> None:
 
 def test_links_that_are_lost_count_at_once_and_those_that_are_back_after_a_while() -> None:
     reach = Reach(12).on([topology.build("ring", 50)], 1)
-    now = reach.start(np, (3,))
+    now = reach.start(np.zeros((3, 1, 1, 2), np.float32))
     alphas = [reach.alpha(now)]
     for share in [1.0] * 200 + [0.0] * 4 + [1.0] * 40:
         now = reach.hear(now, share)
@@ -90,7 +92,7 @@ def test_links_that_are_lost_count_at_once_and_those_that_are_back_after_a_while
 
 def test_shares_below_one_slow_it_down() -> None:
     reach = Reach(12).on([topology.build("ring", 50)], 1)
-    whole, half = reach.start(np, ()), reach.start(np, ())
+    whole = half = reach.start(np.zeros((1, 1, 2), np.float32))
     for _ in range(50):
         whole, half = reach.hear(whole, 1.0), reach.hear(half, 0.5)
     assert half.rounds == 25
@@ -107,8 +109,13 @@ def test_refusals() -> None:
         Gossip(reach=3)  # type: ignore[arg-type]
 
 
-def test_one_network_is_one_learner_where_it_must_be() -> None:
-    """With exact messages on a complete graph and alpha = J, a round is a step of one learner given J samples."""
+def test_one_network_is_one_learner_where_it_must_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With exact messages on a complete graph and alpha = J, a round is a step of one learner given J samples.
+
+    As long as those are not taken to be alike, which the learner in one place below does not look for.
+    """
+    monkeypatch.setattr(pooled, "RECENT", 0.0)
+    monkeypatch.setattr(Reach, "alike", lambda self, heard: 0 * heard.due)
     nodes, rounds = 5, 40
     method = replace(
         omkl.recommended(), quantizer=None, gamma=1.0, momentum=0.0, pace=omkl.Pace(2), basis=omkl.Landmarks(rank=30),
@@ -145,3 +152,24 @@ def test_one_network_is_one_learner_where_it_must_be() -> None:
         log_curvature = np.log(each).mean()
     np.testing.assert_allclose(found, losses, atol=3e-3)
     assert found[-10:].mean() < 0.75 * found[:10].mean()
+
+
+def says(own: np.ndarray, other: np.ndarray, rounds: int = 5) -> float:
+    """Return how alike two nodes are found that say this again and again, each pulling the other by half."""
+    reach, hidden = Reach(), np.zeros((2, 1, 1, 2), np.float32)
+    heard, said = reach.start(hidden), np.stack([own, other])[:, None, None].astype(np.float32)
+    for _ in range(rounds):
+        pull = 0.5 * (hidden[::-1] - hidden)
+        heard = reach.listen(heard, pull, said, np.full(2, 0.5, np.float32))
+        hidden = hidden + said
+    return float(reach.alike(heard)[0, 0])
+
+
+def test_who_says_the_same_is_known_by_not_pulling_back() -> None:
+    one, other = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    assert says(one, one) == pytest.approx(1)
+    assert says(one, other) == pytest.approx(0, abs=1e-6)
+    assert says(one, one + other) == pytest.approx(1)  # all of what it says is said by the other too
+    assert says(one, 0.5 * one) == pytest.approx(0.5)
+    assert says(one, -one) == 0
+    assert says(one, one, rounds=0) == 0

@@ -226,6 +226,7 @@ def learn(
     learner: Learner,
     weight: Array | None = None,
     reach: Array | None = None,
+    alike: Array | None = None,
 ) -> tuple[Array, Memory]:
     """Return theta' = theta - eta grad L(theta), line 14, or what the learner makes of the gradient.
 
@@ -235,7 +236,7 @@ def learn(
     slope = gradient(theta, kernel_outputs, z, y, loss, 0.0 if learner.has_prior else regularization)
     if weight is not None:
         slope = weight[..., None, None, None] * slope
-    return learner.update(theta, memory, slope, z, Sample(kernel_outputs, y[..., None, :], loss, weight, reach))
+    return learner.update(theta, memory, slope, z, Sample(kernel_outputs, y[..., None, :], loss, weight, reach, alike))
 
 
 def normalize(log_weights: Array) -> Array:

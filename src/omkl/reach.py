@@ -6,6 +6,9 @@ sample has reached: one after no rounds, and nearly all of a complete graph afte
 the gossip matrix it is 1 / mean |1 - gamma (1 - mu_i) / (1 - momentum)|^k. It follows from the graph alone, so that it
 is one number for all nodes, and those that see different data stay unbiased.
 
+Steps of nodes that see the same thing at the same time add up to too much. What a node says moves it away from its
+neighbors, which pull it back in the next round, unless they said the same: how much they do tells how alike it was.
+
 A node goes by the links it hears. Rounds in which it hears nobody do not count, and what it lacks of its links takes as
 much off alpha - 1: at once, while links that are back count again only after a while. A node alone has alpha 1.
 """
@@ -27,6 +30,7 @@ Floats = npt.NDArray[np.float64]
 LARGE = 1000  # nodes beyond which the mean is estimated
 PROBES = 32000  # numbers that the mean is estimated from: so many vectors of as many nodes
 LONGEST = 20  # knots: rounds up to 2^10, by half powers of two
+KEPT = 0.8  # share of what was heard in a round that counts in the next
 FALLS, RISES = 0.5, 1 / 16  # share of the way to what is heard that one round goes
 
 
@@ -37,6 +41,14 @@ class Hearing(NamedTuple):
     """Rounds of gossip, those in which it heard some of its links by their share."""
     share: Array
     """Of its links, by their weights, that it hears of late."""
+    said: Array
+    """What it said in the last round, in the shape of what is sent, ``(..., P, C, n)``."""
+    before: Array
+    """The product of that and what pulled it in that round, ``(..., P)``."""
+    apart: Array
+    """Sum over recent rounds of what pulls it back from what it said, ``(..., P)``."""
+    due: Array
+    """The same if nobody had said the like."""
 
 
 @dataclass(frozen=True)
@@ -64,21 +76,47 @@ class Reach:
         """Return the same with knots for networks that take turns, each link pulling by ``pull`` of its weight."""
         return replace(self, knots=tuple(knots(topologies, pull, self.most)))
 
-    def start(self, xp: Any, leading: tuple[int, ...]) -> Hearing:
+    def start(self, hidden: Array) -> Hearing:
         """Return what nodes have heard before the first round: nothing, and no link has failed them."""
-        return Hearing(xp.zeros(leading, dtype=xp.float32), xp.ones(leading, dtype=xp.float32))
+        xp = namespace(hidden)
+        each, every = hidden.shape[:-3], hidden.shape[:-2]
+        none = [xp.zeros(shape, dtype=hidden.dtype) for shape in (each, every, every, every)]
+        return Hearing(none[0], xp.ones(each, dtype=hidden.dtype), xp.zeros_like(hidden), *none[1:])
 
     def hear(self, before: Hearing, heard: Array | float) -> Hearing:
         """Return what nodes have heard after a round in which they heard this share of their links."""
-        xp = namespace(before.share)
+        xp = namespace(before.said)
         apart = heard - before.share
-        return Hearing(before.rounds + heard, before.share + xp.where(apart < 0, FALLS * apart, RISES * apart))
+        share = before.share + xp.where(apart < 0, FALLS * apart, RISES * apart)
+        return before._replace(rounds=before.rounds + heard, share=share)
+
+    def listen(self, before: Hearing, pull: Array, said: Array, weight: Array) -> Hearing:
+        """Return what nodes know of each other after a round in which this pulled them, and they said that.
+
+        ``pull`` is the sum of w_ij (h_i - h_j), and ``weight`` that of w_ij. What a node says moves it away from its
+        neighbors, which pull it back by as much in the next round, unless they said the same.
+        """
+        xp = namespace(before.said)
+        back = xp.sum(pull * before.said, axis=(-2, -1)) - before.before
+        size = xp.sum(before.said * before.said, axis=(-2, -1))
+        return before._replace(
+            said=said,
+            before=xp.sum(pull * said, axis=(-2, -1)),
+            apart=KEPT * before.apart - back,
+            due=KEPT * before.due + size * xp.reshape(weight, (*weight.shape, *(1,) * (size.ndim - weight.ndim))),
+        )
+
+    def alike(self, heard: Hearing) -> Array:
+        """Return how alike is what a node and its neighbors say, ``(..., P)``, from 0 to 1."""
+        xp = namespace(heard.said)
+        share = heard.apart / xp.where(heard.due > 0, heard.due, xp.ones_like(heard.due))
+        return xp.where(heard.due > 0, xp.clip(1 - share, 0, 1), xp.zeros_like(share))
 
     def alpha(self, heard: Hearing) -> Array:
         """Return how many samples a step counts for, ``(...)``."""
         if not self.knots:
             raise InputError("how far samples reach is told on no network; call method.on(topology) first")
-        xp = namespace(heard.share)
+        xp = namespace(heard.said)
         table = xp.asarray([*self.knots, self.knots[-1]], dtype=xp.float32)
         rounds = xp.clip(heard.rounds, 1, 2.0 ** ((len(self.knots) - 1) / 2))
         place = 2 * xp.log2(rounds)

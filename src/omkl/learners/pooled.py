@@ -44,8 +44,9 @@ class Pooled:
     In whitened coordinates, E z z^T = I, the curvature of n samples is diagonal: S_i = 1 / (1/(prior m_i) + c n). c is
     the mean curvature of the loss at the samples seen, measured and gossiped; n counts alpha for every sample. A sample
     does theta' = theta - alpha r S z C'(f, y), with r in (0, 1] such that a step of alpha = 1 never overshoots. Where
-    samples that follow each other are alike, as in time series, those of others are taken to be so too: r is then that
-    of as many at once. Under a loss whose slope has no bound the first samples are taken for alike.
+    samples that follow each other are alike, as in time series, or what neighbors say is, as where all see one thing, r
+    is that of as many such samples at once: else all would make the same step. Under a loss whose slope has no bound
+    the first samples are taken for alike.
 
     Attributes
     ----------
@@ -129,7 +130,9 @@ class Pooled:
         energy = xp.sum(shared * z * z, axis=-1, keepdims=True)
         steepest = bound if sample.weight is None else bound * sample.weight[..., None, None]
         alike, last = _alike(memory, shared, z, energy), xp.zeros_like(memory.last) + z
-        taken = alike if math.isfinite(sample.loss.lipschitz) else xp.maximum(alike, (0.5**own)[..., None])
+        taken = alike if sample.alike is None else xp.maximum(alike, sample.alike * sample.alike)
+        if not math.isfinite(sample.loss.lipschitz):
+            taken = xp.maximum(taken, (0.5**own)[..., None])
         crowd = 1.0 if sample.reach is None else (1 + (sample.reach[..., None] - 1) * taken)[..., None]
         step = length(sample, energy * crowd, steepest)[..., None]
         step = step if sample.reach is None else sample.reach[..., None, None, None] * step

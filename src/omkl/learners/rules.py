@@ -33,6 +33,8 @@ class Sample(NamedTuple):
     """How many samples it counts as, ``(...)``; None is one. The gradient beside it has the weight in it already."""
     reach: Array | None = None
     """How many nodes' samples a step stands for, ``(...)``; None is one, its own."""
+    alike: Array | None = None
+    """How alike those are, ``(..., P)``, from 0 to 1; None is not at all."""
 
     def derivative(self, outputs: Array) -> Array:
         """Return C' at some outputs, ``(..., P, C)``, times the weight."""

@@ -212,7 +212,7 @@ class Ensemble:
             info = self.score(output, theta, log_weights, inputs.y)
         info = info._replace(readings=readings)
         own = outputs[..., :: self.views, :]  # of the models as they are learned, the first reading of each
-        given = own, inputs.z, inputs.y, loss, lam, self.rule, inputs.weight, inputs.reach
+        given = own, inputs.z, inputs.y, loss, lam, self.rule, inputs.weight, inputs.reach, inputs.alike
         theta, memory = algorithm.learn(theta, memory, *given)
         return theta, weighed, memory, info
 

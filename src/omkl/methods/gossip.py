@@ -128,7 +128,7 @@ class Gossip(Quantized):
         state = state._replace(log_weights=self.equal_weights(state.theta))
         hidden = xp.zeros_like(self.spoken(state))
         moved = () if self.choice is None else xp.zeros(state.theta.shape[:-2], dtype=state.theta.dtype)
-        hearing = () if self.reach is None else self.reach.start(xp, leading)
+        hearing = () if self.reach is None else self.reach.start(hidden)
         rest = algorithm.at_rest(hidden, self.momentum)
         return state._replace(hidden=hidden, velocity=rest, moved=moved, hearing=hearing)
 
@@ -172,16 +172,21 @@ class Gossip(Quantized):
         """Return the network after mixing, emitting and absorbing (lines 8, 9 and 12), and the messages."""
         own, velocity = self.mix(state, state.hidden, network)
         message = self.emit(own, state, uniforms, round_)
-        hidden = algorithm.absorb(state.hidden, message)
+        before, hidden = state.hidden, algorithm.absorb(state.hidden, message)
+        start = self.spoken(state) + (self.momentum * state.velocity if self.momentum else 0)
         state = self.heard(own, state)._replace(hidden=hidden, velocity=velocity)
         if self.reach is not None:
-            state = state._replace(hearing=self.reach.hear(state.hearing, network.heard()))
+            hearing = self.reach.hear(state.hearing, network.heard())
+            pull = (own - start) / self.consensus_step
+            hearing = self.reach.listen(hearing, pull, hidden - before, network.weight(len(own)))
+            state = state._replace(hearing=hearing)
         return state, message
 
     def learn(self, state: State, inputs: Round) -> tuple[State, Info]:
         """Return the network after predicting, weighing and learning a sample (lines 3 to 6 and 14)."""
         if self.reach is not None:
-            inputs = inputs._replace(reach=self.reach.alpha(state.hearing))
+            hearing = state.hearing
+            inputs = inputs._replace(reach=self.reach.alpha(hearing), alike=self.reach.alike(hearing))
         theta, log_weights, memory, info = self.observe(state.theta, state.log_weights, state.memory, inputs)
         moved = () if self.choice is None else follow(state.moved, theta - state.theta)
         return state._replace(theta=theta, log_weights=log_weights, memory=memory, moved=moved), info

@@ -32,6 +32,8 @@ class Round(NamedTuple):
     """How many samples each counts as, ``(J, ...)``; None is one."""
     reach: Array | None = None
     """How many nodes' samples a step stands for, ``(J, ...)``; None is one."""
+    alike: Array | None = None
+    """How alike those are, ``(J, ..., P)``, from 0 to 1; None is not at all."""
 
 
 class Info(NamedTuple):
@@ -62,6 +64,9 @@ class Network(Protocol):
 
     def heard(self) -> Array | float:
         """Return the share of its links, by weight, that each node hears, ``(J,)`` or ``(J, ...)``; 1 where all do."""
+
+    def weight(self, nodes: int) -> Array:
+        """Return what the weights of the links that each node hears add up to, ``(J,)`` or ``(J, ...)``."""
 
 
 class Method(Protocol):
@@ -153,3 +158,7 @@ class Neighbors(NamedTuple):
     def heard(self) -> float:
         """Return one."""
         return 1.0
+
+    def weight(self, nodes: int) -> Array:
+        """Return the sums of the weights."""
+        return namespace(self.weights).sum(self.weights, axis=1)

@@ -70,6 +70,10 @@ class Heard(NamedTuple):
         """Return the share."""
         return self.share
 
+    def weight(self, nodes: int) -> Floats:
+        """Return what the weights of the links that it hears add up to."""
+        return np.asarray(self.weights.sum())
+
 
 class Plain:
     """The halves of any method, as ``omkl.methods`` states them."""

@@ -42,6 +42,10 @@ class Rows(NamedTuple):
         """Return one."""
         return 1.0
 
+    def weight(self, nodes: int) -> Array:
+        """Return what the weights of each node's links add up to under every seed."""
+        return jnp.sum(self.weights, axis=1)
+
 
 class Live(NamedTuple):
     """The network of a round, and the share of its links that each node hears in it, ``(J, S)``."""
@@ -62,6 +66,11 @@ class Live(NamedTuple):
     def heard(self) -> Array:
         """Return the share."""
         return self.share
+
+    def weight(self, nodes: int) -> Array:
+        """Return what the weights of each node's links add up to under every seed."""
+        weight: Array = self.network.weight(nodes)
+        return weight
 
 
 class Changing(NamedTuple):

@@ -82,6 +82,13 @@ class Halo:
         degrees: Array = counted(self.local)[:nodes]  # type: ignore[no-untyped-call]
         return degrees
 
+    def weight(self, nodes: int) -> Array:
+        """Return what the weights of each node's links add up to."""
+        size = block(nodes, self.mesh.size)
+        summed = jax.shard_map(lambda local: local.weight(size), mesh=self.mesh, in_specs=BLOCKS, out_specs=BLOCKS)
+        weight: Array = summed(self.local)[:nodes]  # type: ignore[no-untyped-call]
+        return weight
+
     def heard(self) -> float:
         """Return one: all links are there."""
         return 1.0

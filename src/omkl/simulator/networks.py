@@ -49,6 +49,11 @@ class Dense(NamedTuple):
         """Return one: all links are there."""
         return 1.0
 
+    def weight(self, nodes: int) -> Array:
+        """Return what the weights of each node's links add up to."""
+        weight: Array = -jnp.diagonal(self.laplacian)
+        return weight
+
     def edges(self) -> Links:
         """Return receivers, senders and weights of the links, in order of receivers."""
         off = np.asarray(self.laplacian) * (1 - np.eye(len(self.laplacian), dtype=np.float32))
@@ -78,6 +83,10 @@ class Lists(NamedTuple):
         """Return one: all links are there."""
         return 1.0
 
+    def weight(self, nodes: int) -> Array:
+        """Return what the weights of each node's links add up to."""
+        return jnp.sum(self.weights, axis=1)
+
     def edges(self) -> Links:
         """Return receivers, senders and weights of the links, in order of receivers; padding has weight zero."""
         nodes, most = self.ids.shape
@@ -105,6 +114,10 @@ class Edges(NamedTuple):
     def heard(self) -> float:
         """Return one: all links are there."""
         return 1.0
+
+    def weight(self, nodes: int) -> Array:
+        """Return what the weights of each node's links add up to."""
+        return segment_sum(self.weights, self.receiver, nodes, indices_are_sorted=True)
 
     def edges(self) -> Links:
         """Return receivers, senders and weights of the links, in order of receivers."""
@@ -135,6 +148,10 @@ class Hubs(NamedTuple):
     def heard(self) -> float:
         """Return one: all links are there."""
         return 1.0
+
+    def weight(self, nodes: int) -> Array:
+        """Return what the weights of each node's links add up to."""
+        return self.lists.weight(nodes).at[self.owners].add(self.more.weight(nodes), indices_are_sorted=True)
 
     def edges(self) -> Links:
         """Return receivers, senders and weights of the links, in order of receivers; padding has weight zero."""
