@@ -96,7 +96,7 @@ def many_seeds(preset: str, name: str, rounds: int, inputs: int, seeds: int, mos
     made = drawn(method, X, seeds)
     placed = (jnp.asarray(X), jnp.asarray(y)[..., None])
     given = engine.Problem(*placed, made, list(range(seeds)))  # type: ignore[arg-type]
-    case = engine.Case(method, network(build("path", NODES)))
+    case = engine.Case(method.on(build("path", NODES)), network(build("path", NODES)))
     _, steady = best(lambda: engine.run(given, [case], metrics), 5)
     row: report.Row = {"run": f"{preset}, {name}", "first call, s": first, "call, ms": 1e3 * call}
     return row | {"rounds, ms": 1e3 * steady, "floor, ms": 1e3 * _floor(method, made, rounds, seeds, most)}
@@ -104,10 +104,14 @@ def many_seeds(preset: str, name: str, rounds: int, inputs: int, seeds: int, mos
 
 def _floor(method: omkl.Gossip, made: Any, rounds: int, seeds: int, most: Limits) -> float:
     """Return the seconds for the features' products, and for every round's state moved once each way."""
-    kernels, count, inputs = made.frequencies.shape[1:]
+    if made.landmarks is None:
+        kernels, count, inputs = made.frequencies.shape[1:]
+        products = inputs * count + (0 if made.basis is None else 2 * count * method.width)
+    else:
+        kernels, (count, inputs) = 1, made.landmarks.shape[1:]
+        products = count * (inputs + method.width)
     state = jax.eval_shape(lambda: method.init(jnp, (NODES, seeds), 1, made.spectrum))
     moved = 2 * rounds * _bytes(state)
-    products = inputs * count + (0 if made.basis is None else 2 * count * method.width)
     return float(moved / most.bytes + 2 * products * kernels * rounds * NODES * seeds / most.operations)
 
 
@@ -115,9 +119,14 @@ def _bytes(state: Any) -> int:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
 
 
+def _features(method: omkl.Gossip) -> int:
+    return method.basis.rows if isinstance(method.basis, omkl.Landmarks) else method.features
+
+
 def large(preset: str, graph: str, nodes: int, rounds: int, most: Limits, tiled: bool) -> report.Row:
     """Return the milliseconds of a round, by the kernel of ``tiles`` where it serves, or as XLA compiles it."""
-    method, topology = PRESETS[preset](), build(GRAPHS[graph](nodes))
+    topology = build(GRAPHS[graph](nodes))
+    method = PRESETS[preset]().on(topology)
     made = jax.tree.map(jnp.asarray, drawn(method, stream(1, CALIBRATED_ON, 2)[0], 1))
     keys = jax.random.split(jax.random.key(0))
     X = jax.random.normal(keys[0], (rounds, nodes, 2)) / 2**0.5
@@ -126,7 +135,7 @@ def large(preset: str, graph: str, nodes: int, rounds: int, most: Limits, tiled:
     given = Given(made, noise.Key(*map(jnp.asarray, key)), (network(topology),))
     states: Any = [method.init(jnp, (nodes, 1), 1, made.spectrum)]
     rank = 0 if method.basis is None else method.width
-    parts = list(chunks(rounds, rounds, most_rounds(nodes, 2, 1, len(method.kernels), method.features, rank)))
+    parts = list(chunks(rounds, rounds, most_rounds(nodes, 2, 1, method.members, _features(method), rank)))
 
     def run() -> Any:
         nonlocal states

@@ -89,7 +89,7 @@ def pooled(X: Inputs, y: Inputs, order: Order, seed: int) -> Floats:
     both = dict(list(ways().items())[:2])
     found = []
     for name, result in omkl.compare((X[rows], y[rows]), both, seed=seed).items():
-        made = Features(result.frequencies[0], None if result.basis is None else result.basis[0])
+        made = result.features(0)
         models = result.theta[:, 0], result.log_weights[:, 0]
         found.append(scored(both[name][0], *models, made, X[held], y[held]).mean(axis=1))
     return np.stack(found)

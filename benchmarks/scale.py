@@ -99,11 +99,13 @@ def taken(given: engine.Problem, case: engine.Case, turns: int) -> npt.NDArray[n
 
 
 def point(method: omkl.Gossip, graph: str, nodes: int, turns: int, work: int = WORK) -> report.Row:
-    engine.run(problem(method, 2, 100), [engine.Case(method, network(build("ring", 100)))], metrics)
+    small = build("ring", 100)
+    engine.run(problem(method, 2, 100), [engine.Case(method.on(small), network(small))], metrics)
     base, rounds = peak(), max(LEAST, work // nodes)
     started = clocks()
     topology = build(GRAPHS[graph](nodes))
     built = clocks()
+    method = method.on(topology)
     case = engine.Case(method, network(topology))
     ready = clocks()
     short, long = (taken(problem(method, n, nodes), case, turns) for n in (rounds, 3 * rounds))

@@ -19,7 +19,7 @@ from benchmarks.per_bit import error
 import omkl
 from omkl import algorithm
 from omkl.data import load
-from omkl.features import Features, transform
+from omkl.features import transform
 from omkl.methods import Method
 from omkl.simulator.result import Result
 from omkl_lab.paper.frontier.study import alone
@@ -45,10 +45,12 @@ def right(result: Result, X: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the share of images that each node's last model gets right, ``(seeds, nodes)``."""
     shares = []
     for k in range(len(result.seeds)):
-        made = Features(result.frequencies[k], None if result.basis is None else result.basis[k])
+        made = result.features(k)
         z = np.concatenate([transform(X[i : i + 1000], made) for i in range(0, len(X), 1000)])
         weights = algorithm.normalize(result.log_weights[:, k])
         models = np.einsum("jp,jpcn->jcpn", weights, result.theta[:, k])
+        if made.landmarks is not None:  # readings of one model
+            models = models.sum(axis=2, keepdims=True)
         flat = models.reshape(*models.shape[:2], -1)
         shares.append([np.mean((z.reshape(len(z), -1) @ model.T).argmax(-1) == y) for model in flat])
     return np.array(shares)

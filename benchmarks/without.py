@@ -28,14 +28,16 @@ from omkl.learners import SGD, AdaGrad, Newton
 from omkl.quantizers import QSGD
 
 BEST = omkl.recommended()
-DRAWN = replace(BEST, features=BEST.width // 2)  # as many features as are sent
+DRAWN = replace(BEST, kernels=omkl.gaussian(0.7), features=BEST.width // 2, reach=None)  # as many features as are sent
 SETTINGS: dict[str, list[omkl.Gossip]] = {
     "nothing": [BEST],
-    "choice of directions: all of 80 features": [DRAWN],
-    "calibrated basis: 80 features, Newton": [replace(DRAWN, basis=None, learner=Newton(prior)) for prior in (30, 100)],
-    "shared curvature: Newton": [replace(BEST, learner=Newton(prior)) for prior in (30, 100)],
-    "shared curvature: AdaGrad": [replace(BEST, learner=AdaGrad(eta)) for eta in (0.03, 0.1, 0.3)],
-    "shared curvature: SGD": [replace(BEST, learner=SGD(eta)) for eta in (0.01, 0.03, 0.1)],
+    "landmarks: random features, calibrated": [replace(BEST, features=256, basis=omkl.Basis(120))],
+    "landmarks: 60 random features, Newton": [replace(DRAWN, basis=None, learner=Newton(prior)) for prior in (30, 100)],
+    "steps for all who are heard": [replace(BEST, reach=None)],
+    "hedged priors": [replace(BEST, learner=omkl.Pooled((prior,))) for prior in (300, 30)],
+    "shared curvature: Newton": [replace(BEST, reach=None, learner=Newton(prior)) for prior in (30, 100)],
+    "shared curvature: AdaGrad": [replace(BEST, reach=None, learner=AdaGrad(eta)) for eta in (0.03, 0.1, 0.3)],
+    "shared curvature: SGD": [replace(BEST, reach=None, learner=SGD(eta)) for eta in (0.01, 0.03, 0.1)],
     "momentum": [replace(BEST, momentum=0.0, gamma=gamma) for gamma in (0.25, 0.5, 0.75)],
     "common kernel weights": [replace(BEST, common_weights=False)],
     **{
@@ -50,7 +52,11 @@ SETTINGS: dict[str, list[omkl.Gossip]] = {
     **({} if BEST.pace is None else {"pace": [replace(BEST, pace=None)]}),
     **({} if BEST.sending is None else {"sending": [replace(BEST, sending=None)]}),
 }
-SORTED = [name for name in SETTINGS if name.startswith(("nothing", "shared", "momentum", "common", "pace", "sending"))]
+SORTED = [
+    name
+    for name in SETTINGS
+    if name.startswith(("nothing", "steps", "hedged", "shared", "momentum", "common", "pace", "sending"))
+]
 ORDERS = {order.__name__: order for order in (shuffled, by_label, by_position)}
 
 

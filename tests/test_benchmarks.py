@@ -48,8 +48,8 @@ def test_rounds_in_numpy_are_the_simulators(
     quantizer: Quantizer, pace: omkl.Pace | None, rng: np.random.Generator
 ) -> None:
     X, y = small_stream(rng)
-    method = replace(omkl.recommended(), features=20, basis=omkl.Basis(rank=12, rows=100))
-    method = replace(method, quantizer=quantizer, pace=pace, sending=omkl.Triggered())
+    method = replace(omkl.recommended(), basis=omkl.Landmarks(rank=12, rows=100))
+    method = replace(method, quantizer=quantizer, pace=pace, sending=omkl.Triggered()).on(build("path", 5))
     made = method.draw(3, 4, X)
     moments = eager.play(method, eager.mapped(X, made), y, eager.fixed(build("path", 5)), 4, made.spectrum)
     losses = [moment.info.loss.mean() for moment in moments]
@@ -58,7 +58,7 @@ def test_rounds_in_numpy_are_the_simulators(
 
 def test_a_node_without_samples_mixes_and_learns_nothing(rng: np.random.Generator) -> None:
     X, y = small_stream(rng)
-    method = replace(omkl.recommended(), features=20, basis=omkl.Basis(rank=12, rows=100))
+    method = replace(omkl.recommended(), basis=omkl.Landmarks(rank=12, rows=100)).on(build("path", 5))
     made, seen = method.draw(3, 0, X), np.ones((30, 5), dtype=bool)
     seen[:, 2] = False
     links = [eager.fixed(one) for one in (build("path", 5), topology.Topology(topology.path(5), np.zeros(4)))]
@@ -66,7 +66,7 @@ def test_a_node_without_samples_mixes_and_learns_nothing(rng: np.random.Generato
         list(eager.play(method, eager.mapped(X, made), y, network, 0, made.spectrum, seen))[-1].state
         for network in links
     )
-    assert heard.memory.count.tolist() == alone.memory.count.tolist() == [30, 30, 0, 30, 30]
+    assert heard.memory.own.tolist() == alone.memory.own.tolist() == [30, 30, 0, 30, 30]
     assert not alone.theta[2].any()
     assert np.abs(heard.theta[2]).max() > 0.1
 

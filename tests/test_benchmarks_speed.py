@@ -39,8 +39,8 @@ def test_products_are_those_of_the_features(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(speed, "multiply", lambda a, b: shapes.append((a.shape, b.shape)))
     X, _ = scale.stream(10, 5, 3)
     speed.products(scale.drawn(omkl.recommended(), X, 1), X)
-    assert shapes[:2] == [((20, 3), (3, 768)), ((3, 20, 512), (3, 512, 160))]
-    assert shapes[-1] == ((3, 10, 512), (3, 512, 160))
+    assert shapes[:2] == [((20, 3), (3, 50)), ((20, 50), (50, 120))]
+    assert shapes[-1] == ((10, 50), (50, 120))
     assert len(shapes) == 6
 
 

@@ -170,7 +170,7 @@ def test_refusals(wrong: Any, told: str) -> None:
 def test_the_table_of_a_file_says_which_basis() -> None:
     method = omkl.recommended()
     table = tables.as_table(method)
-    assert table["basis"] == {"name": "landmarks", "rank": 100, "rows": 300, "source": "rows"}
+    assert table["basis"] == {"name": "landmarks", "rank": 120, "rows": 300, "source": "rows"}
     assert specs.choose("method", METHODS, table | {"name": "gossip"}, "method", None) == method
     old = specs.choose("method", METHODS, {"name": "gossip", "features": 50, "basis": {"rank": 9}}, "", None)
     assert old.basis == omkl.Basis(rank=9)
@@ -184,7 +184,7 @@ def test_models_and_runs_are_kept(tmp_path: Path) -> None:
     np.testing.assert_array_equal(load_model(tmp_path / "model.npz").decision_function(X), model.decision_function(X))
     again = omkl.load(result.save(tmp_path / "run"))
     np.testing.assert_array_equal(again.model(1, 2).decision_function(X), model.decision_function(X))
-    assert model.theta.shape == (2, 1, 100)
+    assert model.theta.shape == (2, 1, 120)
     with pytest.raises(InputError, match="of shapes"):
         omkl.Model(None, model.theta, model.log_weights, model.loss)
     assert landmarks.__doc__

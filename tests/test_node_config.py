@@ -213,7 +213,7 @@ def test_without_a_method_it_is_the_recommended_one(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", X=np.random.default_rng(0).normal(size=(200, 2)))
     assert parse(network(learning={}, calibration={"file": "x.npz"}), tmp_path).method == omkl.recommended()
     closed = parse(method(name="recommended", basis={"source": "normal"}), HERE)
-    assert (closed.method.basis, closed.calibration) == (omkl.Landmarks(100, 300, "normal"), None)
+    assert (closed.method.basis, closed.calibration) == (omkl.Landmarks(120, 300, "normal"), None)
 
 
 def test_a_spec_that_was_simulated_is_deployed_as_it_stands(tmp_path: Path) -> None:

@@ -2,10 +2,7 @@
 
 from omkl.learners.pooled import Pooled, PooledMemory
 from omkl.learners.rules import (
-    FLOOR,
-    LOGISTIC,
     SGD,
-    STEEPEST,
     AdaGrad,
     Learner,
     Memory,
@@ -17,11 +14,8 @@ from omkl.learners.rules import (
 )
 
 __all__ = [
-    "FLOOR",
     "LEARNERS",
-    "LOGISTIC",
     "SGD",
-    "STEEPEST",
     "AdaGrad",
     "Learner",
     "Memory",

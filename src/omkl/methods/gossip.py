@@ -8,7 +8,7 @@ import numpy as np
 
 from omkl import algorithm, sending
 from omkl.algorithm import State, Velocity
-from omkl.arrays import Array
+from omkl.arrays import Array, namespace
 from omkl.errors import InputError, real
 from omkl.methods.ensemble import Quantized
 from omkl.methods.protocol import Info, Network, Round
@@ -199,7 +199,7 @@ class Gossip(Quantized):
             mixed = network.mix(start, hidden, gamma, radius)
             if choice is None:
                 return mixed
-            share = choice.share(algorithm.normalize(state.log_weights))
+            share = choice.share(self.worth(state.log_weights))
             return start + share[..., None, None] * (mixed - start)
 
         own = self.spoken(state)
@@ -209,9 +209,17 @@ class Gossip(Quantized):
         """Return the messages, of the kernels that are sent in this round."""
         sent, choice = None, self.choice
         if choice is not None:
-            weights = algorithm.normalize(state.log_weights)
+            weights = self.worth(state.log_weights)
             sent = choice.sends(own - state.hidden, weights, state.moved, round_)
         return algorithm.emit(own, state.hidden, self.channel, uniforms, sent)
+
+    def worth(self, log_weights: Array) -> Array:
+        """Return the weight of every model, ``(J, ..., P)``: that of all its readings."""
+        weights = algorithm.normalize(log_weights)
+        if self.views == 1:
+            return weights
+        xp = namespace(weights)
+        return xp.sum(xp.reshape(weights, (*weights.shape[:-1], self.members, self.views)), axis=-1)
 
     def spoken(self, state: State) -> Array:
         """Return what a node gossips: its models, with weights and what the learner tells where those are common."""

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from numba import njit
 
 from omkl.features import Features, waves
-from omkl.learners import LOGISTIC, Shared
-from omkl.learners.rules import HALVINGS
+from omkl.learners import Shared
+from omkl.learners.rules import HALVINGS, LOGISTIC
 from omkl.losses import Logistic, Loss, Softmax, Squared
 from omkl.methods import Local, Method
 from omkl.methods.local import LocalState

@@ -92,10 +92,10 @@ class Result:
         s = 0 if seed is None else seeds.index(seed)
         loss = loss_from(self.config["method"]["loss"])
         center, scale = (None if part is None else part[node] for part in (self.center, self.scale))
-        return model_of(self._features(s), self.theta[node, s], self.log_weights[node, s], loss, center, scale)
+        return model_of(self.features(s), self.theta[node, s], self.log_weights[node, s], loss, center, scale)
 
-    def _features(self, s: int) -> Features:
-        """Return what z(x) is computed with under a seed."""
+    def features(self, s: int) -> Features:
+        """Return what z(x) is computed with under seed number s of the run."""
         given = {name: getattr(self, name) for name in _FEATURES}
         return Features(**{name: None if part is None else part[s] for name, part in given.items()})
 
@@ -119,7 +119,7 @@ class Result:
                 "not one that nodes standardized themselves; see omkl.data.as_stream"
             )
         loss = loss_from(self.config["method"]["loss"])
-        made = map(self._features, range(len(self.seeds)))
+        made = map(self.features, range(len(self.seeds)))
         best = [metrics.hindsight(transform(X, own), y, loss, regularization, changes).mean(axis=1) for own in made]
         return metrics.regret(self.loss, np.stack(best)[:, self.rounds])
 
