@@ -238,10 +238,10 @@ def _mixed(node: Protocol, copies: Floats, weights: Floats) -> tuple[Floats, tup
     state, method = node.learning.state, node.learning.method
     own = method.spoken(state)
     start = own + method.momentum * state.velocity if method.momentum else own
-    heard = algorithm.clipped(state.hidden, copies, method.radius)
+    heard = algorithm.clipped(state.hidden, copies, method.radius(state.moved))
     due = algorithm.mix(start, state.hidden, heard, weights, method.consensus_step)
     if method.choice is not None:
-        share = method.choice.share(algorithm.normalize(state.log_weights))
+        share = method.choice.share(method.worth(state.log_weights))
         due = start + share[..., None, None] * (due - start)
     velocity = (due - own,) if method.momentum else ()
     mixed = method.heard(due, state)
@@ -253,7 +253,8 @@ def _silent(node: Protocol) -> npt.NDArray[np.bool_]:
     state, choice = node.learning.state, node.learning.method.choice
     if not isinstance(choice, Sampled):  # one that is triggered may be at the threshold, and rounding decides
         return np.zeros(len(state.hidden), dtype=bool)
-    sent = choice.sends(state.hidden, algorithm.normalize(state.log_weights), state.moved, node.round)
+    weights = node.learning.method.worth(state.log_weights)
+    sent = choice.sends(state.hidden, weights, state.moved, node.round)
     return np.asarray(~sent, dtype=bool)
 
 

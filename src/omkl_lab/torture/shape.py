@@ -10,12 +10,14 @@ import numpy as np
 from omkl import topology
 from omkl.calibration import Basis
 from omkl.features import gaussian
-from omkl.learners import Shared
+from omkl.landmarks import Landmarks
+from omkl.learners import Pooled, Shared
 from omkl.losses import Loss, Softmax, Squared
 from omkl.methods import Gossip
 from omkl.node.config import Member, NetworkConfig
 from omkl.node.settings import Checkpoint, Timing
 from omkl.node.transports.memory import Conditions
+from omkl.reach import Reach
 from omkl.sending import Pace, Sampled, Triggered
 from omkl.topology import Graph
 
@@ -24,7 +26,7 @@ TIMINGS = (Timing(deadline=DEADLINE, patience=0.5), Timing(mode="timer", deadlin
 EVERY: tuple[Any, ...] = (5, 5, 20, 20, 20, 20, "observation")
 # Consensus steps with which mixing alone brings nodes together, in networks of this size.
 QUANTIZERS: tuple[tuple[Any, float], ...] = ((None, 0.8), ("nearest", 0.4), ("qsgd", 0.3), ("sign", 0.15))
-MORE = ("basis", "momentum", "common_weights", "pace", "sending", "clip")  # that is told of a method
+MORE = ("basis", "reach", "momentum", "common_weights", "pace", "sending", "clip")  # that is told of a method
 LOSSES = ("logistic", Softmax(classes=3), Squared(outputs=2))
 PACES = (None, Pace(8, until=8, least=1), Pace(2, until=4), Pace(0.5))
 SENDING = (None, None, Sampled(1.5, floor=0.4), Triggered())
@@ -37,7 +39,18 @@ CALIBRATED: dict[str, Any] = {
     "regularization": 0.0,
     "weight_rate": 1.0,
 }
-"""What makes a small model of the recommended kind."""
+"""What makes a small model of the kind that 0.1 recommended."""
+PLACED: dict[str, Any] = {
+    "kernels": gaussian(0.5, 1),
+    "sigma": "median",
+    "basis": Landmarks(rank=6, rows=30),
+    "learner": Pooled(),
+    "reach": Reach(),
+    "regularization": 0.0,
+    "weight_rate": 1.0,
+    "common_weights": True,
+}
+"""What makes one of the recommended kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +138,8 @@ def _varied(method: Gossip, random: Random, timing: Timing) -> Gossip:
         "sending": random.choice(SENDING),
         "clip": random.choice((None, None, 0.3)),
     }
-    return replace(method, gamma="auto", **more, **(CALIBRATED if random.random() < 0.5 else {}))
+    kind = random.random()
+    return replace(method, gamma="auto", **(more | (CALIBRATED if kind < 0.25 else PLACED if kind < 0.5 else {})))
 
 
 def _graph(random: Random, nodes: int) -> Graph:

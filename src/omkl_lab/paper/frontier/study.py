@@ -139,7 +139,8 @@ def _variations() -> dict[str, dict[str, Gossip]]:
         **{f"triggered {threshold:g}": Triggered(threshold) for threshold in (1.5, 3)},
     }
     made = {
-        "quantizers": {PRESET: best, "frugal": frugal(), **{w: one for w, one in steps.items() if one != best}},
+        "quantizers": {PRESET: best, **{w: one for w, one in steps.items() if one != best}},
+        "frugal": {"frugal": frugal()},
         "paces": {what: replace(best, pace=pace) for what, pace in (steady | fading).items()},
         "rules": {what: replace(best, sending=rule) for what, rule in rules.items()},
     }
