@@ -100,6 +100,11 @@ def test_shares_below_one_slow_it_down() -> None:
     assert reach.alpha(half) < 0.6 * reach.alpha(whole)
 
 
+def test_a_pull_beyond_the_weights_counts_as_all_of_them() -> None:
+    star = topology.build("complete", 3, "best_constant")
+    assert Reach().on([star], 5.0) == Reach().on([star], 1.0)
+
+
 def test_refusals() -> None:
     with pytest.raises(InputError, match="most is 0"):
         Reach(0)

@@ -73,8 +73,11 @@ class Reach:
         object.__setattr__(self, "knots", tuple(real("knots", one) for one in self.knots))
 
     def on(self, topologies: Sequence[Topology], pull: float) -> Self:
-        """Return the same with knots for networks that take turns, each link pulling by ``pull`` of its weight."""
-        return replace(self, knots=tuple(knots(topologies, pull, self.most)))
+        """Return the same with knots for networks that take turns, each link pulling by ``pull`` of its weight.
+
+        More than all of it mixes no faster: what is carried on swings about.
+        """
+        return replace(self, knots=tuple(knots(topologies, min(pull, 1.0), self.most)))
 
     def start(self, hidden: Array) -> Hearing:
         """Return what nodes have heard before the first round: nothing, and no link has failed them."""
