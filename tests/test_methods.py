@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from omkl import QSGD, SGD, Choco, Complete, Gossip, Local, Pooled, algorithm, gaussian, topology, wire
+from omkl import QSGD, SGD, Choco, Complete, Gossip, Local, algorithm, gaussian, topology, wire
 from omkl.errors import InputError
 from omkl.methods import METHODS, Info, Method, Neighbors, Round
 from omkl.quantizers import Message
@@ -282,18 +282,16 @@ def test_numpy_settings_keep_float32() -> None:
 
 
 def test_the_radius_follows_the_steps() -> None:
-    assert Gossip(eta=2, gamma=0.25, clip=0.5).radius() == 2.0
-    assert Gossip(eta=2, gamma=0.25, clip=0.5, learner=SGD(4)).radius() == 4.0
-    assert Gossip().radius() is None
-    pooled = Gossip(gamma=0.25, clip=0.5, learner=Pooled()).radius(np.array([4.0, 9.0], np.float32))
-    np.testing.assert_allclose(pooled, [[[2.0]], [[3.0]]])
+    assert Gossip(eta=2, gamma=0.25, clip=0.5).radius == 2.0
+    assert Gossip(eta=2, gamma=0.25, clip=0.5, learner=SGD(4)).radius == 4.0
+    assert Gossip().radius is None
 
 
 @pytest.mark.parametrize("kind", [Gossip, Choco])
 def test_a_neighbor_far_away_moves_a_node_by_the_radius(kind: type[Gossip]) -> None:
     fresh = {"fresh": True} if kind is Choco else {}
     method = kind(features=D, eta=0.5, gamma=0.25, clip=0.1, quantizer=None, loss="squared", **fresh)  # type: ignore[arg-type]
-    assert method.radius() == pytest.approx(0.1)
+    assert method.radius == pytest.approx(0.1)
     state = method.init(np, (J, S), C)
     state.hidden[0] = state.theta[0] = 1e15
     z, y, *_ = rounds(method, 1)[0]

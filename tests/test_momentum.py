@@ -183,7 +183,7 @@ def test_without_momentum_nothing_is_carried() -> None:
 
 
 def test_a_radius_follows_the_momentum() -> None:
-    assert Gossip(eta=2, gamma=0.25, clip=0.5, momentum=0.75).radius() == 1.0
+    assert Gossip(eta=2, gamma=0.25, clip=0.5, momentum=0.75).radius == 1.0
     assert Plain(Gossip(clip=0.5, momentum=0.5))._method.momentum == 0.5
 
 

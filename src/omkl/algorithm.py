@@ -78,7 +78,7 @@ def at_rest(theta: Array, momentum: float) -> Velocity:
     return namespace(theta).zeros_like(theta) if momentum else ()
 
 
-def clipped(hidden: Array, copies: Array, radius: Any) -> Array:
+def clipped(hidden: Array, copies: Array, radius: float | None) -> Array:
     """Return copies of hidden states, each kernel's brought to within ``radius`` of h_j; None leaves them as they are.
 
     ``hidden`` is the node's own, broadcast against the copies ``(..., P, C, 2D)``. A copy within the radius comes back

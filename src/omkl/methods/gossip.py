@@ -36,8 +36,7 @@ class Gossip(Quantized):
     clip
         Bounds what one neighbor can do, whatever it sends: its state counts as at most ``radius`` away from the node's
         own, kernel by kernel. None, the letter's, trusts every neighbor; 0.3 is recommended where not all are to be
-        trusted, 3 for learners without a rate, whose steps get smaller than what nodes differ by, and more where nodes
-        see different data and have reason to differ.
+        trusted, and more where nodes see different data and have reason to differ.
     pace
         How many rounds of gossip go with a sample; None is the letter's one.
     sending
@@ -53,8 +52,7 @@ class Gossip(Quantized):
     Notes
     -----
     ``radius`` is clip * eta / sqrt(gamma), a distance that every node knows and no neighbor can change. Under a loss of
-    slope 1 at most, such as the logistic, eta is the farthest that a sample moves a model; a learner without a rate has
-    the root mean square of how far samples of late did, in its place. Neighbors whose samples all
+    slope 1 at most, such as the logistic, eta is the farthest that a sample moves a model. Neighbors whose samples all
     did so would stand about eta / sqrt(gamma) apart: each adds eta^2 to their squared distance in a round, and mixing
     removes a share of order gamma. Honest neighbors on one task stand at about half of that, for small steps and for
     large ones. A neighbor that lies moves a node in a round by clip * w_ij * sqrt(gamma) of what a sample may, at most.
@@ -95,27 +93,12 @@ class Gossip(Quantized):
             if not 0 < self.clip <= math.inf:
                 raise InputError(f"clip is {self.clip}; it must be positive; None trusts every neighbor, else try 0.3")
 
-    def radius(self, moved: Any = ()) -> Any:
-        """Return how far a neighbor's state counts as at most; None where it is not bounded.
-
-        Of a learner without a rate it follows the steps of late, ``moved (J, ..., P)``: the node's own.
-        """
+    @property
+    def radius(self) -> float | None:
+        """How far a neighbor's state counts as at most; None where it is not bounded."""
         if self.clip is None:
             return None
-        scale = self.clip / math.sqrt(self.consensus_step / (1 - self.momentum))
-        if self.has_rate:
-            return scale * float(getattr(self.rule, "eta", self.eta))
-        return scale * namespace(moved).sqrt(moved)[..., None, None]
-
-    @property
-    def has_rate(self) -> bool:
-        """Whether a rate bounds the steps of the learner."""
-        return hasattr(self.rule, "eta")
-
-    @property
-    def follows(self) -> bool:
-        """Whether it is noted how far models move in learning."""
-        return self.choice is not None or (self.clip is not None and not self.has_rate)
+        return self.clip * getattr(self.rule, "eta", self.eta) / math.sqrt(self.consensus_step / (1 - self.momentum))
 
     @property
     def consensus_step(self) -> float:
@@ -144,7 +127,7 @@ class Gossip(Quantized):
         state = algorithm.init(self.zeros(xp, leading, outputs), self.rule, spectrum, self.momentum)
         state = state._replace(log_weights=self.equal_weights(state.theta))
         hidden = xp.zeros_like(self.spoken(state))
-        moved = xp.zeros(state.theta.shape[:-2], dtype=state.theta.dtype) if self.follows else ()
+        moved = () if self.choice is None else xp.zeros(state.theta.shape[:-2], dtype=state.theta.dtype)
         hearing = () if self.reach is None else self.reach.start(hidden)
         rest = algorithm.at_rest(hidden, self.momentum)
         return state._replace(hidden=hidden, velocity=rest, moved=moved, hearing=hearing)
@@ -205,12 +188,12 @@ class Gossip(Quantized):
             hearing = state.hearing
             inputs = inputs._replace(reach=self.reach.alpha(hearing), alike=self.reach.alike(hearing))
         theta, log_weights, memory, info = self.observe(state.theta, state.log_weights, state.memory, inputs)
-        moved = follow(state.moved, theta - state.theta) if self.follows else ()
+        moved = () if self.choice is None else follow(state.moved, theta - state.theta)
         return state._replace(theta=theta, log_weights=log_weights, memory=memory, moved=moved), info
 
     def mix(self, state: State, hidden: Array, network: Network) -> tuple[Array, Velocity]:
         """Return what every node has after mixing with these hidden states, and the velocity."""
-        gamma, radius, choice = self.consensus_step, self.radius(state.moved), self.choice
+        gamma, radius, choice = self.consensus_step, self.radius, self.choice
 
         def pulled(start: Array) -> Array:
             mixed = network.mix(start, hidden, gamma, radius)

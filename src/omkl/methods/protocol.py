@@ -56,7 +56,7 @@ class Info(NamedTuple):
 class Network(Protocol):
     """Who hears whom, and with what weight."""
 
-    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Any = None) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
         """Return ``algorithm.mix`` at every node, of copies ``algorithm.clipped`` to a radius where one is given."""
 
     def degrees(self, nodes: int) -> Array:
@@ -141,14 +141,13 @@ class Neighbors(NamedTuple):
     ids: Array
     weights: Array
 
-    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Any = None) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
         """Return ``algorithm.mix`` at every node, each given copies of its neighbors' hidden states."""
         xp = namespace(theta)
         nodes, most = self.ids.shape
         copies = xp.take(hidden, xp.reshape(self.ids, (-1,)), axis=0)
         copies = xp.moveaxis(xp.reshape(copies, (nodes, most, *hidden.shape[1:])), 1, -4)
-        bound = radius if radius is None or isinstance(radius, float) else radius[..., None, :, :, :]
-        copies = algorithm.clipped(hidden[..., None, :, :, :], copies, bound)
+        copies = algorithm.clipped(hidden[..., None, :, :, :], copies, radius)
         weights = xp.reshape(self.weights, (nodes, *(1,) * (hidden.ndim - 4), most))
         return algorithm.mix(theta, hidden, copies, weights, gamma)
 

@@ -62,20 +62,18 @@ class Halo:
     shifts: tuple[int, ...]
     mesh: Mesh
 
-    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Any = None) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
         """Return ``algorithm.mix`` at every node."""
-        own = () if radius is None or isinstance(radius, float) else (radius,)
 
-        def mix_block(local: Lists | Edges, sends: tuple[Array, ...], *parts: Array) -> Array:
-            theta, hidden, *bound = parts
+        def mix_block(local: Lists | Edges, sends: tuple[Array, ...], theta: Array, hidden: Array) -> Array:
             received = [self._pass_on(hidden[rows], shift) for rows, shift in zip(sends, self.shifts, strict=True)]
-            return local.mix(theta, jnp.concat([hidden, *received]), gamma, bound[0] if bound else radius)
+            return local.mix(theta, jnp.concat([hidden, *received]), gamma, radius)
 
         nodes = theta.shape[0]
         short = block(nodes, self.mesh.size) * self.mesh.size - nodes
-        parts = (jnp.pad(part, [(0, short)] + [(0, 0)] * (part.ndim - 1)) for part in (theta, hidden, *own))
+        theta, hidden = (jnp.pad(part, [(0, short)] + [(0, 0)] * (part.ndim - 1)) for part in (theta, hidden))
         mixed = jax.shard_map(mix_block, mesh=self.mesh, in_specs=BLOCKS, out_specs=BLOCKS)
-        return mixed(self.local, self.sends, *parts)[:nodes]
+        return mixed(self.local, self.sends, theta, hidden)[:nodes]
 
     def degrees(self, nodes: int) -> Array:
         """Return how many neighbors each node has."""

@@ -36,7 +36,7 @@ class Dense(NamedTuple):
 
     laplacian: Array
 
-    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Any = None) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
         """Return theta + gamma (W - I) h, in full float32 on every device."""
         assert radius is None, "a product does not clip"
         return theta + gamma * jnp.tensordot(self.laplacian, hidden, axes=1, precision="highest")
@@ -67,7 +67,7 @@ class Lists(NamedTuple):
     ids: Array
     weights: Array
 
-    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Any = None) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
         """Return theta + gamma sum_k w_k (h_k - h), one neighbor at a time so that no copies are held."""
         pull, own = jnp.zeros_like(theta), hidden[: theta.shape[0]]
         for k in range(self.ids.shape[1]):
@@ -100,9 +100,9 @@ class Edges(NamedTuple):
     sender: Array
     weights: Array
 
-    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Any = None) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
         """Return theta + gamma times the sum over each node's incoming edges."""
-        own, radius = hidden[self.receiver], at_nodes(radius, self.receiver)
+        own = hidden[self.receiver]
         pulls = _lift(self.weights, theta.ndim) * (clipped(own, hidden[self.sender], radius) - own)
         return theta.at[self.receiver].add(gamma * pulls, indices_are_sorted=True)
 
@@ -131,12 +131,12 @@ class Hubs(NamedTuple):
     owners: Array
     more: Lists
 
-    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Any = None) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
         """Return theta with what all lists add to it."""
-        own, bound = hidden[self.owners], at_nodes(radius, self.owners)
+        own = hidden[self.owners]
         pulls = jnp.zeros_like(own)
         for k in range(self.more.ids.shape[1]):
-            heard = clipped(own, hidden[self.more.ids[:, k]], bound)
+            heard = clipped(own, hidden[self.more.ids[:, k]], radius)
             pulls = pulls + _lift(self.more.weights[:, k], theta.ndim) * (heard - own)
         mixed = self.lists.mix(theta, hidden, gamma, radius)
         return mixed.at[self.owners].add(gamma * pulls, indices_are_sorted=True)
@@ -223,11 +223,6 @@ def directed(topology: Topology) -> tuple[Integers, Integers, Floats]:
     both = np.concatenate([topology.graph.edges, topology.graph.edges[:, ::-1]])
     order = np.argsort(both[:, 0], kind="stable")
     return both[order, 0], both[order, 1], np.tile(topology.weights, 2)[order]
-
-
-def at_nodes(radius: Any, nodes: Array) -> Any:
-    """Return the radius of these nodes, where each has its own."""
-    return radius if radius is None or isinstance(radius, float) else radius[nodes]
 
 
 def _lift(weights: Array, dimensions: int) -> Array:
