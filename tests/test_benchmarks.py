@@ -56,9 +56,10 @@ def test_rounds_in_numpy_are_the_simulators(
     np.testing.assert_allclose(losses, omkl.simulate((X, y), "path", method=method, seed=4).loss[0], atol=0.01)
 
 
-def test_a_node_without_samples_mixes_and_learns_nothing(rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("pace", [None, omkl.Pace(8, until=2)])
+def test_a_node_without_samples_mixes_and_learns_nothing(pace: omkl.Pace | None, rng: np.random.Generator) -> None:
     X, y = small_stream(rng)
-    method = replace(omkl.recommended(), basis=omkl.Landmarks(rank=12, rows=100)).on(build("path", 5))
+    method = replace(omkl.recommended(), basis=omkl.Landmarks(rank=12, rows=100), pace=pace).on(build("path", 5))
     made, seen = method.draw(3, 0, X), np.ones((30, 5), dtype=bool)
     seen[:, 2] = False
     links = [eager.fixed(one) for one in (build("path", 5), topology.Topology(topology.path(5), np.zeros(4)))]
@@ -67,6 +68,8 @@ def test_a_node_without_samples_mixes_and_learns_nothing(rng: np.random.Generato
         for network in links
     )
     assert heard.memory.own.tolist() == alone.memory.own.tolist() == [30, 30, 0, 30, 30]
+    granted, told = (float(one.memory.log_curvature[2, 0]) for one in (alone, heard))
+    assert abs(told - granted) > 0.3  # what others measured comes to it too
     assert not alone.theta[2].any()
     assert np.abs(heard.theta[2]).max() > 0.1
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import omkl
-from omkl import features, landmarks, specs
+from omkl import features, specs
 from omkl.errors import InputError
 from omkl.features import Features, gaussian, laplacian
 from omkl.landmarks import Landmarks, centers, place
@@ -187,4 +187,3 @@ def test_models_and_runs_are_kept(tmp_path: Path) -> None:
     assert model.theta.shape == (2, 1, 120)
     with pytest.raises(InputError, match="of shapes"):
         omkl.Model(None, model.theta, model.log_weights, model.loss)
-    assert landmarks.__doc__

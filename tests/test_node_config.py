@@ -214,6 +214,8 @@ def test_without_a_method_it_is_the_recommended_one(tmp_path: Path) -> None:
     assert parse(network(learning={}, calibration={"file": "x.npz"}), tmp_path).method == omkl.recommended()
     closed = parse(method(name="recommended", basis={"source": "normal"}), HERE)
     assert (closed.method.basis, closed.calibration) == (omkl.Landmarks(120, 300, "normal"), None)
+    with pytest.raises(InputError, match=r"basis\.source: 'centers' given; .*; write omkl\.landmarks\.centers"):
+        parse(method(name="recommended", basis={"source": "centers"}), HERE)
 
 
 def test_a_spec_that_was_simulated_is_deployed_as_it_stands(tmp_path: Path) -> None:

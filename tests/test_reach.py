@@ -108,10 +108,12 @@ def test_a_pull_beyond_the_weights_counts_as_all_of_them() -> None:
 def test_refusals() -> None:
     with pytest.raises(InputError, match="most is 0"):
         Reach(0)
-    with pytest.raises(InputError, match="on no network"):
+    with pytest.raises(InputError, match="reach has no knots"):
         Reach().alpha(heard(1, 1))
     with pytest.raises(InputError, match="reach is 3"):
         Gossip(reach=3)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="reach with fresh"):
+        omkl.Choco(fresh=True, reach=Reach())
 
 
 def test_one_network_is_one_learner_where_it_must_be(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -283,6 +283,7 @@ def test_flags_describe_all_of_a_method() -> None:
     given: dict[str, Any] = {
         "method": "recommended",
         "pace": "4",
+        "reach": "5",
         "sending": "triggered",
         "clip": "0.3",
         "basis": "90",
@@ -296,7 +297,8 @@ def test_flags_describe_all_of_a_method() -> None:
         "sigma": "given",
     }
     changed = replace(
-        omkl.recommended(), pace=omkl.Pace(4, 2, 1), sending=omkl.Triggered(), clip=0.3, basis=omkl.Landmarks(rank=90),
+        omkl.recommended(), pace=omkl.Pace(4, 2, 1), reach=omkl.Reach(5),
+        sending=omkl.Triggered(), clip=0.3, basis=omkl.Landmarks(rank=90),
         gamma="auto", learner=omkl.Pooled((100,)), common_weights=False, weight_rate=0.5, momentum=0.1,
         sigma="given",
     )  # fmt: skip

@@ -230,8 +230,8 @@ def learn(
 ) -> tuple[Array, Memory]:
     """Return theta' = theta - eta grad L(theta), line 14, or what the learner makes of the gradient.
 
-    One that has a prior is given that of C alone. A sample of ``weight (...)`` has its loss times that; ``reach`` says
-    how many nodes' samples a step stands for.
+    One that has a prior is given that of C alone. A sample of ``weight (...)`` has its loss times that; ``reach (...)``
+    says how many nodes' samples a step stands for, and ``alike (..., P)`` how alike those are.
     """
     slope = gradient(theta, kernel_outputs, z, y, loss, 0.0 if learner.has_prior else regularization)
     if weight is not None:

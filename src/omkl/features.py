@@ -105,10 +105,8 @@ class Features(NamedTuple):
 
     @property
     def inputs(self) -> int:
-        """D."""
-        source = self.frequencies if self.landmarks is None else self.landmarks
-        assert source is not None
-        return int(source.shape[-1])
+        """The length of an input."""
+        return int((self.frequencies if self.landmarks is None else self.landmarks).shape[-1])
 
 
 def stacked(every: Sequence[Features]) -> Features:

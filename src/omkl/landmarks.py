@@ -42,11 +42,12 @@ class Landmarks:
         Landmarks, at most: so many are drawn of the inputs there are.
     source
         ``"rows"``: inputs that all nodes hold; a simulation draws them from its stream. ``"centers"``: as many centers
-        of clusters of ten times as many inputs, so that no single input is shared. ``"normal"``: standard normal
-        vectors, which suit standardized inputs, so that nothing is.
+        of clusters of ten times as many inputs, to see in a simulation what it costs to share those and no input; real
+        nodes are given the centers as rows. ``"normal"``: standard normal vectors, which suit standardized inputs, so
+        that nothing is shared.
     """
 
-    rank: int = 100
+    rank: int = 120
     rows: int = ROWS
     source: Literal["rows", "centers", "normal"] = "rows"
 
@@ -134,7 +135,8 @@ def _settled(values: Floats, vectors: Floats, rank: int) -> Floats:
 def centers(inputs: Floats, count: int, seed: int) -> Floats:
     """Return the centers of so many clusters of inputs, by k-means from rows that the seed draws.
 
-    To be computed where the inputs are, and shared in their place.
+    To be computed where the inputs are, once, and shared in their place: on another processor an input between two
+    centers may go to the other one.
 
     >>> centers(np.array([[0.0], [1.0], [10.0], [11.0]]), 2, 0).tolist()
     [[0.5], [10.5]]

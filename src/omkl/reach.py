@@ -13,9 +13,9 @@ A node goes by the links it hears. Rounds in which it hears nobody do not count,
 much off alpha - 1: at once, while links that are back count again only after a while. A node alone has alpha 1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -118,7 +118,7 @@ class Reach:
     def alpha(self, heard: Hearing) -> Array:
         """Return how many samples a step counts for, ``(...)``."""
         if not self.knots:
-            raise InputError("how far samples reach is told on no network; call method.on(topology) first")
+            raise InputError("reach has no knots; they follow from a network; call method.on(topology) first")
         xp = namespace(heard.said)
         table = xp.asarray([*self.knots, self.knots[-1]], dtype=xp.float32)
         rounds = xp.clip(heard.rounds, 1, 2.0 ** ((len(self.knots) - 1) / 2))
@@ -147,13 +147,14 @@ def knots(topologies: Sequence[Topology], pull: float, most: float) -> list[floa
     return found
 
 
-def _exact(topologies: Sequence[Topology], pull: float) -> Any:
+def _exact(topologies: Sequence[Topology], pull: float) -> Callable[[float], float]:
+    """Return the mean return probability after so many rounds, from all eigenvalues."""
     values = np.linalg.eigvalsh(np.mean([topology.matrix() for topology in topologies], axis=0))
     shrinks = np.abs(1 - pull * (1 - values))
     return lambda rounds: float(np.mean(shrinks**rounds))
 
 
-def _estimated(topologies: Sequence[Topology], pull: float) -> Any:
+def _estimated(topologies: Sequence[Topology], pull: float) -> Callable[[float], float]:
     """Return the mean return probability of a large network, by walks of random signs: |M^a s|^2 / J is that of 2a."""
     nodes = topologies[0].nodes
     key = noise.key(0, "reach")

@@ -88,6 +88,7 @@ DESCRIBED: dict[str, Any] = {
     "momentum": Annotated[float | None, option(METHOD, "Share of a mixing move that is carried on.", "FLOAT")],
     "clip": Annotated[str | None, option(METHOD, "Bound what a neighbor can do; try 0.3.", "FLOAT")],
     "pace": Annotated[str | None, option(METHOD, "Rounds of gossip a sample: 8, 0.25, {rate=8, until=8}.", "RATE")],
+    "reach": Annotated[str | None, option(METHOD, "Samples a step counts for at most.", "MOST")],
     "sending": Annotated[str | None, option(METHOD, f"Leave out kernels: {', '.join(SENDING)}.", "NAME")],
     "quantizer": Annotated[str | None, option(METHOD, f"{', '.join(QUANTIZERS)}.", "NAME")],
     "bits": Annotated[int | None, option(METHOD, "Bits of a level; for qsgd.", "INT")],
@@ -142,9 +143,10 @@ _NUMBERS = {
     "clip": "a number, or none; write --clip 0.3",
     "basis": "how many directions, a table, or none; write --basis 160",
     "pace": "rounds a sample, a table, or none; write --pace 8",
+    "reach": "samples a step, a table, or none; write --reach 12",
 }
-_CALLED = {"basis": "rank", "pace": "rate"}  # what such a number is in the table that it stands for
-_LEFT_OUT = ("basis", "learner", "clip", "pace", "sending")  # none is to do without
+_CALLED = {"basis": "rank", "pace": "rate", "reach": "most"}  # what such a number is in the table that it stands for
+_LEFT_OUT = ("basis", "learner", "clip", "pace", "sending", "reach")  # none is to do without
 
 
 def tables(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple
 
 from omkl.arrays import Array, namespace
 from omkl.errors import InputError, positive, real
-from omkl.learners.rules import LOGISTIC, STEEPEST, Sample, forgetting, length, no_samples
+from omkl.learners.rules import LOGISTIC, STEEPEST, Sample, forgetting, length, no_samples, white
 
 FIRST = 0.02  # curvature that is taken for granted before any sample, of a loss that curves as the logistic does
 FIRST_COUNT = 16.0  # as how many samples it counts
@@ -80,14 +80,7 @@ class Pooled:
 
     def init(self, theta: Array, spectrum: Array | None = None) -> PooledMemory:
         """Return no samples, the spectrum, and the curvature that is taken for granted."""
-        if spectrum is None:
-            raise InputError(
-                "the features have no spectrum; the pooled learner needs coordinates that are white; use landmarks, or "
-                "another learner, such as Newton"
-            )
-        xp = namespace(theta)
-        shape = (*theta.shape[:-2], theta.shape[-1])
-        spread = xp.zeros(shape, dtype=theta.dtype) + xp.asarray(spectrum, dtype=theta.dtype)
+        xp, spread = namespace(theta), white(theta, spectrum, self.name)
         first = xp.full(theta.shape[:-2], math.log(FIRST / LOGISTIC), dtype=theta.dtype)
         alike = xp.zeros(theta.shape[:-2], dtype=theta.dtype)
         return PooledMemory(no_samples(theta), no_samples(theta), spread, first, xp.zeros_like(spread), alike)

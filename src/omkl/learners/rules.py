@@ -283,16 +283,7 @@ class Shared:
 
     def init(self, theta: Array, spectrum: Array | None = None) -> SharedMemory:
         """Return no samples, and the spectrum."""
-        if spectrum is None:
-            raise InputError(
-                "the features have no spectrum; the shared learner needs a calibrated basis, whose coordinates are "
-                "white; calibrate one, or use Newton"
-            )
-        xp = namespace(theta)
-        shape = (*theta.shape[:-2], theta.shape[-1])
-        return SharedMemory(
-            no_samples(theta), xp.zeros(shape, dtype=theta.dtype) + xp.asarray(spectrum, dtype=theta.dtype)
-        )
+        return SharedMemory(no_samples(theta), white(theta, spectrum, self.name))
 
     def update(
         self, theta: Array, memory: SharedMemory, gradient: Array, z: Array, sample: Sample
@@ -338,6 +329,18 @@ def forgetting(value: float) -> float:
     if not 0.5 <= rate <= 1:
         raise InputError(f"forget is {rate}; it must lie in [0.5, 1]; 1 forgets nothing, else try 0.999")
     return rate
+
+
+def white(theta: Array, spectrum: Array | None, learner: str) -> Array:
+    """Return the eigenvalues of a basis for every model, ``(..., P, n)``; refuse features that have none."""
+    if spectrum is None:
+        raise InputError(
+            f"the features have no spectrum; the {learner} learner needs a calibrated basis, whose coordinates are "
+            "white; use Landmarks or Basis, or the learner Newton"
+        )
+    xp = namespace(theta)
+    shape = (*theta.shape[:-2], theta.shape[-1])
+    return xp.zeros(shape, dtype=theta.dtype) + xp.asarray(spectrum, dtype=theta.dtype)
 
 
 def no_samples(theta: Array) -> Array:

@@ -40,6 +40,8 @@ class Choco(Gossip):
             raise InputError(f"{len(self.kernels)} kernels; Choco learns with one; use Gossip for a bank of them")
         if self.common_weights:
             raise InputError("common_weights is True; one kernel has no weight to share; leave it out")
+        if self.fresh and self.reach is not None:
+            raise InputError("reach with fresh; it follows from copies of the last round; leave out one of them")
 
     def gossip(
         self, state: State, uniforms: Array | None, network: Network, round_: Array | int

@@ -9,7 +9,6 @@ import numpy.typing as npt
 from omkl import noise
 from omkl.methods.gossip import Gossip
 from omkl.methods.protocol import Info, Method, MethodState, Network, Round
-from omkl.sending import Pace
 from omkl.wire import message_bytes
 
 Dither: TypeAlias = Callable[[int], npt.NDArray[np.float32] | None]
@@ -42,22 +41,24 @@ def advance(
     ``sample.round`` counts samples, and has the dither of as many rounds of gossip; one that has a pace draws its own.
     Where ``seen (J,)`` is False a node has no sample: it mixes and sends, and learns nothing.
     """
-    if isinstance(method, Gossip) and method.pace is not None:
-        rest, sent = _paced(method, state, sample, network, method.pace, dither)
+    if isinstance(method, Gossip):
+        rest, sent = _gossiped(method, state, sample, network, dither)
         after, info = method.learn(rest, sample)
         info = info._replace(message_bytes=sent)
     else:
         after, info = method.step(state, sample, network)
-        own = {name: getattr(state, name) for name in ("memory", "moved") if hasattr(state, name)}
+        own = {"memory": state.memory} if hasattr(state, "memory") else {}
         rest = after._replace(theta=info.theta, log_weights=info.log_weights, **own)
     return (after if seen is None or seen.all() else _rested(rest, after, seen)), info
 
 
-def _paced(method: Gossip, state: Any, sample: Round, network: Network, pace: Pace, dither: Dither) -> tuple[Any, Any]:
+def _gossiped(method: Gossip, state: Any, sample: Round, network: Network, dither: Dither) -> tuple[Any, Any]:
     """Return the state after as many rounds of gossip as go with the sample, and what was sent in all."""
-    sent, t = np.zeros(len(sample.y)), sample.round
-    for round_ in range(int(pace.rounds(t)), int(pace.rounds(t + 1))):
-        state, message = method.gossip(state, dither(round_), network, round_)
+    sent, t, pace = np.zeros(len(sample.y)), int(sample.round), method.pace
+    first, last = (t, t + 1) if pace is None else (int(pace.rounds(t)), int(pace.rounds(t + 1)))
+    for round_ in range(first, last):
+        uniforms = sample.uniforms if pace is None else dither(round_)
+        state, message = method.gossip(state, uniforms, network, round_)
         sent += message_bytes(message, method.channel)
     return state, sent
 

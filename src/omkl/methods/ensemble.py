@@ -34,7 +34,7 @@ class Ensemble:
         Whether each d frequencies of a radial kernel (Gaussian, Matérn) are orthogonal: a better estimate of the kernel
         from as many. Those of other kernels are independent either way.
     basis
-        Learn in a basis of fewer coordinates: ``Landmarks(rank=100)``, similarities to unlabelled inputs by all kernels
+        Learn in a basis of fewer coordinates: ``Landmarks(rank=120)``, similarities to unlabelled inputs by all kernels
         at once, of which there is then one model; or ``Basis(rank=160)``, of each kernel's random features; None learns
         the 2D coefficients.
     sigma
@@ -93,7 +93,7 @@ class Ensemble:
             return
         if not isinstance(self.basis, Basis | Landmarks):
             raise InputError(
-                f"basis is {self.basis!r}; it must say how many directions to keep; pass omkl.Landmarks(rank=100)"
+                f"basis is {self.basis!r}; it must say how many directions to keep; pass omkl.Landmarks(rank=120)"
             )
         if isinstance(self.basis, Basis) and self.basis.rank > 2 * self.features:
             raise InputError(

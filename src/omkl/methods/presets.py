@@ -24,7 +24,7 @@ def letter() -> Gossip:
 
 
 def recommended() -> Gossip:
-    """Return one setting for everything: at most 48 bytes a sample and output, and nothing to tune.
+    """Return one setting for everything: some 30 bytes a sample, 49 if a node sees but fifty, and nothing to tune.
 
     Inputs are compared with 300 unlabelled ones, the landmarks, which all nodes must hold; a simulation draws them from
     its stream. A model has a coefficient for each of the 120 strongest directions of those similarities, and about a

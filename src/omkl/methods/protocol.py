@@ -101,6 +101,10 @@ class Method(Protocol):
         """P, the models of a node: one for each kernel, or one on landmarks."""
 
     @property
+    def labels(self) -> list[str]:
+        """What the weights are of."""
+
+    @property
     def width(self) -> int:
         """The coefficients of one model and output: 2D, or the rank of the basis."""
 

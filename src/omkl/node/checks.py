@@ -106,6 +106,11 @@ def calibrated(
     count = calibration.rows(method.basis, method.sigma)
     if not count:
         return None
+    if method.basis is not None and method.basis.source == "centers":
+        raise InputError(
+            "learning.method.basis.source: 'centers' given; each node would find them anew, from rows that all hold; "
+            'write omkl.landmarks.centers(X, 300, 0) into the file of [calibration], and source = "rows"'
+        )
     with specs.at("calibration"):
         if given is None:
             raise InputError(

@@ -240,8 +240,7 @@ def _audience(
     watch: Watch, config: dict[str, Any], method: Method, turns: Sequence[Topology], network: Network | Changing
 ) -> engine.Audience:
     graph = turns[0].graph if len(turns) == 1 else topologies.union(turns)
-    labels = getattr(method, "labels", None) or [f"{kernel.name} {kernel.sigma:g}" for kernel in method.kernels]
-    plan = watch.begin(Begun(config, graph, labels, links_of(turns, network)))
+    plan = watch.begin(Begun(config, graph, method.labels, links_of(turns, network)))
     return engine.Audience(tuple(int(node) for node in plan.nodes), plan.every, watch.see)
 
 
