@@ -19,7 +19,7 @@ test: check
 check: .venv/.installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	MYPY_NUM_WORKERS=2 $(BIN)/mypy
+	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 # The documentation site, into out/docs; warnings are errors. Tests run what the pages show.
