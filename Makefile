@@ -14,7 +14,7 @@ demo: .venv/.installed
 
 # Three processes, a file of tests in one of them: some tests wait for real nodes, and leave a core idle.
 test: check
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 check: .venv/.installed
 	$(BIN)/ruff check

@@ -31,6 +31,15 @@ keep_programs()
 jax.config.update("jax_numpy_dtype_promotion", "strict")  # type: ignore[no-untyped-call]
 
 
+LONGEST = ("real_faults", "simulator", "fused", "sharding", "oracles", "sweeps", "faults", "tiles", "docs", "rounds")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest: one that began last would keep all others waiting."""
+    places = {f"test_{name}.py": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
+
+
 @pytest.fixture(autouse=True, scope="module")
 def released_programs() -> Iterator[None]:
     """Let go of compiled programs when there are many, after a file of tests.

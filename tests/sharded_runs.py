@@ -31,6 +31,8 @@ class Pass(NamedTuple):
     shard: str | None = "nodes"
     seeds: int = 1
     rounds: int = 30
+    chunked: bool = False
+    """Several chunks, of other lengths on four devices than on one: each length is a program to compile."""
 
 
 def shuffled_path(nodes: int) -> Graph:
@@ -60,11 +62,11 @@ QUANTIZED = {
 }
 PASSES = {
     "do not divide": Pass(82, GRAPHS),
-    "near": Pass(100, {"shuffled path": (EXACT, shuffled_path(100))}),
+    "near": Pass(100, {"shuffled path": (EXACT, shuffled_path(100))}, chunked=True),
     "methods": Pass(10, METHODS, seeds=2),
     "methods by seeds": Pass(10, METHODS | QUANTIZED, None, seeds=6),
-    "quantizers": Pass(10, QUANTIZED),
-    "coarse": Pass(70, {"dither": (COARSE, shuffled_path(70))}, rounds=12),
+    "quantizers": Pass(10, QUANTIZED, chunked=True),
+    "coarse": Pass(70, {"dither": (COARSE, shuffled_path(70))}, rounds=12, chunked=True),
     "idle device": Pass(5, {"path": (EXACT, "path")}, None),
     "few nodes": Pass(3, {"ring": (EXACT, "ring")}),
     "one node": Pass(1, {"gossip": (EXACT, "path"), "complete": METHODS["complete"]}),
@@ -80,8 +82,10 @@ SETTINGS: dict[str, Any] = {
 CALIBRATED = {"gossip": (Gossip(**SETTINGS, gamma=0.3, quantizer=None), "ring"), "local": (Local(**SETTINGS), "ring")}
 PASSES |= {
     "in a basis": Pass(10, CALIBRATED),
-    "in a basis by seeds": Pass(5, CALIBRATED, "seeds", seeds=6),
+    "in a basis by seeds": Pass(5, CALIBRATED, "seeds", seeds=6, chunked=True),
 }
+
+USUAL, SMALL = (chunked.CHUNK_BYTES, chunked.INPUT_BYTES), (2**16, 2**12)
 
 DISCONNECTED = {
     "two rings and loners": nx.disjoint_union_all([nx.cycle_graph(6), nx.cycle_graph(5), nx.empty_graph(3)]),
@@ -102,6 +106,7 @@ def apart(one: Any, many: Any) -> float:
 def compare(one_pass: Pass) -> dict[str, dict[str, Any]]:
     """Return, for every case, how far each part of its results lies from that of one device."""
     data = blobs(one_pass.rounds, one_pass.nodes)
+    chunked.CHUNK_BYTES, chunked.INPUT_BYTES = SMALL if one_pass.chunked else USUAL
     one = omkl.compare(data, one_pass.cases, seeds=one_pass.seeds, pooled=True)
     many = omkl.compare(data, one_pass.cases, seeds=one_pass.seeds, pooled=True, devices=4, shard=one_pass.shard)
     return {
@@ -136,8 +141,6 @@ def state_blocks() -> list[list[int]]:
 
 def main() -> None:
     jax.config.update("jax_numpy_dtype_promotion", "strict")  # type: ignore[no-untyped-call]
-    # Several chunks, of other lengths on four devices than on one.
-    chunked.CHUNK_BYTES, chunked.INPUT_BYTES = 2**16, 2**12
     settings = ["--data", "banana", "--nodes", "10", "--method", "letter", "--devices", "4"]
     told = CliRunner().invoke(app, ["simulate", *settings]).stderr
     found = {
