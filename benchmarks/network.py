@@ -83,7 +83,9 @@ def parts(node: Protocol, samples: Stream, repeat: int) -> dict[str, float]:
         "absorb x3": lambda: [algorithm.absorb(state.hidden, message) for _ in range(3)],
         "predict, weigh, learn": lambda: method.observe(state.theta, state.log_weights, (), Round(z, y, None)),
         "pack": lambda: wire.write_gossip(neighbors.codec, 1, 1, message, wire.digest(state.hidden)),
-        "unpack x2": lambda: [(wire.read_gossip(neighbors.codec, frame, 0), wire.digest(state.hidden)) for _ in "12"],
+        "unpack x2": lambda: [
+            (wire.read_gossip(neighbors.codec, frame, (1, 1), 0), wire.digest(state.hidden)) for _ in "12"
+        ],
     }
     return {name: 1e6 * min(timeit.repeat(step, number=200, repeat=repeat)) / 200 for name, step in steps.items()}
 

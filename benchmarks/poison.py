@@ -91,7 +91,7 @@ class Liar(Protocol):
     def _gossip(self) -> None:
         seed, neighbors = wire.digest(self.learning.state.hidden), self.neighbors
         super()._gossip()
-        honest = wire.read_gossip(neighbors.codec, neighbors.recent[-1], seed)
+        honest = wire.read_gossip(neighbors.codec, neighbors.recent[-1], (neighbors.boot, self.round), seed)
         message = self.lie(honest, self.round)
         seed, self.shown = wire.digest(self.shown), np.asarray(algorithm.absorb(self.shown, message))
         frame = wire.write_gossip(neighbors.codec, neighbors.boot, self.round, message, seed)

@@ -21,7 +21,7 @@ from omkl.topology import build
 from omkl.wire import sizes
 
 NODES, ROUNDS = 20, 265
-HEADER = {"kind": 1, "boot": 2, "round": 4, "check": 2}
+HEADER = {"kind": 1, "round": 1, "check": 2}
 
 
 class Sent(NamedTuple):
@@ -72,7 +72,7 @@ def clock(method: omkl.Gossip, number: int = 1000, repeat: int = 9) -> report.Ro
         "unpack": lambda: codec.unpack(coded, body),
         "digest": lambda: wire.digest(hidden[0]),
         "write": lambda: wire.write_gossip(codec, 1, 2, message, seed),
-        "read": lambda: wire.read_gossip(codec, frame, seed),
+        "read": lambda: wire.read_gossip(codec, frame, (1, 2), seed),
     }
     times = {
         f"{name} us": 1e6 * min(timeit.repeat(call, number=number, repeat=repeat)) / number

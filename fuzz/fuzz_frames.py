@@ -9,6 +9,7 @@ CORPUS is a folder, filled with valid frames before the start. The first byte of
 second whether the check is put right before reading: no fuzzer guesses a CRC, so most inputs would end there.
 """
 
+import struct
 import sys
 from binascii import crc_hqx
 from pathlib import Path
@@ -24,6 +25,7 @@ from omkl.compressors import Sign
 from omkl.quantizers import QSGD, Exact, Message, Nearest, Quantizer
 
 SEED = 0xBEEF
+BOOT = 7
 SHAPES: list[tuple[tuple[int, int, int], Quantizer]] = [
     ((3, 1, 40), QSGD(bits=3)),
     ((3, 1, 40), Nearest(step=2.5)),
@@ -51,7 +53,7 @@ def corpus(folder: Path) -> None:
             scale = np.exp2(rng.normal(size=(*codec.shape[:2], 1))) * (rng.random((*codec.shape[:2], 1)) >= zeros)
             vector = (rng.normal(size=codec.shape) * scale).astype(np.float32)
             message = codec.quantizer.quantize(vector, rng.random(codec.shape, dtype=np.float32))
-            frames.append((pick, wire.write_gossip(codec, 7, 3, message, SEED)))
+            frames.append((pick, wire.write_gossip(codec, BOOT, 3, message, SEED)))
     others = len(CODECS)
     frames += [
         (others, wire.write_hello(7, 3, text, known)) for text in ("", "features 20\n") for known in (None, (1, 2))
@@ -67,7 +69,7 @@ def corpus(folder: Path) -> None:
 def plain(pick: int, data: bytes) -> Message | None:
     """Return what the coder in Python makes of a body, whose branches the fuzzer sees; None where it refuses it."""
     try:
-        return PLAIN[pick].unpack(wire.peek(data).kind == wire.Kind.CODED, data[7:-2])
+        return PLAIN[pick].unpack(wire.peek(data).kind == wire.Kind.CODED, data[2:-2])
     except wire.WireError:
         return None
 
@@ -78,10 +80,10 @@ def gossip(pick: int, data: bytes) -> None:
     Where numba is installed the codec is compiled: it must read and refuse what the one in Python does.
     """
     codec = CODECS[pick]
-    whole = len(data) >= wire.HEADER_BYTES and wire.peek(data).kind in (wire.Kind.CODED, wire.Kind.FIXED)
+    whole = len(data) >= wire.HEADER_BYTES and wire.peek(data).kind in wire.GOSSIP
     other = plain(pick, data) if whole and pick in PLAIN else None
     try:
-        message = wire.read_gossip(codec, data, SEED)
+        message = wire.read_gossip(codec, data, (BOOT, data[1] if whole else 0), SEED)
     except wire.WireError as error:
         if other is not None and not isinstance(error, wire.CheckError):
             raise AssertionError(f"the coder in Python reads what the compiled one refuses: {error}") from error
@@ -90,16 +92,16 @@ def gossip(pick: int, data: bytes) -> None:
         assert other is not None
         same(message, other)
         hidden = np.zeros(codec.shape, dtype=np.float32)
-        if codec.add(wire.peek(data).kind == wire.Kind.CODED, data[7:-2], hidden):
+        if codec.add(wire.peek(data).kind == wire.Kind.CODED, data[2:-2], hidden):
             assert hidden.tobytes() == np.asarray(absorb(np.zeros_like(hidden), message)).tobytes()
-    kind, boot, round_ = wire.peek(data)
-    again = wire.write_gossip(codec, boot, round_, message, SEED)
+    kind, _, round_ = wire.peek(data)
+    again = wire.write_gossip(codec, BOOT, round_, message, SEED)
     if wire.peek(again).kind == kind:
         assert again == data
     else:
         assert kind == wire.Kind.FIXED
         assert len(again) < len(data)
-        same(message, wire.read_gossip(codec, again, SEED))
+        same(message, wire.read_gossip(codec, again, (BOOT, round_), SEED))
 
 
 def same(one: Message, other: Message) -> None:
@@ -127,13 +129,19 @@ def read(pick: int, data: bytes) -> None:
     return None
 
 
+def mended(frame: bytes) -> bytes:
+    """Return a gossip frame with the check that it should have, which covers what is not sent of its head."""
+    head = struct.pack("<BHI", frame[0], BOOT, frame[1])
+    return frame[:-2] + crc_hqx(frame[2:-2], crc_hqx(head, SEED)).to_bytes(2, "big")
+
+
 def one_input(data: bytes) -> None:
     """Try one input."""
     if len(data) < 2:
         return
     pick, mend, frame = data[0] % (len(CODECS) + 4), data[1] & 1, data[2:]
-    if mend and len(frame) > 2:
-        frame = frame[:-2] + crc_hqx(frame[:-2], SEED if pick < len(CODECS) else 0).to_bytes(2, "big")
+    if mend and len(frame) > 3:
+        frame = mended(frame) if pick < len(CODECS) else frame[:-2] + crc_hqx(frame[:-2], 0).to_bytes(2, "big")
     try:
         read(pick, frame)
     except wire.WireError:

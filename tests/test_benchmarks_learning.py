@@ -14,6 +14,7 @@ from benchmarks import (
     estimators,
     flips,
     frontier,
+    learner,
     per_bit,
     poison,
     regret_rates,
@@ -86,6 +87,32 @@ def test_an_ingredient_is_left_out() -> None:
     rows = {(row["order"], row["without"]): row["banana"] for row in without.sorted_(1, ["banana"], names, rows=400)}
     assert len(rows) == 6
     assert ", 1.000 (" in rows["shuffled", "nothing"]
+
+
+def test_the_default_beside_the_one_before() -> None:
+    rows = list(learner.streams(1, ["banana"], orders=2, rounds=40))
+    assert [row[""] for row in rows] == ["0.1", "recommended", "frugal"]
+    before, best, less = (float(row["loss"]) for row in rows)
+    assert best < less < before < LN2
+    assert rows[0]["to 0.1"] == ""
+    assert float(rows[1]["to 0.1"]) == pytest.approx(best - before, abs=2e-4)  # of numbers that were rounded
+    sent = [float(row["bytes"]) for row in rows]
+    assert 16 < sent[2] < 30 < sent[1] < 70 < 120 < sent[0]
+
+
+def test_links_that_all_fail_leave_a_node_alone() -> None:
+    rows = {row[""]: float(row["loss"]) for row in learner.links(1, ["banana"], rounds=30)}
+    assert rows["all links down"] == pytest.approx(rows["Local"], rel=1e-3)
+    assert rows["recommended"] < rows["Faults(0.3, 0.05)"] < rows["Local"]
+
+
+def test_a_hundred_nodes_and_a_thousand() -> None:
+    rows = {(row["graph"], row[""]): float(row["loss"]) for row in learner.graphs(1, ["banana"], nodes=10, rounds=20)}
+    assert len(rows) == 6
+    assert rows["4-regular", "recommended"] < rows["4-regular", "0.1"]
+    last = {(row["nodes"], row[""]): float(row["last loss"]) for row in learner.many(1, (20,), 20, (1, 20))}
+    assert last[20, "recommended"] < last[20, "Local"] < LN2
+    assert last[1, "one place, 20 samples in place of one"] < last[1, "one place, 1 samples in place of one"]
 
 
 @pytest.mark.parametrize("which", ["digits", "unequal"])

@@ -160,7 +160,7 @@ def test_equals_numpy_with_the_w_of_every_round(topology: Any, faults: Faults, c
         columns = [every.index(tuple(edge)) for edge in here.graph.edges.tolist()]
         return live(here, Faults(links=faults.links[:, columns], nodes=faults.nodes), seed, t)
 
-    message = 8 * (9 + 3 * 40 * 4)
+    message = 8 * (4 + 3 * 40 * 4)
     there = omkl.simulate((X, y), topology, method=method, faults=faults, seed=3, seeds=2)
     for s, seed in enumerate((3, 4)):
         network = [Matrix(stated(built[t % len(built)], up(t, seed))) for t in range(300)]
@@ -255,7 +255,7 @@ def test_matchings_that_take_turns_bring_nodes_together() -> None:
     alone = omkl.simulate((X, y), "ring", method=Local(eta=0.5))
     assert result.disagreement[0, -1] < 0.5 * alone.disagreement[0, -1]
     assert (result.link_bits == result.bits).all()
-    assert (result.bits == 6 * 8 * (9 + 3 * 40 * 4)).all()
+    assert (result.bits == 6 * 8 * (4 + 3 * 40 * 4)).all()
 
 
 def test_hubs_among_nodes_without_links_are_counted() -> None:
@@ -271,7 +271,7 @@ def test_a_large_star_needs_no_square() -> None:
     X, y = blobs(2, 20_000, d=3)
     method = Gossip(kernels=omkl.gaussian(1), features=2, quantizer=None)
     result = omkl.simulate((X, y), "star", method=method, faults=Faults(links=0.5))
-    assert result.link_bits.mean() / (2 * 19_999 * 8 * (9 + 4 * 4)) == pytest.approx(0.5, abs=0.02)
+    assert result.link_bits.mean() / (2 * 19_999 * 8 * (4 + 4 * 4)) == pytest.approx(0.5, abs=0.02)
 
 
 @pytest.mark.parametrize("faults", [Faults(0.5, 0.5), Faults(np.zeros((20, 0), bool), np.zeros((20, 1), bool))])

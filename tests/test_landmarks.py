@@ -153,7 +153,7 @@ def test_normal_landmarks_need_no_sample() -> None:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        (lambda: Landmarks(rank=400), "rank is 400; 300 rows"),
+        (lambda: Landmarks(rank=600), "rank is 600; 500 rows"),
         (lambda: Landmarks(source="public"), "rows"),  # type: ignore[arg-type]
         (lambda: place(laplacian(1), 1, 0, np.zeros((3, 1)), Landmarks(rank=2)), "compared by Gaussians"),
         (lambda: place(BANK, 2, 0, np.zeros((3, 1)), Landmarks(rank=2)), "must be"),
@@ -170,7 +170,7 @@ def test_refusals(wrong: Any, told: str) -> None:
 def test_the_table_of_a_file_says_which_basis() -> None:
     method = omkl.recommended()
     table = tables.as_table(method)
-    assert table["basis"] == {"name": "landmarks", "rank": 120, "rows": 300, "source": "rows"}
+    assert table["basis"] == {"name": "landmarks", "rank": 120, "rows": 500, "source": "rows"}
     assert specs.choose("method", METHODS, table | {"name": "gossip"}, "method", None) == method
     old = specs.choose("method", METHODS, {"name": "gossip", "features": 50, "basis": {"rank": 9}}, "", None)
     assert old.basis == omkl.Basis(rank=9)

@@ -108,14 +108,14 @@ def sizes(method: Method, count: int = 3) -> list[np.ndarray]:
 
 
 def test_bytes_by_hand() -> None:
-    # Nine bytes of header; 3 kernels of 2 outputs of 12 numbers, exact; a sign takes a bit, and a step two bytes.
+    # Four bytes of header; 3 kernels of 2 outputs of 12 numbers, exact; a sign takes a bit, and a step two bytes.
     settings: dict[str, Any] = {"features": D, "loss": "squared"}
-    assert all((size == 9 + 3 * 2 * 12 * 4).all() for size in sizes(Gossip(quantizer=None, **settings)))
-    assert all((size == 9 + 3 * 2 * 2 + 9).all() for size in sizes(Gossip(quantizer="sign", **settings))[1:])
+    assert all((size == 4 + 3 * 2 * 12 * 4).all() for size in sizes(Gossip(quantizer=None, **settings)))
+    assert all((size == 4 + 3 * 2 * 2 + 9).all() for size in sizes(Gossip(quantizer="sign", **settings))[1:])
     assert not np.any(sizes(Local(**settings)))
     first, *others = sizes(Gossip(**settings))
-    assert (first == 9).all()  # zeros: not a step to send
-    assert all(((size > 9 + 6) & (size < 9 + 6 * 2 + 6 * 12 * 4 / 8)).all() for size in others)
+    assert (first == 4).all()  # zeros: not a step to send
+    assert all(((size > 4 + 6) & (size < 4 + 6 * 2 + 6 * 12 * 4 / 8)).all() for size in others)
 
 
 @pytest.mark.parametrize("method", [Gossip(), Choco(), Choco(fresh=True), Complete()], ids=name)

@@ -1,6 +1,7 @@
 import itertools
 import math
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -213,7 +214,7 @@ def test_without_a_method_it_is_the_recommended_one(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", X=np.random.default_rng(0).normal(size=(200, 2)))
     assert parse(network(learning={}, calibration={"file": "x.npz"}), tmp_path).method == omkl.recommended()
     closed = parse(method(name="recommended", basis={"source": "normal"}), HERE)
-    assert (closed.method.basis, closed.calibration) == (omkl.Landmarks(120, 300, "normal"), None)
+    assert (closed.method.basis, closed.calibration) == (omkl.Landmarks(120, 500, "normal"), None)
     with pytest.raises(InputError, match=r"basis\.source: 'centers' given; .*; write omkl\.landmarks\.centers"):
         parse(method(name="recommended", basis={"source": "centers"}), HERE)
 
@@ -307,11 +308,9 @@ def test_the_file_to_start_from_is_five_sensors_on_a_ring(tmp_path: Path) -> Non
     assert [one.listen for one in read.members] == [f"tcp/127.0.0.1:{port}" for port in range(7447, 7452)]
     assert len({one.metrics for one in read.members}) == 5
     assert np.array_equal(read.topology.graph.edges, topology.ring(5).edges)
-    assert (
-        read.method
-        == written.method
-        == omkl.Gossip(eta=1, gamma=0.5, loss=omkl.Logistic(), quantizer=omkl.Nearest(2.5))
-    )
+    best = replace(omkl.recommended(), loss=omkl.Logistic(), basis=omkl.Landmarks(source="normal"))
+    assert read.method == written.method == best
+    assert read.calibration is None  # nothing is shared
     assert read.checkpoint == Checkpoint(folder=tmp_path / "checkpoints")
     assert read.timing == Timing()
 

@@ -150,7 +150,7 @@ def frames(config: NetworkConfig) -> list[bytes]:
             write_hello(9, protocol.round, role.contract()),
             write_snapshot(9, protocol.round, protocol.learning.state.hidden),
         ]
-    bad = [data[:5] + bytes([data[5] ^ 1]) + data[6:] for data in good]
+    bad = [data[:3] + bytes([data[3] ^ 1]) + data[4:] for data in good]
     return [*good, *bad, *(noise.randbytes(noise.randrange(80)) for _ in range(20)), bytes(largest_frame(role) + 1)]
 
 

@@ -78,12 +78,13 @@ def test_two_processes_under_one_id_are_told(journal: Journal, caplog: pytest.Lo
     def hear(*boots: int) -> list[str]:
         caplog.clear()
         for boot in boots:
-            journal.tap(Arrival("b", bytes([Kind.CODED, boot, 0])), [])
+            journal.tap(Arrival("b", bytes([Kind.HELLO, boot, 0])), [])
         return caplog.messages
 
     assert hear(1, 1, 2, 2, 1, 2, 3, 3, 3, 4, 5, 6) == []  # a late frame; restarts
     assert hear(7, 8, 7, 8, 7) == []
-    journal.tap(Arrival("b", b""), [])
+    for data in (b"", bytes([Kind.CODED, 9, 0]), bytes([Kind.KEPT, 9, 0])):  # no boot of its own
+        journal.tap(Arrival("b", data), [])
     assert hear(8) == ["two processes speak as b, under the boots 7 and 8; end one of them"]
 
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omkl import wire
+from omkl import topology, wire
 from omkl.features import gaussian
 from omkl.node.config import NetworkConfig
-from omkl.node.events import Dropped, Event, Gossiped, Moved, Resynced
+from omkl.node.events import Differs, Dropped, Event, Gossiped, Moved, Resynced
 from omkl.node.links import MOST_AHEAD, TRANSITIONS, WAITED_FOR, Link, LinkState, Signal
 from omkl.node.neighbors import REFUSED_DEADLINES
 from omkl.node.protocol import Protocol
@@ -104,7 +104,7 @@ CAUSES: dict[Signal, Callable[[End], None]] = {
     Signal.DIFFERED: lambda end: end.hello(7, contract="another\n"),
     Signal.CAUGHT_UP: lambda end: end.snapshot(7),
     Signal.LOST: lambda end: end.gossip(9),
-    Signal.RESTARTED: lambda end: end.gossip(9, boot=6),
+    Signal.RESTARTED: lambda end: end.take(wire.write_ask(6, 0, None)),
     Signal.SILENT: End.be_silent,
 }
 
@@ -374,7 +374,7 @@ def test_a_flipped_bit_is_refused_and_what_it_damaged_asked_for(kind: Kind, bit:
 def test_damaged_round_numbers_do_not_fill_the_inbox(seed: int) -> None:
     end, rng = in_state(LinkState.SYNCED), np.random.default_rng(seed)
     for _ in range(3 * MOST_AHEAD):
-        end.gossip(int(rng.integers(3, 2**32)))
+        end.gossip(256 * int(rng.integers(2**24)) + int(rng.integers(3, 256)))
         assert len(end.link.inbox) <= MOST_AHEAD
     end.gossip(1)
     assert end.link.have == 1
@@ -526,17 +526,18 @@ def test_another_contract_is_refused_at_both_ends_with_both_values(
 
 
 def test_another_version_is_refused_but_not_a_flipped_bit() -> None:
-    def of_version(two: bytes) -> bytes:
-        frame = bytes([two[0] ^ 0x30]) + two[1:-2]
-        return frame + crc_hqx(frame, 0).to_bytes(2, "big")
+    def before(frame: bytes) -> bytes:
+        """Return it as the version before would have sent it."""
+        head = bytes([frame[0] ^ 0x30]) + frame[1:-2]
+        return head + crc_hqx(head, 0).to_bytes(2, "big")
 
     end, ask = in_state(LinkState.CONNECTING), wire.write_ask(5, 0, None)
     end.take(bytes([ask[0] ^ 0x30]) + ask[1:])
     assert end.state() is LinkState.CONNECTING
-    end.take(of_version(ask))
+    end.take(before(ask))
     assert end.state() is LinkState.REFUSED
     (moved,) = [event for event in end.events if isinstance(event, Moved)]
-    assert moved.why == "version 2; this node speaks 1; run the same omkl on both"
+    assert moved.why == "version 1; this node speaks 2; run the same omkl on both"
     end.hello(0)  # upgraded
     assert end.state() is LinkState.SYNCED
 
@@ -716,3 +717,68 @@ def test_nothing_is_asked_in_an_undisturbed_run() -> None:
         (LinkState.CONNECTING, LinkState.SYNCING),
         (LinkState.SYNCING, LinkState.SYNCED),
     }
+
+
+def test_a_new_life_that_gossips_unannounced_is_asked_who_it_is() -> None:
+    """Gossip tells no boot; the check does, and so does a round that nobody would repeat."""
+    end = in_state(LinkState.SYNCED)
+    for at in (1, 2, 3):
+        end.gossip(at)
+    end.node.observe([1.0, 2.0], 1, end.now)
+    end.asked()
+    end.gossip(1, boot=6)  # two rounds before the copy's: nobody repeats that
+    assert end.asked() == [(5, 3)]
+    other = in_state(LinkState.SYNCED)
+    other.node.observe([1.0, 2.0], 1, other.now)
+    other.gossip(1, boot=6)  # it fits the round, and not the check
+    for _ in range(2):
+        other.node.observe([1.0, 2.0], 1, other.now)
+    assert (other.state(), other.link.round) == (LinkState.SYNCING, 0)
+    other.snapshot(1, boot=6)  # what a new life answers to a question of the old one
+    assert other.state() is LinkState.CONNECTING
+    other.hello(1, boot=6)
+    assert (other.link.boot, other.state()) == (6, LinkState.SYNCING)
+
+
+def test_a_round_is_resolved_by_what_was_shown_last() -> None:
+    """A copy of round 0 hears gossip of a neighbor that has said to be at 3000: it is no message of round 1."""
+    end = in_state(LinkState.SYNCING)
+    end.hello(3000)
+    end.gossip(3001)
+    assert (end.state(), end.link.inbox) == (LinkState.SYNCING, {})
+    end.gossip(2817)  # the same lowest byte as round 1
+    assert (end.state(), end.link.inbox) == (LinkState.SYNCING, {})
+    end.snapshot(3000)
+    end.gossip(3001)
+    assert (end.state(), end.link.have) == (LinkState.SYNCED, 3001)
+
+
+def test_gossip_of_one_that_is_not_known_yet_is_dropped_and_asks() -> None:
+    end = End()
+    end.came()
+    end.asked()
+    end.gossip(1)
+    assert [event.why for event in end.events if isinstance(event, Dropped)] == [
+        "a message of one that is not known yet"
+    ]
+    assert (end.state(), end.link.inbox) == (LinkState.CONNECTING, {})
+    end.now += DEADLINE
+    end.node.wake(end.now)
+    assert end.asked() == [None]
+
+
+def test_other_settings_are_told_once_and_mended() -> None:
+    network = config(2)
+    ours, other = network.role("a").settings, replace(network, method=replace(network.method, gamma=0.123))
+    graph = replace(network, topology=topology.build("path", 2, "max_degree"))
+    assert len({ours, other.role("b").settings}) == 2
+    assert network.role("b").settings == ours
+    assert other.role("b").contract() == network.role("b").contract()
+    assert (graph.role("b").settings == ours) == np.array_equal(graph.topology.weights, network.topology.weights)
+    end = in_state(LinkState.SYNCED)
+    theirs = other.role("b").settings
+    for digest in (theirs, theirs, bytes(8), ours):
+        end.take(wire.write_hello(5, 0, end.contract, None, digest))
+        assert len([event for event in end.events if event == Differs("b")]) == 1
+        assert end.link.differs is (digest == theirs)
+    assert end.state() is LinkState.SYNCED

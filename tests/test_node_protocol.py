@@ -74,7 +74,7 @@ def test_two_nodes_by_hand() -> None:
         assert tuple(node.learning.state.theta[0, 0, 1] for node in ends.values()) == theta
         assert one.links["b"].copy[0, 0].tolist() == [0, hidden[1]]
         assert other.links["a"].copy[0, 0].tolist() == [0, hidden[0]]
-    head = ["15a000" + f"0{t}000000" for t in (1, 2, 3)]
+    head = [f"250{t}" for t in (1, 2, 3)]
     floats = ["00000000", "0000003f", "0000003e"]  # 0, 1/2 and 5/8 - 1/2
     assert [frame[:-2].hex() for frame in frames] == [a + "00000000" + b for a, b in zip(head, floats, strict=True)]
 

@@ -264,7 +264,7 @@ def test_banana_at_the_letters_settings() -> None:
 
 def test_bits_and_links() -> None:
     X, y = blobs(3, 5)
-    message = 8 * (9 + 3 * 40 * 4)
+    message = 8 * (4 + 3 * 40 * 4)
     path = omkl.simulate((X, y), "path", method=Gossip(quantizer=None))
     assert (path.bits == 5 * message).all()
     assert (path.link_bits == 8 * message).all()

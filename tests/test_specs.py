@@ -91,9 +91,9 @@ def test_parts_of_a_preset_keep_what_is_not_said_and_may_be_left_out() -> None:
     table = {"name": "recommended", "basis": {"source": "normal"}, "learner": {"priors": [50]}, "pace": False}
     table |= {"reach": {"most": 5}, "clip": False}
     best = omkl.recommended()
-    basis, learner = omkl.Landmarks(rank=120, rows=300, source="normal"), omkl.Pooled((50,))
+    basis, learner = omkl.Landmarks(rank=120, rows=500, source="normal"), omkl.Pooled((50,))
     assert resolve(table).method == replace(best, basis=basis, learner=learner, pace=None, reach=omkl.Reach(5))
-    assert resolve({"name": "recommended", "pace": {"rate": 4}}).method == replace(best, pace=omkl.Pace(4, 2, 1))
+    assert resolve({"name": "recommended", "pace": {"rate": 4}}).method == replace(best, pace=omkl.Pace(4, 1, 1))
 
 
 def test_a_loss_alone_describes_no_method() -> None:
@@ -297,7 +297,7 @@ def test_flags_describe_all_of_a_method() -> None:
         "sigma": "given",
     }
     changed = replace(
-        omkl.recommended(), pace=omkl.Pace(4, 2, 1), reach=omkl.Reach(5),
+        omkl.recommended(), pace=omkl.Pace(4, 1, 1), reach=omkl.Reach(5),
         sending=omkl.Triggered(), clip=0.3, basis=omkl.Landmarks(rank=90),
         gamma="auto", learner=omkl.Pooled((100,)), common_weights=False, weight_rate=0.5, momentum=0.1,
         sigma="given",

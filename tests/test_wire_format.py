@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import struct
 import subprocess
 import tomllib
 from binascii import crc_hqx
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import omkl
 from omkl import wire
 from omkl.calibration import Basis
 from omkl.compressors import QUANTIZERS, Sign
@@ -32,6 +34,7 @@ from tests.wire_cases import CODECS, NAMES
 TEXT = resources.files("omkl.wire").joinpath("FORMAT.md").read_text(encoding="utf-8")
 BLOCKS = [tomllib.loads(block) for block in re.findall(r"^```toml\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)]
 SEED = 0xBEEF
+BOOT, COPY = SENDER = 0x1234, 0x0001FF00  # rounds around it differ in three bytes
 
 
 def entries(name: str) -> list[dict[str, Any]]:
@@ -68,9 +71,9 @@ def test_printed_tables(entry: dict[str, Any]) -> None:
 def test_golden_gossip(entry: dict[str, Any]) -> None:
     codec, message = Codec(tuple(entry["shape"]), quantizer_of(entry)), message_of(entry)
     frame = bytes.fromhex(entry["frame"])
-    assert wire.peek(frame) == (Kind[entry["kind"]], entry["boot"], entry["round"])
+    assert wire.peek(frame) == (Kind[entry["kind"]], -1, entry["round"] % 256)
     assert wire.write_gossip(codec, entry["boot"], entry["round"], message, entry["seed"]) == frame
-    there = wire.read_gossip(codec, frame, entry["seed"])
+    there = wire.read_gossip(codec, frame, (entry["boot"], entry["round"]), entry["seed"])
     np.testing.assert_array_equal(there.levels, message.levels)
     np.testing.assert_array_equal(there.step, message.step)
 
@@ -81,8 +84,9 @@ def test_golden_frames_of_other_kinds(entry: dict[str, Any]) -> None:
     assert wire.peek(frame) == (Kind[entry["kind"]], *sender)
     if entry["kind"] == "HELLO":
         known = tuple(entry["known"]) if "known" in entry else None
-        assert wire.write_hello(*sender, entry["contract"], known) == frame
-        assert wire.read_hello(frame) == (entry["contract"], known)
+        settings = bytes.fromhex(entry.get("settings", "0" * 16))
+        assert wire.write_hello(*sender, entry["contract"], known, settings) == frame
+        assert wire.read_hello(frame) == (entry["contract"], known, settings)
     elif entry["kind"] == "ASK":
         have = tuple(entry["have"]) if "have" in entry else None
         assert wire.write_ask(*sender, have) == frame
@@ -96,24 +100,39 @@ def test_golden_frames_of_other_kinds(entry: dict[str, Any]) -> None:
         assert wire.digest(hidden) == 0x02F4
 
 
+def default(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts of the default that a contract has."""
+    if "landmarks" not in entry:
+        return {}
+    return {
+        "basis": omkl.Landmarks(**entry["landmarks"]),
+        "learner": omkl.Pooled(tuple(entry["priors"])),
+        "reach": omkl.Reach(entry["reach"]),
+        "pace": omkl.Pace(**entry["pace"]),
+        "common_weights": True,
+        "regularization": 0.0,
+    }
+
+
 @pytest.mark.parametrize("entry", entries("contract"), ids=lambda entry: entry["network"])
 def test_golden_contracts(entry: dict[str, Any]) -> None:
     loss = dict(entry["loss"])
+    given: dict[str, Any] = {"basis": Basis(**entry["basis"]) if "basis" in entry else None} | default(entry)
     method = Gossip(
         kernels=tuple(Kernel(name, sigma) for name, sigma in entry["kernels"]),
         features=entry["features"],
         orthogonal=entry.get("orthogonal", False),
         sigma=entry.get("sigma", "given"),
-        basis=Basis(**entry["basis"]) if "basis" in entry else None,
+        **given,
         quantizer=quantizer_of(entry),
         loss=LOSSES[loss.pop("name")](**loss),
     )
     names = {"network": entry["network"], "id": "a", "index": 0, "neighbors": {}}
     timing = Timing(mode=entry["mode"])
     rows = np.array(entry["sample"], dtype=np.float32) if "sample" in entry else None
-    given: dict[str, Any] = {"inputs": entry["inputs"], "seed": entry["seed"], "calibration": rows}
-    given["standardize"] = entry.get("standardize", False)
-    role = Role(**names, method=method, timing=timing, **given)
+    place: dict[str, Any] = {"inputs": entry["inputs"], "seed": entry["seed"], "calibration": rows}
+    place["standardize"] = entry.get("standardize", False)
+    role = Role(**names, method=method, timing=timing, **place)
     assert role.contract() == entry["text"]
 
 
@@ -163,40 +182,44 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return program
 
 
-def ask(peer: Path, codec: Codec, frames: list[bytes], seed: int = SEED) -> list[str]:
+def ask(peer: Path, codec: Codec, frames: list[bytes], seed: int = SEED, sender: wire.Copy = SENDER) -> list[str]:
     quantizer = codec.quantizer
     assert isinstance(quantizer, QSGD | Nearest)
     length = tables.layout(quantizer, codec.shape[2])[0]
     blocks = codec.shape[0] * codec.shape[1] * codec.shape[2] // length
     family = ("q", quantizer.levels) if isinstance(quantizer, QSGD) else ("n", quantizer.step)
     given = "".join(frame.hex() + "\n" for frame in frames)
-    command = [str(peer), *map(str, (*family, blocks, length, seed))]
+    command = [str(peer), *map(str, (*family, blocks, length, seed, *sender))]
     answer = subprocess.run(command, input=given, capture_output=True, text=True, check=True, timeout=60)
     return answer.stdout.splitlines()
 
 
-def answer(codec: Codec, frame: bytes, seed: int = SEED) -> str:
+def answer(codec: Codec, frame: bytes, seed: int = SEED, sender: wire.Copy = SENDER) -> str:
     """Return what the peer should say to a frame."""
+    said = sender[0], wire.nearest(frame[1], sender[1])
     try:
-        message = wire.read_gossip(codec, frame, seed)
+        message = wire.read_gossip(codec, frame, said, seed)
     except WireError:
         return "refused"
-    again = wire.write_gossip(codec, *wire.peek(frame)[1:], message, seed)
+    again = wire.write_gossip(codec, *said, message, seed)
     return " ".join([*map(str, steps.codes(message.step)), *map(str, message.levels.reshape(-1)), again.hex()])
 
 
 @pytest.mark.parametrize("entry", SPOKEN_BY_THE_PEER, ids=lambda entry: entry["frame"])
 def test_a_peer_in_c_reads_and_writes_the_golden_frames(peer: Path, entry: dict[str, Any]) -> None:
     codec, frame = Codec(tuple(entry["shape"]), quantizer_of(entry)), bytes.fromhex(entry["frame"])
-    said = ask(peer, codec, [frame], entry["seed"])
-    assert said == [answer(codec, frame, entry["seed"])]
+    sender = entry["boot"], entry["round"] - 1
+    said = ask(peer, codec, [frame], entry["seed"], sender)
+    assert said == [answer(codec, frame, entry["seed"], sender)]
     assert said[0].endswith(frame.hex())
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith(("QSGD", "Nearest"))])
 def test_a_peer_in_c_reads_and_writes_the_frozen_frames(peer: Path, name: str) -> None:
     codec, frames = CODECS[NAMES.index(name)], [bytes.fromhex(frame) for frame in oracle.frozen()["gossip"][name]]
-    assert ask(peer, codec, frames, oracle.SEED) == [answer(codec, frame, oracle.SEED) for frame in frames]
+    given = oracle.SEED, (oracle.BOOT, oracle.ROUND)
+    assert ask(peer, codec, frames, *given) == [answer(codec, frame, *given) for frame in frames]
+    assert "refused" not in ask(peer, codec, frames, *given)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +241,7 @@ def test_a_peer_in_c_agrees_on_every_frame(
         scale = np.exp2(2 * rng.standard_normal((*shape[:2], 1))) * (rng.random((*shape[:2], 1)) < 0.8)
         vector = (rng.standard_normal(shape) * scale).astype(np.float32)
         message = quantizer.quantize(vector, rng.random(shape, dtype=np.float32))
-        frame = wire.write_gossip(codec, 7, 3, message, SEED)
+        frame = wire.write_gossip(codec, BOOT, int(rng.integers(COPY - 128, COPY + 128)), message, SEED)
         frames += [frame, *(changed(rng, frame) for _ in range(10))]
     expected = [answer(codec, frame) for frame in frames]
     assert ask(peer, codec, frames) == expected
@@ -227,8 +250,9 @@ def test_a_peer_in_c_agrees_on_every_frame(
 
 def changed(rng: np.random.Generator, frame: bytes) -> bytes:
     """Return a frame with some bytes changed, cut off or put in, and a check that fits."""
-    body, at = bytearray(frame[:-2]), int(rng.integers(7, len(frame)))
+    body, at = bytearray(frame[:-2]), int(rng.integers(2, len(frame)))
     body[at : at + int(rng.integers(0, 3))] = rng.bytes(int(rng.integers(0, 3)))
     if rng.random() < 0.2:
         body[0] ^= 1
-    return bytes(body) + crc_hqx(bytes(body), SEED).to_bytes(2, "big")
+    head = struct.pack("<BHI", body[0], BOOT, wire.nearest(body[1], COPY))
+    return bytes(body) + crc_hqx(bytes(body[2:]), crc_hqx(head, SEED)).to_bytes(2, "big")

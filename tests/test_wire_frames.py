@@ -12,6 +12,7 @@ from omkl.quantizers import Message, Nearest
 from omkl.wire import CheckError, Codec, Kind, WireError
 from tests.wire_cases import CODECS, NAMES, equal, messages
 
+SENDER = 7, 3
 every_codec = pytest.mark.parametrize("codec", CODECS, ids=NAMES)
 boots = st.integers(0, 2**16 - 1)
 rounds = st.integers(0, 2**32 - 1)
@@ -21,7 +22,7 @@ contracts = st.text(st.characters(min_codepoint=32, max_codepoint=126) | st.just
 def example() -> tuple[Codec, bytes]:
     codec = Codec((3, 1, 40), Nearest(step=2.5))
     vector = np.sin(np.arange(120, dtype=np.float32) ** 2).reshape(3, 1, 40)
-    return codec, wire.write_gossip(codec, 7, 3, codec.quantizer.quantize(vector, None), seed=0x1234)
+    return codec, wire.write_gossip(codec, *SENDER, codec.quantizer.quantize(vector, None), seed=0x1234)
 
 
 @every_codec
@@ -29,22 +30,41 @@ def example() -> tuple[Codec, bytes]:
 def test_gossip_comes_back(codec: Codec, data: st.DataObject, boot: int, round_: int, seed: int) -> None:
     message = data.draw(messages(codec))
     frame = wire.write_gossip(codec, boot, round_, message, seed)
-    assert wire.peek(frame)[1:] == (boot, round_)
+    assert wire.peek(frame)[1:] == (-1, round_ % 256)
     assert wire.peek(frame).kind in (Kind.CODED, Kind.FIXED)
-    assert equal(wire.read_gossip(codec, frame, seed), message)
-    with pytest.raises(CheckError):
-        wire.read_gossip(codec, frame, seed ^ data.draw(st.integers(1, 2**16 - 1)))
+    assert equal(wire.read_gossip(codec, frame, (boot, round_), seed), message)
+    other = data.draw(st.integers(1, 2**16 - 1))
+    for sender, wrong in (
+        ((boot, round_), seed ^ other),
+        ((boot ^ other, round_), seed),
+        ((boot, round_ ^ other), seed),
+    ):
+        with pytest.raises(CheckError):
+            wire.read_gossip(codec, frame, sender, wrong)
 
 
-@given(boot=boots, round_=rounds, contract=contracts, have=st.none() | st.tuples(boots, rounds))
-def test_hello_and_ask_come_back(boot: int, round_: int, contract: str, have: tuple[int, int] | None) -> None:
-    hello, ask = wire.write_hello(boot, round_, contract, have), wire.write_ask(boot, round_, have)
+@given(round_=rounds, ahead=st.integers(-128, 127))
+def test_a_round_is_known_by_its_lowest_byte(round_: int, ahead: int) -> None:
+    assert wire.nearest((round_ + ahead) % 256, round_) == round_ + ahead
+
+
+@given(
+    boot=boots,
+    round_=rounds,
+    contract=contracts,
+    have=st.none() | st.tuples(boots, rounds),
+    settings=st.binary(min_size=8, max_size=8),
+)
+def test_hello_and_ask_come_back(
+    boot: int, round_: int, contract: str, have: tuple[int, int] | None, settings: bytes
+) -> None:
+    hello, ask = wire.write_hello(boot, round_, contract, have, settings), wire.write_ask(boot, round_, have)
     assert wire.peek(hello) == (Kind.HELLO, boot, round_)
     assert wire.peek(ask) == (Kind.ASK, boot, round_)
-    assert wire.read_hello(hello) == (contract, have)
+    assert wire.read_hello(hello) == (contract, have, settings)
     assert wire.read_ask(ask) == have
     copy = 0 if have is None else 6
-    assert (len(hello), len(ask)) == (10 + copy + len(contract), 9 + copy)
+    assert (len(hello), len(ask)) == (18 + copy + len(contract), 9 + copy)
 
 
 def test_a_snapshot_comes_back(rng: np.random.Generator) -> None:
@@ -62,11 +82,11 @@ def test_every_truncation_and_every_flipped_bit_is_refused() -> None:
     codec, frame = example()
     for length in range(len(frame)):
         with pytest.raises(WireError):
-            wire.read_gossip(codec, frame[:length], 0x1234)
+            wire.read_gossip(codec, frame[:length], SENDER, 0x1234)
     for bit in range(8 * len(frame)):
         number = int.from_bytes(frame, "little") ^ (1 << bit)
         with pytest.raises(WireError):
-            wire.read_gossip(codec, number.to_bytes(len(frame), "little"), 0x1234)
+            wire.read_gossip(codec, number.to_bytes(len(frame), "little"), SENDER, 0x1234)
 
 
 @given(at=st.integers(0, 200), burst=st.integers(1, 2**16 - 1))
@@ -74,7 +94,7 @@ def test_every_burst_of_sixteen_bits_is_refused(at: int, burst: int) -> None:
     codec, frame = example()
     number = int.from_bytes(frame, "big") ^ (burst << min(at, 8 * len(frame) - 16))
     with pytest.raises(WireError):
-        wire.read_gossip(codec, number.to_bytes(len(frame), "big"), 0x1234)
+        wire.read_gossip(codec, number.to_bytes(len(frame), "big"), SENDER, 0x1234)
 
 
 @given(element=st.integers(0, 119), bit=st.integers(0, 31))
@@ -82,12 +102,12 @@ def test_a_copy_that_drifted_by_a_bit_is_found(element: int, bit: int) -> None:
     codec = Codec((3, 1, 40), Nearest(step=2.5))
     hidden = np.cos(np.arange(120, dtype=np.float32)).reshape(3, 1, 40)
     message = codec.quantizer.quantize(hidden[::-1].copy(), None)
-    frame = wire.write_gossip(codec, 7, 3, message, wire.digest(hidden))
+    frame = wire.write_gossip(codec, *SENDER, message, wire.digest(hidden))
     copy = hidden.copy()
     copy.reshape(-1).view(np.uint32)[element] ^= np.uint32(1 << bit)
-    assert equal(wire.read_gossip(codec, frame, wire.digest(hidden)), message)
+    assert equal(wire.read_gossip(codec, frame, SENDER, wire.digest(hidden)), message)
     with pytest.raises(CheckError, match="the copies of the hidden state differ; resync"):
-        wire.read_gossip(codec, frame, wire.digest(copy))
+        wire.read_gossip(codec, frame, SENDER, wire.digest(copy))
 
 
 def test_digest_by_hand() -> None:
@@ -100,7 +120,7 @@ def test_digest_by_hand() -> None:
 
 readers = st.sampled_from(
     [
-        *(lambda data, codec=codec: wire.read_gossip(codec, data, 0) for codec in CODECS),
+        *(lambda data, codec=codec: wire.read_gossip(codec, data, (0, 0), 0) for codec in CODECS),
         wire.read_hello,
         wire.read_ask,
         lambda data: wire.read_snapshot((1, 1, 2), data),
@@ -109,7 +129,7 @@ readers = st.sampled_from(
 )
 
 
-@given(reader=readers, first=st.integers(0x10, 0x17), rest=st.binary(max_size=60), mend=st.booleans())
+@given(reader=readers, first=st.integers(0x20, 0x27), rest=st.binary(max_size=60), mend=st.booleans())
 def test_any_bytes_are_refused_or_read(reader: object, first: int, rest: bytes, mend: bool) -> None:
     frame = bytes([first]) + rest
     if mend:
@@ -126,11 +146,12 @@ def test_any_bytes_are_refused_or_read(reader: object, first: int, rest: bytes, 
 @pytest.mark.parametrize(
     ("frame", "reason"),
     [
-        ("", "0 bytes; a frame has at least 9"),
-        ("14" + "00" * 7, "8 bytes; a frame has at least 9"),
-        ("24" + "00" * 8, "version 2; this node speaks 1; run the same omkl on both"),
-        ("10" + "00" * 8, "kind 0; the kinds are 1 HELLO, 2 ASK, 3 SNAPSHOT, 4 CODED, 5 FIXED, 6 KEPT"),
-        ("17" + "00" * 8, "kind 7"),
+        ("", "0 bytes; a frame of its kind has at least 4"),
+        ("24" + "00" * 2, "3 bytes; a frame of its kind has at least 4"),
+        ("21" + "00" * 7, "8 bytes; a frame of its kind has at least 9"),
+        ("11" + "00" * 8, "version 1; this node speaks 2; run the same omkl on both"),
+        ("20" + "00" * 8, "kind 0; the kinds are 1 HELLO, 2 ASK, 3 SNAPSHOT, 4 CODED, 5 FIXED, 6 KEPT"),
+        ("27" + "00" * 8, "kind 7"),
     ],
 )
 def test_strange_headers_are_refused(frame: str, reason: str) -> None:
@@ -146,7 +167,7 @@ def test_frames_of_another_kind_are_refused() -> None:
     with pytest.raises(WireError, match="a frame of kind KEPT; expected SNAPSHOT"):  # it is not the sender's
         wire.read_snapshot((1, 1, 2), kept)
     with pytest.raises(WireError, match="a frame of kind ASK; expected CODED or FIXED"):
-        wire.read_gossip(codec, wire.write_ask(1, 2, None), 0)
+        wire.read_gossip(codec, wire.write_ask(1, 2, None), (1, 2), 0)
 
 
 def mended(frame: bytes) -> bytes:
@@ -160,9 +181,9 @@ def test_bad_bodies_are_refused() -> None:
         wire.read_hello(mended(hello[:-2] + b"a" + hello[-2:]))
     for strange in (b"\x00", b"\r", b"\x7f", b"\xc3\xa9"):
         with pytest.raises(WireError, match="printable ASCII"):
-            wire.read_hello(mended(hello[:8] + strange + hello[-2:]))
-    for body in (b"", b"\x01", b"a", b"\x06", b"\x06" + bytes(5)):
-        with pytest.raises(WireError, match=r"a hello that begins with (nothing|..); it says 0 or 6 bytes of us"):
+            wire.read_hello(mended(hello[:16] + strange + hello[-2:]))
+    for body in (b"", b"\x01", b"a", b"\x00" + bytes(7), b"\x06", b"\x06" + bytes(13)):
+        with pytest.raises(WireError, match=r"that begins with (nothing|..); it says 0 or 6 bytes of us, and 8 of its"):
             wire.read_hello(mended(hello[:7] + body + hello[-2:]))
     for cut in (1, 5):
         with pytest.raises(WireError, match="bytes in an ask; it holds 6, or none"):
@@ -179,6 +200,8 @@ def test_what_cannot_be_sent_is_refused() -> None:
     for contract in ("a" * 4097, "\u00e9", "a\tb", "\ud800"):
         with pytest.raises(InputError, match=r"a contract of \d+ characters; at most 4096, printable ASCII"):
             wire.write_hello(1, 2, contract)
+    with pytest.raises(InputError, match="a digest of 7 bytes; it must have 8"):
+        wire.write_hello(1, 2, "", None, bytes(7))
     for boot, round_ in ((-1, 0), (2**16, 0), (0, 2**32), (0, -1)):
         with pytest.raises(InputError, match="a boot is 0 to 2\\^16 - 1, a round 0 to 2\\^32 - 1"):
             wire.write_ask(boot, round_, None)

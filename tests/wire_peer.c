@@ -1,7 +1,8 @@
 /* A codec for gossip frames of QSGD and Nearest, written from src/omkl/wire/FORMAT.md alone: proof that it suffices.
 
-   wire_peer {q M | n k} BLOCKS LENGTH SEED   reads frames in hexadecimal, one a line, and answers each with "refused",
-   or with the codes of the steps, the levels, and the frame written again. */
+   wire_peer {q M | n k} BLOCKS LENGTH SEED BOOT ROUND   reads frames in hexadecimal, one a line, and answers each with
+   "refused", or with the codes of the steps, the levels, and the frame written again. ROUND is that of the copy that
+   the first is to be added to; later ones are held against it too. */
 
 #include <math.h>
 #include <stdio.h>
@@ -10,9 +11,10 @@
 
 enum { F = 4096, FIRST = 17152, CODES = 30721, SILENT = 0, FAR = 1, NEAR = 2, LAST = 3, MOST = 1 << 16 };
 static const int kind_f[] = {64, 64, 3968, 4032}, kind_c[] = {0, 64, 128, 64};
-static int M, A, blocks, length, seed, f_of[511], c_of[511], codes[MOST], levels[MOST], told[MOST], kinds[MOST];
+static int M, A, blocks, length, seed, boot, f_of[511], c_of[511], codes[MOST], levels[MOST], told[MOST], kinds[MOST];
 static unsigned char x[MOST], frame[MOST], again[MOST];
 static int x_len;
+static long copy_round;
 
 static void multiply(unsigned m, unsigned add) {
     for (int i = 0; i < x_len; i++, add >>= 8) { add += x[i] * m; x[i] = add; }
@@ -43,13 +45,19 @@ static void tables(char family, double k) {
     for (int i = 1; i < A; i++) c_of[i] = c_of[i - 1] + f_of[i - 1];
 }
 
-static unsigned crc(const unsigned char *data, int size) {
-    unsigned value = seed;
+static unsigned crc(unsigned value, const unsigned char *data, int size) {
     for (int i = 0; i < size; i++) {
         value ^= data[i] << 8;
         for (int bit = 0; bit < 8; bit++) value = (value << 1 ^ (value & 0x8000 ? 0x1021 : 0)) & 0xffff;
     }
     return value;
+}
+/* Of a whole head, of which kind and lowest byte of the round are sent. */
+static unsigned crc_of(const unsigned char *sent, int size) {
+    int ahead = (sent[1] - copy_round) & 255;
+    long round = copy_round + (ahead < 128 ? ahead : ahead - 256);
+    unsigned char head[] = {sent[0], boot, boot >> 8, round, round >> 8, round >> 16, round >> 24};
+    return crc(crc(seed, head, 7), sent + 2, size - 2);
 }
 static int width(void) { int w = 0; while (1 << w < A) w++; return w; }
 static int fixed_size(void) {
@@ -153,26 +161,27 @@ static int write_fixed(unsigned char *body) {
     return size;
 }
 static int read_frame(int size) {
-    if (size < 9 || (frame[0] != 0x14 && frame[0] != 0x15) || crc(frame, size)) return 0;
-    if (frame[0] == 0x15) return read_fixed(frame + 7, size - 9);
-    return numbers(frame + 7, size - 9, 1) >= 0 && size - 9 < fixed_size();
+    if (size < 4 || (frame[0] != 0x24 && frame[0] != 0x25) || crc_of(frame, size)) return 0;
+    if (frame[0] == 0x25) return read_fixed(frame + 2, size - 4);
+    return numbers(frame + 2, size - 4, 1) >= 0 && size - 4 < fixed_size();
 }
 static int write_frame(void) {
-    int size = numbers(again + 7, 0, 0);
-    memcpy(again, frame, 7);
-    again[0] = size < fixed_size() ? 0x14 : 0x15;
-    if (again[0] == 0x15) size = write_fixed(again + 7);
-    unsigned check = crc(again, size + 7);
-    again[size + 7] = check >> 8;
-    again[size + 8] = check;
-    return size + 9;
+    int size = numbers(again + 2, 0, 0);
+    memcpy(again, frame, 2);
+    again[0] = size < fixed_size() ? 0x24 : 0x25;
+    if (again[0] == 0x25) size = write_fixed(again + 2);
+    unsigned check = crc_of(again, size + 2);
+    again[size + 2] = check >> 8;
+    again[size + 3] = check;
+    return size + 4;
 }
 
 int main(int argc, char **argv) {
     static char line[2 * MOST + 2];
-    if (argc != 6) return 2;
+    if (argc != 8) return 2;
     double value = atof(argv[2]);
-    blocks = atoi(argv[3]), length = atoi(argv[4]), seed = atoi(argv[5]);
+    blocks = atoi(argv[3]), length = atoi(argv[4]), seed = atoi(argv[5]), boot = atoi(argv[6]);
+    copy_round = atol(argv[7]);
     M = argv[1][0] == 'q' ? (int)value : (int)(sqrt(length) / value + .5);
     M = M < 1 ? 1 : M > 255 ? 255 : M;
     A = 2 * M + 1;

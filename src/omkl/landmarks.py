@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl import noise
-from omkl.calibration import ROWS, checked, median_distance
+from omkl.calibration import checked, median_distance
 from omkl.errors import InputError, pick, whole
 from omkl.features import Features, Floats, Kernel, similarities
 
@@ -48,7 +48,7 @@ class Landmarks:
     """
 
     rank: int = 120
-    rows: int = ROWS
+    rows: int = 500
     source: Literal["rows", "centers", "normal"] = "rows"
 
     name: ClassVar[str] = "landmarks"

@@ -1,10 +1,12 @@
 """How many nodes a sample has reached: what a step counts for.
 
 After k rounds of gossip a node has a share of its own step left, the probability that a walk along the links returns
-after k steps, and the rest of it is with others. One over its mean over nodes is alpha, the number of nodes that a
-sample has reached: one after no rounds, and nearly all of a complete graph after a few. With the eigenvalues mu_i of
-the gossip matrix it is 1 / mean |1 - gamma (1 - mu_i) / (1 - momentum)|^k. It follows from the graph alone, so that it
-is one number for all nodes, and those that see different data stay unbiased.
+after k steps, and the rest of it is with others. One over its mean over nodes is the number of nodes that a sample has
+reached: one after no rounds, and nearly all of a complete graph after a few. With the eigenvalues mu_i of the gossip
+matrix the mean is that of |1 - gamma (1 - mu_i) / (1 - momentum)|^k. alpha is one over its mean over samples too, those
+from a quarter of all rounds ago back to the first: on a star, where a sample takes as many rounds as there are leaves
+to leave its node, most of what a node has is its own for long. alpha follows from the graph alone, so that it is one
+number for all nodes, and those that see different data stay unbiased.
 
 Steps of nodes that see the same thing at the same time add up to too much. What a node says moves it away from its
 neighbors, which pull it back in the next round, unless they said the same: how much they do tells how alike it was.
@@ -28,6 +30,8 @@ from omkl.topology import Topology
 Floats = npt.NDArray[np.float64]
 
 LARGE = 1000  # nodes beyond which the mean is estimated
+YOUNGEST = 0.25  # part of all rounds ago of the latest samples that alpha is about; later ones have yet to spread
+AGES = 9  # ages that their mean is taken over
 PROBES = 32000  # numbers that the mean is estimated from: so many vectors of as many nodes
 LONGEST = 20  # knots: rounds up to 2^10, by half powers of two
 KEPT = 0.8  # share of what was heard in a round that counts in the next
@@ -140,7 +144,8 @@ def knots(topologies: Sequence[Topology], pull: float, most: float) -> list[floa
     returns = _exact(topologies, pull) if nodes <= LARGE else _estimated(topologies, pull)
     found: list[float] = []
     for knot in range(LONGEST + 1):
-        alpha = min(most, 1 / max(returns(2 ** (knot / 2)), 1e-12), nodes)
+        ages = np.maximum(1, np.linspace(YOUNGEST, 1, AGES) * 2 ** (knot / 2))
+        alpha = min(most, 1 / max(float(np.mean([returns(age) for age in ages])), 1e-12), nodes)
         found.append(float(f"{max([1.0, alpha, *found[-1:]]):.3g}"))
         if found[-1] >= min(most, nodes) * 0.999:
             break

@@ -24,9 +24,9 @@ def letter() -> Gossip:
 
 
 def recommended() -> Gossip:
-    """Return one setting for everything: some 30 bytes a sample, 49 if a node sees but fifty, and nothing to tune.
+    """Return one setting for everything: some 28 bytes a sample, 57 if a node sees but fifty, and nothing to tune.
 
-    Inputs are compared with 300 unlabelled ones, the landmarks, which all nodes must hold; a simulation draws them from
+    Inputs are compared with 500 unlabelled ones, the landmarks, which all nodes must hold; a simulation draws them from
     its stream. A model has a coefficient for each of the 120 strongest directions of those similarities, and about a
     bit of each is sent in a message. A node's step counts for all whose samples have reached it, up to twelve nodes,
     with the curvature of the loss as it is measured. The model is read under two priors, and what they are worth is
@@ -43,16 +43,16 @@ def recommended() -> Gossip:
     return Gossip(
         kernels=gaussian(0.35, 0.7, 1.4, 2.8, 5.6),
         sigma="median",
-        basis=Landmarks(rank=120, rows=300),
-        learner=Pooled(priors=(300, 10)),
+        basis=Landmarks(rank=120, rows=500),
+        learner=Pooled(priors=(500, 20)),
         reach=Reach(most=12),
         regularization=0.0,
         weight_rate=1.0,
         common_weights=True,
-        gamma=0.5,
-        momentum=0.5,
+        gamma=0.6,
+        momentum=0.4,
         quantizer=Nearest(2.5),
-        pace=Pace(8, until=2, least=1),
+        pace=Pace(16, until=1, least=1),
     )
 
 
@@ -60,7 +60,7 @@ def frugal() -> Gossip:
     """Return the recommended setting for a third of the bytes: half the coefficients, and less gossip throughout."""
     return replace(
         recommended(),
-        basis=Landmarks(rank=60, rows=300),
+        basis=Landmarks(rank=60, rows=500),
         reach=Reach(most=8),
-        pace=Pace(4, until=2, least=0.5),
+        pace=Pace(4, until=4, least=0.5),
     )

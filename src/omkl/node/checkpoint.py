@@ -14,7 +14,7 @@ from its neighbors.
 import io
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
@@ -212,7 +212,7 @@ def _fill(protocol: Protocol, saved: Checkpoint, same_boot: bool) -> None:
     moments = (arrays[f"moments_{k}"] for k, _ in enumerate(learning.moments))
     learning.moments = _rebuild(learning.moments, moments)
     if same_boot:
-        neighbors.recent.extend(bytes.fromhex(frame) for frame in header["recent"])
+        neighbors.recent.extend(_frames(header["recent"]))
     for k, (peer, entry) in enumerate(header["links"].items()):
         if peer in neighbors.links:  # the network's file may have changed its graph
             _restore_link(neighbors.links[peer], entry, arrays["copies"][k])
@@ -227,7 +227,8 @@ def _fill(protocol: Protocol, saved: Checkpoint, same_boot: bool) -> None:
 def _restore_link(link: Link, entry: dict[str, Any], copy: Floats) -> None:
     link.copy[...] = copy
     link.boot, link.round, link.adrift, link.doubted = (entry[key] for key in ("boot", "round", "adrift", "doubted"))
-    link.inbox = {int(at): bytes.fromhex(data) for at, data in entry["inbox"].items()}
+    kept = zip(entry["inbox"], _frames(entry["inbox"].values()), strict=False)  # all, or of another version none
+    link.inbox = {int(at): data for at, data in kept}
 
 
 def _leaves(memory: Any) -> list[Any]:
@@ -245,3 +246,8 @@ def _rebuild(like: Any, leaves: Iterator[Any]) -> Any:
 
 def _shapes(state: State) -> list[tuple[str, tuple[int, ...]]]:
     return [(str(leaf.dtype), leaf.shape) for leaf in map(np.asarray, _leaves(tuple(state)))]
+
+
+def _frames(frames: Iterable[str]) -> list[bytes]:
+    """Return frames that were kept, without those of another version of the wire format: they are asked for again."""
+    return [data for data in map(bytes.fromhex, frames) if data[0] >> 4 == wire.VERSION]

@@ -4,6 +4,8 @@ One file, ``network.toml``, is the same on every device. Its ``learning`` has th
 what was simulated is what is deployed. Everything is checked when the file is read, on every node alike.
 """
 
+import hashlib
+import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,14 @@ from omkl import specs
 from omkl import topology as topologies
 from omkl.errors import InputError, unknown, whole
 from omkl.methods import Gossip
+from omkl.methods.tables import as_table
 from omkl.node import checks
 from omkl.node.role import Role
 from omkl.node.settings import Access, Calibration, Checkpoint, Member, Timing, Tls, check_word
 from omkl.scaling import Inputs
 from omkl.specs import Spec, Table
 from omkl.topology import Graph, Schedule, Topology
+from omkl.wire import SETTINGS_BYTES
 
 __all__ = ["Access", "Calibration", "Checkpoint", "Member", "NetworkConfig", "Timing", "Tls", "load", "parse"]
 
@@ -99,7 +103,16 @@ class NetworkConfig:
             timing=self.timing,
             standardize=self.standardize,
             calibration=self.calibration,
+            settings=self._settings(),
         )
+
+    def _settings(self) -> bytes:
+        """Return a digest of what is learned with and of the graph with its weights: equal where files are."""
+        if any(kernel.spectrum is not None for kernel in self.method.kernels):
+            return bytes(SETTINGS_BYTES)  # a spectrum of one's own has no text
+        graph = [self.ids, self.topology.graph.edges.tolist(), self.topology.weights.tolist()]
+        text = json.dumps([as_table(self.method), self.seed, *graph], sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=SETTINGS_BYTES).digest()
 
     def endpoints(self, id: str) -> list[str]:
         """Return where a node connects to: the endpoints of its neighbors that are listed before it.

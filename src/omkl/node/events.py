@@ -52,6 +52,12 @@ class Dropped(NamedTuple):
     times: int = 1
 
 
+class Differs(NamedTuple):
+    """A neighbor has other settings or another graph, though its contract agrees."""
+
+    peer: str
+
+
 class Diverged(NamedTuple):
     """The model left the finite numbers; the node sends and learns no more."""
 
@@ -93,5 +99,5 @@ class Damaged(NamedTuple):
 
 
 Event: TypeAlias = (
-    Scored | Gossiped | Moved | Resynced | Dropped | Diverged | Renewed | Recovered | Lost | Unsaved | Damaged
+    Scored | Gossiped | Moved | Resynced | Dropped | Differs | Diverged | Renewed | Recovered | Lost | Unsaved | Damaged
 )

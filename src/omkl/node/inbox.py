@@ -16,7 +16,7 @@ from omkl.node.events import Dropped
 from omkl.node.learning import outputs
 from omkl.node.role import Role
 from omkl.node.transports import Arrival
-from omkl.wire import HEADER_BYTES, MOST_CONTRACT, Codec
+from omkl.wire import FRAME_BYTES, MOST_CONTRACT, Codec
 
 MOST_PENDING = 64  # frames of a neighbor that wait; four times what a link keeps for later
 SLACK = 64  # bytes that a frame may be longer than those of this version
@@ -36,7 +36,7 @@ def largest_frame(role: Role) -> int:
     method = role.method
     shape = (method.members, outputs(method.objective), method.sent)
     snapshot = 4 * shape[0] * shape[1] * shape[2]
-    return HEADER_BYTES + SLACK + max(snapshot, MOST_CONTRACT, Codec(shape, method.channel).most_bytes)
+    return FRAME_BYTES + SLACK + max(snapshot, MOST_CONTRACT, Codec(shape, method.channel).most_bytes)
 
 
 def largest_sample(role: Role) -> int:

@@ -9,7 +9,18 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from omkl.node.events import Diverged, Dropped, Event, Gossiped, Moved, Recovered, Renewed, Resynced, Scored
+from omkl.node.events import (
+    Differs,
+    Diverged,
+    Dropped,
+    Event,
+    Gossiped,
+    Moved,
+    Recovered,
+    Renewed,
+    Resynced,
+    Scored,
+)
 from omkl.node.inbox import CLIENTS
 from omkl.node.links import LinkState
 from omkl.node.neighbors import Send
@@ -87,6 +98,9 @@ class Journal:
                 )
             case Dropped():
                 self._dropped(event)
+            case Differs(peer):
+                text = f"{peer} has other settings or another graph; compare network.toml on both, restart the older"
+                self.say(logging.WARNING, "differs", text, peer=peer)
             case Diverged(round):
                 text = f"the model is not finite after round {round}; this node stops; {ADVICE}"
                 self.say(logging.ERROR, "diverged", text, round=round)
@@ -159,7 +173,7 @@ class Boots:
     def alternate(self, data: bytes) -> tuple[int, int] | None:
         """Note a frame; return both boots if two have taken turns for a while."""
         boot = data[1:3]
-        if boot == self._last or not data or data[0] & 15 not in (Kind.CODED, Kind.FIXED):  # others may show any boot
+        if boot == self._last or not data or data[0] & 15 not in (Kind.HELLO, Kind.ASK):  # their own, in full
             return None
         self._returns = self._returns + 1 if boot == self._other else 0
         self._other, self._last = self._last, boot

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from omkl.wire import nearest
+
 MOST_AHEAD = 16  # messages kept until their turn comes; in lock step a neighbor is ahead by one
 
 
@@ -98,6 +100,10 @@ class Link:
     """It is to be asked who it is, before anything else of it counts."""
     boot: int | None = None
     round: int = 0
+    shown: int = 0
+    """The round that it last showed in full."""
+    differs: bool = False
+    """Its settings or its graph are not ours, though the contract is."""
     adrift: bool = True
     """The copy did not follow from message to message: any snapshot is welcome."""
     doubted: bool = False
@@ -118,6 +124,10 @@ class Link:
         while last + 1 in self.inbox:
             last += 1
         return last
+
+    def resolve(self, low: int) -> int:
+        """Return the round that a message means, which tells its lowest byte alone."""
+        return nearest(low, max(self.round, self.shown))
 
     @property
     def last(self) -> int:

@@ -1,8 +1,9 @@
 """The neighborhood of a node: its links, what arrives on them, and what is asked and answered.
 
-In a hidden-state scheme one lost message would corrupt a copy for ever. So every message carries the boot of its sender
-and a round, and a copy absorbs only the next round of the boot it knows; what is older is dropped, and after a gap the
-owner is asked. Asking is the receiver's business alone: it says what it has, and is given what it lacks, which is
+In a hidden-state scheme one lost message would corrupt a copy for ever. So every message carries its round, and a check
+that fits only the boot, round and hidden state of its sender. A copy absorbs only the next round of the boot it knows;
+what is older is dropped, and after a gap the owner is asked. Asking is the receiver's business alone: it says what it
+has, and is given what it lacks, which is
 
     nothing (HELLO)     if it has all, or has not said what it has: then it learns who the other is,
     the last messages   if one or two of them are all it lacks,
@@ -25,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from omkl import wire
-from omkl.node.events import Dropped, Event, Moved, Renewed, Resynced
+from omkl.node.events import Differs, Dropped, Event, Moved, Renewed, Resynced
 from omkl.node.learning import Floats, Learning, quiet, total
 from omkl.node.links import TRANSITIONS, Kept, Link, LinkState, Signal
 from omkl.node.role import Role, differences
@@ -61,7 +62,7 @@ class Neighbors:
     """
 
     def __init__(self, role: Role, learning: Learning, boot: int) -> None:
-        self.contract = role.contract()
+        self.contract, self.settings = role.contract(), role.settings
         self.learning, self.boot = learning, boot
         self.codec = wire.Codec(learning.shape, role.method.channel)
         self.copies: Floats = np.zeros((len(role.neighbors), *learning.shape), dtype=np.float32)
@@ -115,7 +116,7 @@ class Neighbors:
         while link.state is LinkState.SYNCED and link.round < upto and (data := link.inbox.get(link.round + 1)):
             del link.inbox[link.round + 1]
             try:
-                self._add(data, link.copy)
+                self._add(link, link.round + 1, data, link.copy)
             except WireError as error:
                 self._distrust(link, now, str(error))
                 return
@@ -135,12 +136,13 @@ class Neighbors:
         at, hidden = link.round, link.copy.copy()
         with suppress(WireError):
             while data := link.inbox.get(at + 1):
-                self._add(data, hidden)
+                self._add(link, at + 1, data, hidden)
                 at += 1
         return at, hidden
 
-    def _add(self, data: bytes, copy: Floats) -> None:
-        if not wire.add_gossip(self.codec, data, copy):
+    def _add(self, link: Link, at: int, data: bytes, copy: Floats) -> None:
+        assert link.boot is not None
+        if not wire.add_gossip(self.codec, data, (link.boot, at), copy):
             raise WireError(ENDLESS)
 
     def leave_out(self, link: Link, now: float) -> None:
@@ -223,17 +225,21 @@ class Neighbors:
         self._ask_soon(link, now)
 
     def _gossip(self, link: Link, header: Header, data: bytes, now: float) -> None:
+        at = link.resolve(header.round)
         if link.state is LinkState.REFUSED:
             self.events.append(Dropped(link.peer, "it was refused"))
         elif len(data) > self._longest:
             self.events.append(Dropped(link.peer, f"{len(data)} bytes; a message has {self._longest} at most"))
-        elif header.boot != link.boot:
-            self._restarted(link, header.boot, now)
-        elif header.round <= link.round or header.round in link.inbox:
-            self.events.append(Dropped(link.peer, f"round {header.round} again; the copy is at {link.round}"))
+        elif link.boot is None:
+            self.events.append(Dropped(link.peer, "a message of one that is not known yet"))
+            self._ask_soon(link, now)
+        elif at <= link.round or at in link.inbox:
+            self.events.append(Dropped(link.peer, f"round {at} again; the copy is at {link.round}"))
+            if at <= link.round - RECENT:  # nobody repeats that; it may be a new life of its, at another round
+                self._ask_soon(link, now)
         else:
-            link.keep(header.round, data)
-            self._follow(link, header.round, now)
+            link.keep(at, data)
+            self._follow(link, at, now)
 
     def _follow(self, link: Link, at: int, now: float) -> None:
         """Go on with a message of a later round, if it is the next; else ask for what lies between."""
@@ -244,14 +250,16 @@ class Neighbors:
             self._signal(link, Signal.CAUGHT_UP, now, f"its round {last} was all that lacked")
 
     def _hello(self, link: Link, header: Header, data: bytes, now: float) -> None:
-        theirs, known = wire.read_hello(data)
+        theirs, known, settings = wire.read_hello(data)
         if known is not None:
             self._warn(link, known, now)
+        self._compare(link, settings)
         if header.boot != link.boot:
             self._signal(link, Signal.RESTARTED, now, f"boot {header.boot} in place of {link.boot}")
             if link.kept is None and (held := self._held(link)) and held.round:
                 link.kept = held
             link.reset(header.boot)
+        link.shown = header.round
         link.unsure = theirs != self.contract
         if link.unsure:
             self._signal(link, Signal.DIFFERED, now, differences(self.contract, theirs))
@@ -264,6 +272,13 @@ class Neighbors:
             link.ask_at = now
         elif link.state is not LinkState.SYNCED:  # late on its way, or a new life that drew the boot of the last
             link.adrift, link.ask_at = True, now
+
+    def _compare(self, link: Link, settings: bytes) -> None:
+        """Note whether a neighbor has other settings or another graph: both learn, but not as either was told to."""
+        differs = any(settings) and any(self.settings) and settings != self.settings
+        if differs and not link.differs:
+            self.events.append(Differs(link.peer))
+        link.differs = differs
 
     def _snapshot(self, link: Link, header: Header, data: bytes, now: float) -> None:
         # A copy that follows takes no snapshot where messages reach: the run would depend on who was faster.
@@ -289,7 +304,9 @@ class Neighbors:
         self.sends += [Send(link.peer, reply) for reply in self._replies(link, header, have)]
         if header.boot != link.boot:
             self._restarted(link, header.boot, now)
-        elif header.round > link.have and link.state is not LinkState.REFUSED:
+            return
+        link.shown = header.round
+        if header.round > link.have and link.state is not LinkState.REFUSED:
             self._ask_soon(link, now)
 
     def _replies(self, link: Link, header: Header, have: wire.Copy | None) -> list[bytes]:
@@ -306,7 +323,7 @@ class Neighbors:
         """Return what one that has this lacks; it is told what is known of it."""
         own = self.learning.round
         if have is None or have == (self.boot, own):
-            return [wire.write_hello(self.boot, own, self.contract, known)]
+            return [wire.write_hello(self.boot, own, self.contract, known, self.settings)]
         if have[0] == self.boot and 0 < own - have[1] <= len(self.recent):
             return list(self.recent)[have[1] - own :]
         return [wire.write_snapshot(self.boot, own, self.learning.state.hidden)]

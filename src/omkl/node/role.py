@@ -11,6 +11,7 @@ from omkl.methods import Gossip
 from omkl.node.learning import outputs
 from omkl.node.settings import Timing
 from omkl.scaling import CLIP, Inputs
+from omkl.wire import SETTINGS_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,9 @@ class Role:
     """Whether it brings inputs to mean 0 and deviation 1, by the running moments of its own."""
     calibration: Inputs | None = field(default=None, repr=False, compare=False)
     """The rows that its features are calibrated on, where they are; as they come, if inputs are standardized."""
+
+    settings: bytes = bytes(SETTINGS_BYTES)
+    """A digest of all that the network's file says of learning and of the graph; zeros where there is none."""
 
     def contract(self) -> str:
         """Return what neighbors must have in common, a line for each: else their hidden states mean different things.

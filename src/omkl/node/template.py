@@ -23,7 +23,7 @@ TEXT = string.Template("""\
 name = $name
 
 # How many numbers an observation x has. Bring each to a mean near 0 and a deviation near 1: the
-# kernels below expect that. Nodes that see like data can do so themselves: learning.standardize.
+# method below expects that. Nodes that see like data can do so themselves: learning.standardize.
 inputs = $inputs
 
 # Who talks to whom: learning.topology, below, draws it over the nodes in the order they are listed.
@@ -51,20 +51,16 @@ weights = "metropolis"  # how much neighbors count, from how many each has
 seed = 0                # of the random features, which all nodes share, and of rounding at random
 # standardize = true    # x as it comes, scaled by what the node has seen; for nodes that see like data
 
-# Below is a small model for small devices. name = "recommended", basis = {source = "normal"} and loss,
-# and nothing else, learn far better, at more bytes and work; [calibration] may stand for that basis.
+# The default method learns best and has nothing to tune but the loss. It compares x with landmarks.
+# source = "normal" draws them at random: no input leaves a device, and x must have a mean near 0 and a
+# deviation near 1. Other x are learned better with landmarks of their own: remove the line of basis
+# and give some 500 inputs without labels in [calibration], below. Every node then holds these inputs,
+# and nothing else of anyone's stream; centers of clusters or public rows do as well.
 [learning.method]
-name = "gossip"
+name = "recommended"    # "frugal": a third of the bytes
 loss = "logistic"       # labels -1 and 1; "squared": numbers; {name = "softmax", classes = 3}: 0, 1, 2
-kernels = {gaussian = [1, 3, 5]}  # bandwidths, in units of x; each node finds out which of them serve
-features = 20           # per kernel: more fit finer shapes; messages and work grow in proportion
-# basis = {rank = 160}  # with features = 512, say: learn and send the 160 directions that matter
-# sigma = "median"      # bandwidths in units of the median distance between inputs, as [0.25, 0.5, 1]
-eta = 1.0               # how far a node follows an observation; take 0.2 for "squared", or if it jumps
-gamma = 0.5             # how far it follows its neighbors in a round, up to 1
-# clip = 0.3           # bounds what a neighbor that lies can do; for nodes that see like data
-regularization = 0.001  # pulls the model back to zero
-quantizer = {name = "nearest", step = 2.5}  # about a bit per coefficient; "exact" sends all 32
+basis = {source = "normal"}
+# clip = 0.3            # bounds what a neighbor that lies can do; for nodes that see like data
 
 # In seconds.
 [timing]
@@ -78,9 +74,9 @@ period = 1.0            # timer: from round to round; observations are learned a
 folder = "checkpoints"  # a file for each node, by its id
 every = 100             # rounds; "observation": before each is acknowledged, so that none is ever lost
 
-# What basis and sigma = "median" are found from: an array X of some hundred inputs without labels, a
-# row each, the same file on every device, in the units that nodes observe in. Write it by
-# np.savez("calibration.npz", X=X).
+# The inputs that are shared, if any: an array X of some 500 inputs without labels, a row each, the same
+# file on every device, in the units that nodes observe in. They become the landmarks of the method.
+# Write it by np.savez("calibration.npz", X=X).
 # [calibration]
 # file = "calibration.npz"
 

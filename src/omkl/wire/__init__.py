@@ -3,15 +3,20 @@
 from omkl.wire.codec import Codec
 from omkl.wire.errors import CheckError, VersionError, WireError
 from omkl.wire.frames import (
+    FRAME_BYTES,
+    GOSSIP,
     HEADER_BYTES,
     MOST_CONTRACT,
+    SETTINGS_BYTES,
     VERSION,
     Copy,
     Header,
+    Hello,
     Kind,
     add_gossip,
     digest,
     is_whole,
+    nearest,
     peek,
     read_ask,
     read_gossip,
@@ -27,14 +32,18 @@ from omkl.wire.frames import (
 from omkl.wire.sizes import Costs, costs, message_bytes
 
 __all__ = [
+    "FRAME_BYTES",
+    "GOSSIP",
     "HEADER_BYTES",
     "MOST_CONTRACT",
+    "SETTINGS_BYTES",
     "VERSION",
     "CheckError",
     "Codec",
     "Copy",
     "Costs",
     "Header",
+    "Hello",
     "Kind",
     "VersionError",
     "WireError",
@@ -43,6 +52,7 @@ __all__ = [
     "digest",
     "is_whole",
     "message_bytes",
+    "nearest",
     "peek",
     "read_ask",
     "read_gossip",

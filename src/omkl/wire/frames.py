@@ -1,4 +1,4 @@
-"""Frames: a head of seven bytes, a body by kind, a check of two. FORMAT.md beside this file is the specification."""
+"""Frames: a head, a body by kind, a check of two bytes. FORMAT.md beside this file is the specification."""
 
 import struct
 import zlib
@@ -14,10 +14,13 @@ from omkl.quantizers import Message
 from omkl.wire.codec import Codec, Shape, floats
 from omkl.wire.errors import CheckError, VersionError, WireError
 
-VERSION = 1
-HEADER_BYTES = 9  # kind and version 1, boot 2, round 4, check 2
+VERSION = 2
+FRAME_BYTES = 9  # kind and version 1, boot 2, round 4, check 2
+HEADER_BYTES = 4  # of gossip: kind and version 1, lowest byte of the round 1, check 2
+SETTINGS_BYTES = 8
 MOST_CONTRACT = 4096  # bytes; a contract is a few lines, and whoever connects may send one
 _HEAD = struct.Struct("<BHI")
+_GOSSIP_HEAD = 2
 _COPY = struct.Struct("<HI")
 _FLOAT = np.dtype("<f4")
 
@@ -39,31 +42,57 @@ class Kind(IntEnum):
 
 
 _KINDS = {VERSION << 4 | kind: kind for kind in Kind}
+GOSSIP = (Kind.CODED, Kind.FIXED)
+UNTOLD = -1
 
 
 class Header(NamedTuple):
-    """Who speaks: the sender's boot, and its round; in KEPT those of a hidden state of the receiver's."""
+    """Who speaks: the sender's boot, and its round; in KEPT those of a hidden state of the receiver's.
+
+    Gossip tells no boot, and the lowest byte of its round: the receiver knows the rest, and the check covers it.
+    """
 
     kind: Kind
     boot: int
     round: int
 
 
+class Hello(NamedTuple):
+    """What a node says of itself."""
+
+    contract: str
+    """Line by line, what both ends must agree on."""
+    known: Copy | None
+    """How far it knows the receiver."""
+    settings: bytes
+    """A digest of all settings and of the graph; zeros where it does not tell."""
+
+
 def peek(data: bytes) -> Header:
     """Return the header of a frame whose check is still to be verified."""
-    if len(data) < HEADER_BYTES:
-        raise WireError(f"{len(data)} bytes; a frame has at least {HEADER_BYTES}")
-    first, boot, round_ = _HEAD.unpack_from(data)
-    if first not in _KINDS:
-        if first >> 4 != VERSION:
-            raise VersionError(f"version {first >> 4}; this node speaks {VERSION}; run the same omkl on both")
-        raise WireError(f"kind {first & 15}; the kinds are {', '.join(f'{kind} {kind.name}' for kind in Kind)}")
-    return Header(_KINDS[first], boot, round_)
+    kind = _KINDS.get(data[0]) if data else None
+    if kind is None and data and data[0] >> 4 != VERSION:
+        raise VersionError(f"version {data[0] >> 4}; this node speaks {VERSION}; run the same omkl on both")
+    if kind is None and data:
+        raise WireError(f"kind {data[0] & 15}; the kinds are {', '.join(f'{kind} {kind.name}' for kind in Kind)}")
+    least = HEADER_BYTES if kind in GOSSIP or kind is None else FRAME_BYTES
+    if kind is None or len(data) < least:
+        raise WireError(f"{len(data)} bytes; a frame of its kind has at least {least}")
+    return Header(kind, UNTOLD, data[1]) if kind in GOSSIP else Header(kind, *_HEAD.unpack_from(data)[1:])
 
 
 def is_whole(data: bytes) -> bool:
     """Return whether the check of a frame fits, of any version: it is the same in all, and gossip is seeded in all."""
-    return len(data) >= HEADER_BYTES and not crc_hqx(data, 0)
+    return len(data) >= FRAME_BYTES and not crc_hqx(data, 0)
+
+
+def nearest(low: int, near: int) -> int:
+    """Return the number with this lowest byte that is nearest to another.
+
+    >>> nearest(1, 255), nearest(255, 257), nearest(0, 0)
+    (257, 255, 0)
+    """
+    return near + (low - near + 128) % 256 - 128
 
 
 def digest(hidden: npt.NDArray[np.float32]) -> int:
@@ -74,45 +103,52 @@ def digest(hidden: npt.NDArray[np.float32]) -> int:
 def write_gossip(codec: Codec, boot: int, round: int, message: Message, seed: int) -> bytes:  # noqa: A002
     """Return a message's frame; ``seed`` is the digest of the sender's hidden state before it absorbs the message."""
     coded, body = codec.pack(message)
-    return _write(Kind.CODED if coded else Kind.FIXED, boot, round, body, seed)
+    whole = _write(Kind.CODED if coded else Kind.FIXED, boot, round, body, seed)
+    return bytes([whole[0], round & 255]) + whole[_HEAD.size :]
 
 
-def read_gossip(codec: Codec, data: bytes, seed: int) -> Message:
-    """Return the message; ``seed`` is the digest of the copy that is to absorb it."""
-    kind = _verify(data, seed, Kind.CODED, Kind.FIXED)
-    return codec.unpack(kind == Kind.CODED, data[_HEAD.size : -2])
+def read_gossip(codec: Codec, data: bytes, sender: Copy, seed: int) -> Message:
+    """Return the message; ``seed`` is the digest of the copy that is to absorb it, ``sender`` its boot and round."""
+    kind = _verify_gossip(data, sender, seed)
+    return codec.unpack(kind == Kind.CODED, data[_GOSSIP_HEAD:-2])
 
 
-def add_gossip(codec: Codec, data: bytes, copy: npt.NDArray[np.float32]) -> bool:
+def add_gossip(codec: Codec, data: bytes, sender: Copy, copy: npt.NDArray[np.float32]) -> bool:
     """Add a message to the copy of its sender's hidden state, or leave it if the sum is not finite; return which."""
-    kind = _verify(data, digest(copy), Kind.CODED, Kind.FIXED)
-    return codec.add(kind == Kind.CODED, data[_HEAD.size : -2], copy)
+    kind = _verify_gossip(data, sender, digest(copy))
+    return codec.add(kind == Kind.CODED, data[_GOSSIP_HEAD:-2], copy)
 
 
-def write_hello(boot: int, round: int, contract: str, known: Copy | None = None) -> bytes:  # noqa: A002
-    """Return the frame that opens a link.
-
-    ``contract`` says, line by line, what both ends must agree on; ``known`` what the sender has heard of the receiver.
-    """
+def write_hello(
+    boot: int,
+    round: int,  # noqa: A002
+    contract: str,
+    known: Copy | None = None,
+    settings: bytes = bytes(SETTINGS_BYTES),
+) -> bytes:
+    """Return the frame that opens a link; see ``Hello``."""
     if len(contract) > MOST_CONTRACT or not contract.isascii() or not _plain(contract.encode("ascii")):
         raise InputError(f"a contract of {len(contract)} characters; at most {MOST_CONTRACT}, printable ASCII in lines")
+    if len(settings) != SETTINGS_BYTES:
+        raise InputError(f"a digest of {len(settings)} bytes; it must have {SETTINGS_BYTES}")
     copy = _write_copy(known)
-    return _write(Kind.HELLO, boot, round, bytes([len(copy)]) + copy + contract.encode("ascii"))
+    return _write(Kind.HELLO, boot, round, bytes([len(copy)]) + copy + settings + contract.encode("ascii"))
 
 
-def read_hello(data: bytes) -> tuple[str, Copy | None]:
-    """Return the contract, and what the sender has heard of us."""
+def read_hello(data: bytes) -> Hello:
+    """Return what the sender says of itself."""
     _verify(data, 0, Kind.HELLO)
     body = data[_HEAD.size : -2]
     size = body[0] if body else 1
-    if size not in (0, _COPY.size) or len(body) < 1 + size:
+    if size not in (0, _COPY.size) or len(body) < 1 + size + SETTINGS_BYTES:
         raise WireError(
-            f"a hello that begins with {body[:1].hex() or 'nothing'}; it says 0 or {_COPY.size} bytes of us"
+            f"a hello of {len(body)} bytes that begins with {body[:1].hex() or 'nothing'}; it says 0 or {_COPY.size} "
+            f"bytes of us, and {SETTINGS_BYTES} of its settings"
         )
-    contract = body[1 + size :]
+    settings, contract = body[1 + size : 1 + size + SETTINGS_BYTES], body[1 + size + SETTINGS_BYTES :]
     if len(contract) > MOST_CONTRACT or not _plain(contract):
         raise WireError(f"a contract of {len(contract)} bytes; at most {MOST_CONTRACT}, printable ASCII in lines")
-    return contract.decode("ascii"), _read_copy(body[1 : 1 + size])
+    return Hello(contract.decode("ascii"), _read_copy(body[1 : 1 + size]), settings)
 
 
 def write_ask(boot: int, round: int, have: Copy | None) -> bytes:  # noqa: A002
@@ -186,13 +222,24 @@ def _fill(layout: struct.Struct, *fields: int) -> bytes:
         raise InputError(f"boot {boot}, round {round_}; a boot is 0 to 2^16 - 1, a round 0 to 2^32 - 1") from None
 
 
-def _verify(data: bytes, seed: int, *kinds: Kind) -> Kind:
+def _verify(data: bytes, seed: int, kind: Kind) -> None:
+    if (found := peek(data).kind) is not kind:
+        raise WireError(f"a frame of kind {found.name}; expected {kind.name}")
+    _require(crc_hqx(data, seed))
+
+
+def _verify_gossip(data: bytes, sender: Copy, seed: int) -> Kind:
     kind = _KINDS.get(data[0]) if len(data) >= HEADER_BYTES else None
-    if kind is None or kind not in kinds:  # it is peek that says what is wrong with a head
-        raise WireError(f"a frame of kind {peek(data).kind.name}; expected {' or '.join(kind.name for kind in kinds)}")
-    if crc_hqx(data, seed):  # over a frame and its own check, most significant byte first, it comes to zero
-        raise CheckError("the check is wrong; damaged on the way, or the copies of the hidden state differ; resync")
+    if kind not in GOSSIP:  # it is peek that says what is wrong with a head
+        raise WireError(f"a frame of kind {peek(data).kind.name}; expected {' or '.join(one.name for one in GOSSIP)}")
+    _require(crc_hqx(data[_GOSSIP_HEAD:], crc_hqx(_HEAD.pack(data[0], *sender), seed)) | (data[1] ^ sender[1] & 255))
     return kind
+
+
+def _require(rest: int) -> None:
+    """Refuse a frame that leaves a rest: over a frame and its own check the CRC comes to zero."""
+    if rest:
+        raise CheckError("the check is wrong; damaged on the way, or the copies of the hidden state differ; resync")
 
 
 def _plain(text: bytes) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
+from omkl import wire
 from omkl_lab.torture.shape import DEADLINE
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def flip(world: "World", random: Random) -> str:
     """Flip a bit of messages."""
 
     def flipped(data: bytes) -> list[tuple[float, bytes]]:
-        at = random.randrange(8 * len(data)) if random.random() < 0.5 else random.randrange(8 * 7)
+        head = 2 if wire.peek(data).kind in wire.GOSSIP else 7
+        at = random.randrange(8 * len(data)) if random.random() < 0.5 else random.randrange(8 * head)
         broken = bytearray(data)
         broken[at // 8] ^= 1 << at % 8
         return [(0.0, bytes(broken))]
