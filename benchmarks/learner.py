@@ -22,7 +22,7 @@ from benchmarks.per_bit import NODES, Floats, constant
 
 import omkl
 from omkl.data import load
-from omkl.simulator.faults import Faults
+from omkl.methods import Method
 from omkl.topology import Graph, from_networkx
 
 DATA = ("banana", "credit_card", "mnist", "digits", "room_occupied", "air", "twitter", "energy")
@@ -122,10 +122,10 @@ def links(seeds: int, sets: Sequence[str], rounds: int | None = None) -> Iterato
         given: tuple[Any, ...] = ("path", NODES, seeds, 1, rounds)
         found = {"0.1": run(name, BEFORE, *given)}
         found["recommended"] = run(name, best, *given)
-        faults = Faults(links=0.3, nodes=0.05)
+        faults = omkl.Faults(links=0.3, nodes=0.05)
         found["0.1, Faults(0.3, 0.05)"] = run(name, BEFORE, *given, faults=faults)
         found["Faults(0.3, 0.05)"] = run(name, best, *given, faults=faults)
-        found["all links down"] = run(name, best, *given, faults=Faults(links=1.0))
+        found["all links down"] = run(name, best, *given, faults=omkl.Faults(links=1.0))
         found["Local"] = run(name, alone(), *given)
         yield from compared(name, "path", found)
 
@@ -136,7 +136,8 @@ def many(
     """Yield rows of large random graphs, and of one place that sees a thousand of their samples in a round."""
     for nodes in sizes:
         X, y = moons(rounds, nodes)
-        for way, method in {"recommended": omkl.recommended(), "0.1": BEFORE, "Local": alone()}.items():
+        methods: dict[str, Method] = {"recommended": omkl.recommended(), "0.1": BEFORE, "Local": alone()}
+        for way, method in methods.items():
             result = omkl.simulate((X, y), regular(nodes), seeds=seeds, method=method, record_every=rounds)
             yield {"nodes": nodes, "graph": "4-regular", "": way, "last loss": f"{result.loss[:, -1].mean():.4f}"}
     for count in places:
