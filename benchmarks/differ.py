@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from benchmarks import eager, report
-from benchmarks.per_bit import NODES, averaged, scored
+from benchmarks.per_bit import BEFORE, NODES, averaged, beside, scored
 
 import omkl
 from omkl import topology
@@ -129,6 +129,7 @@ def ways(graph: Graph) -> dict[str, tuple[Method, Topology]]:
         "recommended": (best, own),
         "complete graph, no quantizer": (averaged(best), complete),
         "no communication": (alone(best), own),
+        "0.1": (BEFORE, own),
     }
 
 
@@ -180,7 +181,7 @@ SETTINGS: dict[str, Callable[[int, int | None], tuple[Stream, Graph]]] = {
     "unequal, by position": partial(banana, RATIOS, True),
     "beijing": beijing,
 }
-EVERY_WAY = ("alike", "recommended", "complete graph, no quantizer", "no communication")
+EVERY_WAY = ("alike", "recommended", "complete graph, no quantizer", "no communication", "0.1")
 CASES = {
     "digits": [("digits", way) for way in EVERY_WAY],
     "unequal": [
@@ -200,6 +201,7 @@ def compared(which: str, seeds: int, rows: int | None = None) -> Iterator[report
         yield {
             "nodes": name, "": way, "loss": loss.mean(), "of alike": loss.mean() / level,
             "worst node": loss.max(axis=1).mean() / level, "on its own": own.mean(), "worst": own.max(axis=1).mean(),
+            **(beside(loss, scores[cases.index((name, "0.1")), :, 0]) if (name, "0.1") in cases else {}),
         }  # fmt: skip
 
 

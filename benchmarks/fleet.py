@@ -31,17 +31,12 @@ PROBES = 50  # rounds within which all links are in step after faults have stopp
 
 NETWORK = """
 name = "fleet"
-inputs = 2
+inputs = {inputs}
 {nodes}
 [learning]
 topology = "{topology}"
 seed = 3
-[learning.method]
-kernels = {{gaussian = [1, 3, 5]}}
-features = 20
-eta = 1.0
-gamma = 0.5
-quantizer = {{name = "nearest", step = 2.5}}
+{method}
 [timing]
 deadline = {deadline}
 patience = {patience}
@@ -50,12 +45,21 @@ folder = "{folder}"
 every = {every}
 """
 
+SMALL = """\
+[learning.method]
+kernels = {gaussian = [1, 3, 5]}
+features = 20
+eta = 1.0
+gamma = 0.5
+quantizer = {name = "nearest", step = 2.5}
+"""
+
 Sample = tuple[Sequence[float], int | None]
 
 
 def write_network(
     folder: Path, ids: Sequence[str], *, hosts: Sequence[str] = (), topology: str = "path", deadline: float = 5.0,
-    patience: float = 1.0, every: int | str = 1, kept: Path = Path("kept"),
+    patience: float = 1.0, every: int | str = 1, kept: Path = Path("kept"), inputs: int = 2, method: str = SMALL,
 ) -> Path:  # fmt: skip
     """Return the file of a network on free ports of this machine, or of the hosts."""
     addresses = zip(ids, hosts or ["127.0.0.1"] * len(ids), free_ports(len(ids)), strict=True)
@@ -63,7 +67,8 @@ def write_network(
     path, every = folder / "network.toml", json.dumps(every)
     path.write_text(
         NETWORK.format(
-            nodes=nodes, topology=topology, deadline=deadline, patience=patience, folder=kept, every=every
+            nodes=nodes, topology=topology, deadline=deadline, patience=patience, folder=kept, every=every,
+            inputs=inputs, method=method,
         )
     )  # fmt: skip
     return path

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import networkx as nx
 import numpy as np
 from benchmarks import report
-from benchmarks.per_bit import NODES, Floats, constant
+from benchmarks.per_bit import BEFORE, NODES, Floats, constant
 
 import omkl
 from omkl.data import load
@@ -28,21 +28,6 @@ from omkl.topology import Graph, from_networkx
 DATA = ("banana", "credit_card", "mnist", "digits", "room_occupied", "air", "twitter", "energy")
 OVER_CONSTANT = ("room_occupied", "air", "twitter", "energy")
 ORDERS = 5
-BEFORE = omkl.Gossip(
-    kernels=omkl.gaussian(0.35, 0.7, 1.4),
-    sigma="median",
-    features=256,
-    basis=omkl.Basis(rank=160, rows=300),
-    learner=omkl.Shared(prior=100, c=0.05),
-    regularization=0.0,
-    weight_rate=1.0,
-    common_weights=True,
-    gamma=0.35,
-    momentum=0.6,
-    quantizer=omkl.Nearest(2.5),
-    pace=omkl.Pace(8, until=8, least=1),
-    sending=omkl.Sampled(3, floor=0.3),
-)
 
 
 class Found(NamedTuple):

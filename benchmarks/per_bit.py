@@ -25,6 +25,21 @@ from omkl_lab.paper.frontier.study import alone
 NODES = 20
 DATA = ("banana", "credit_card", "mnist")
 HELD_OUT = 2000
+BEFORE = omkl.Gossip(
+    kernels=omkl.gaussian(0.35, 0.7, 1.4),
+    sigma="median",
+    features=256,
+    basis=omkl.Basis(rank=160, rows=300),
+    learner=omkl.Shared(prior=100, c=0.05),
+    regularization=0.0,
+    weight_rate=1.0,
+    common_weights=True,
+    gamma=0.35,
+    momentum=0.6,
+    quantizer=omkl.Nearest(2.5),
+    pace=omkl.Pace(8, until=8, least=1),
+    sending=omkl.Sampled(3, floor=0.3),
+)
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Inputs: TypeAlias = npt.NDArray[np.float32]
@@ -75,23 +90,34 @@ def sorted_(seeds: int, sets: Sequence[str], rows: int | None = None) -> Iterato
         level = np.nan
         for order in (shuffled, by_label, by_label_apart, by_position):
             found = np.stack([pooled(X, y, order, seed) for seed in range(seeds)], axis=1)
-            for case, loss in zip(("recommended", "no communication"), found, strict=True):
+            for case, loss in zip(last_ways(), found, strict=True):
                 level = loss.mean() if order is shuffled and case == "recommended" else level
                 yield {
                     "data": name, "order": order.__name__, "": case, "loss": f"{loss.mean():.4f}",
                     "of alike": f"{loss.mean() / level:.3f}", "worst node": f"{loss.max(axis=1).mean() / level:.3f}",
+                    **beside(loss, found[-1]),
                 }  # fmt: skip
 
 
+def last_ways() -> dict[str, tuple[Method, str]]:
+    """Return what is compared where nodes differ; the last is 0.1's default."""
+    return {name: ways()[name] for name in ("recommended", "no communication")} | {"0.1": (BEFORE, "path")}
+
+
+def beside(loss: Floats, before: Floats) -> report.Row:
+    """Return the change from 0.1's losses ``(seeds, J)``, seed by seed: of the mean over nodes, and of the worst."""
+    changes = {"to 0.1": loss.mean(axis=1) / before.mean(axis=1), "worst to 0.1": loss.max(axis=1) / before.max(axis=1)}
+    return {name: f"{100 * (ratio.mean() - 1):+.1f} ± {196 * error(ratio):.1f} %" for name, ratio in changes.items()}
+
+
 def pooled(X: Inputs, y: Inputs, order: Order, seed: int) -> Floats:
-    """Return the loss of every node's last model on a sample that none has seen, with gossip and alone, ``(2, J)``."""
+    """Return the loss of every node's last model on a sample that none has seen, in each way, ``(ways, J)``."""
     rows, held = dealt(X, y, order, seed)
-    both = dict(list(ways().items())[:2])
     found = []
-    for name, result in omkl.compare((X[rows], y[rows]), both, seed=seed).items():
-        made = result.features(0)
+    for method, graph in last_ways().values():
+        result = omkl.simulate((X[rows], y[rows]), graph, method=method, seed=seed)
         models = result.theta[:, 0], result.log_weights[:, 0]
-        found.append(scored(both[name][0], *models, made, X[held], y[held]).mean(axis=1))
+        found.append(scored(method, *models, result.features(0), X[held], y[held]).mean(axis=1))
     return np.stack(found)
 
 

@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmarks.fleet import Daemon, Fleet, Sample, write_network
-
-from tests.namespaces import Denied, Wires
+from benchmarks.namespaces import Denied, Wires
 
 SCALES = [3, pytest.param(8, marks=pytest.mark.slow)]
 IDS = "abcdefgh"
