@@ -18,8 +18,8 @@ the first shuffle, data set by data set and size by size, with one quantizer. Th
 alone: twice what gamma="auto" takes, or more, for larger steps did better where they were tried, on Banana.
 The letter's method keeps the letter's bandwidths; the learners SGD, AdaGrad and Newton had the choice between those
 and the recommended ones, with 20 and 80 features a kernel, and CHOCO the choice of its kernel. The recommended setting
-is the same everywhere; its points differ in what and how often it sends: the quantizer's step, the rank of the basis,
-the pace of gossip, and which kernels a message has. That of the titles was picked among them in hindsight."""
+is the same everywhere; its points differ in what and how often it sends: the quantizer's step, the rank of the basis
+and the pace of gossip. That of the titles was picked among them in hindsight."""
 
 SENT = """Send the data: nodes flood their samples along the path, and each learns alone, with the recommended learner,
 from its own and from all that it has heard, a round later for every link. It gives up that raw data stay where they

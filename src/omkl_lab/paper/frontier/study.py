@@ -19,7 +19,7 @@ from omkl.learners import SGD, AdaGrad, Learner, Newton
 from omkl.methods import Choco, Gossip, Local, frugal, letter, recommended
 from omkl.methods.ensemble import Ensemble
 from omkl.quantizers import QSGD, Nearest, Quantizer
-from omkl.sending import Pace, Sampled, Sending, Triggered
+from omkl.sending import Pace
 from omkl.simulator import compare
 from omkl.wire import VERSION
 from omkl_lab.paper.frontier.data_sent import WIDTHS, flooded
@@ -135,21 +135,15 @@ def _variations() -> dict[str, dict[str, Gossip]]:
     steps = {what: replace(best, quantizer=quantizer) for what, (quantizer, _) in NEAREST.items()}
     steady = {f"pace {rate:g}": Pace(rate) for rate in (1, 1 / 2, 1 / 4, 1 / 8)}
     fading = {f"pace {rate} to 1/{last}": Pace(rate, until=8, least=1 / last) for rate, last in ((4, 4), (1, 16))}
-    rules: dict[str, Sending | None] = {
-        "all kernels": None,
-        **{f"sampled {kernels}": Sampled(kernels) for kernels in (1, 2)},
-        **{f"triggered {threshold:g}": Triggered(threshold) for threshold in (1.5, 3)},
-    }
     made = {
         "quantizers": {PRESET: best, **{w: one for w, one in steps.items() if one != best}},
         "frugal": {"frugal": frugal()},
         "paces": {what: replace(best, pace=pace) for what, pace in (steady | fading).items()},
-        "rules": {what: replace(best, sending=rule) for what, rule in rules.items()},
     }
-    for rank in (10, 20, 40, 80):
-        small = replace(best, basis=Landmarks(rank=rank, rows=300))
-        paces = fading if rank >= 40 else {}
-        paced = {f"rank {rank}, {what}": replace(small, pace=pace) for what, pace in paces.items()}
+    assert isinstance(best.basis, Landmarks)
+    for rank in (20, 40, 80):
+        small = replace(best, basis=replace(best.basis, rank=rank))
+        paced = {f"rank {rank}, {what}": replace(small, pace=pace) for what, pace in fading.items()}
         made[f"rank-{rank}"] = {f"rank {rank}": small, **paced}
     return made
 
