@@ -191,6 +191,7 @@ def test_sent_data_are_beside_the_frontier() -> None:
     assert axis.get_xlim() == pytest.approx((5 / 1.2, 60 * 1.2))
     title = axis.get_title(loc="left")
     assert title.splitlines()[2] == "beyond the axis, send the data: 0.010 at 12,346 bytes"
+    assert axis.get_ylim()[0] < 0.01
     assert not beyond(found())
     body = frontier_body(Path(__file__), results, 5)
     assert "gives up that raw data stay where they are" in " ".join(body.split())

@@ -52,7 +52,7 @@ NOTE = (
 )
 GAP = 0.062  # of an axis' height, between labels
 WIDEST = 2000  # bytes; what is larger is told in the title
-BYTES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
+BYTES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 def frontier_figure(results: Mapping[str, Frontier]) -> "Figure":
@@ -121,7 +121,8 @@ def pick(found: Frontier, family: str, what: str | None = None) -> Point:
 
 
 def _panel(axis: "Axes", found: Frontier) -> None:
-    low, high = min(line.loss for line in found.lines.values()), max(point.loss for point in found.points)
+    low = min(one.loss for one in (*found.lines.values(), *found.points))
+    high = max(point.loss for point in found.points)
     axis.set_ylim(low - 0.05 * (high - low), high + 0.07 * (high - low))
     ticks = [size for size in BYTES if axis.get_xlim()[0] < size < axis.get_xlim()[1]]
     axis.set_xticks(ticks, [str(size) for size in ticks])
