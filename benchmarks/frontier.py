@@ -2,25 +2,34 @@
 
 python -m benchmarks.frontier SEEDS FOLDER DATA [PART ...]
 
-PART is letter, a family (larger, choco, sgd, adagrad, newton), recommended or lines; all where none is named. Finished
-runs are kept in FOLDER/runs: with FOLDER as --out and as many seeds, ``omkl paper frontier`` takes them from there.
+PART is letter, a family (larger, choco, sgd, adagrad, newton), data, recommended or lines; all where none is named.
+Finished runs are kept in FOLDER/runs: with FOLDER as --out and as many seeds, ``omkl paper frontier`` takes them from
+there. data is of nodes that send each other their samples: it gives up that raw data stay where they are.
 """
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from benchmarks import report
 
-from omkl_lab.paper.frontier.study import FAMILIES, Point, Study
+from omkl_lab.paper.frontier.study import DATA, FAMILIES, Point, Study
 from omkl_lab.paper.store import Store
 
 
 def points(study: Study, parts: list[str]) -> Iterator[Point]:
-    for part in parts or ["letter", *FAMILIES, "recommended", "lines"]:
+    work: dict[str, Callable[[], list[Point] | dict[str, Point]]] = {
+        "letter": study.letter,
+        **{name: partial(study.family, name) for name in FAMILIES},
+        DATA: study.data_sent,
+        "recommended": study.recommended,
+        "lines": study.lines,
+    }
+    for part in parts or work:
         start = time.perf_counter()
-        found = study.family(part) if part in FAMILIES else getattr(study, part)()
+        found = work[part]()
         yield from found.values() if isinstance(found, dict) else found
         print(f"{study.data}: {part}: {time.perf_counter() - start:.0f} s", flush=True)
 

@@ -32,6 +32,7 @@ from omkl import topology
 from omkl.blas import one_thread
 from omkl.data import Stream, load
 from omkl_lab.paper import regret
+from omkl_lab.paper.frontier.data_sent import WIDTHS
 from omkl_lab.paper.frontier.study import FAMILIES
 from tests.test_paper_regret import small
 
@@ -201,12 +202,16 @@ def test_the_frontier_has_all_its_parts(tmp_path: Path, monkeypatch: pytest.Monk
     def line(*args: Any) -> dict[str, np.ndarray]:
         return {"what": np.array("some"), "loss": np.array(0.3), "half": np.array(0.01)}
 
+    def flooded(data: str, method: Any, nodes: int, shuffle: int, share: range, tell: Any) -> dict[str, np.ndarray]:
+        return {f"{what}:{value}": np.full(len(share), 0.2) for what in WIDTHS for value in ("loss", "bytes")}
+
     study = "omkl_lab.paper.frontier.study."
-    for name, stand_in in (("compare", compare), ("tuned_sgd", line), ("batch_optimum", line)):
+    stand_ins = {"compare": compare, "flooded": flooded, "tuned_sgd": line, "batch_optimum": line}
+    for name, stand_in in stand_ins.items():
         monkeypatch.setattr(study + name, stand_in)
     frontier.main(5, tmp_path / "paper", "banana", [])
     rows = written("frontier")
-    families = ["letter", *FAMILIES, "recommended", "alone", "complete", "central", "sgd", "batch"]
+    families = ["letter", *FAMILIES, "data", "recommended", "alone", "complete", "central", "sgd", "batch"]
     assert list(dict.fromkeys(row["family"] for row in rows)) == list(dict.fromkeys(families))
     assert (rows[0]["bytes"], rows[0]["loss"]) == ("40.0", "100.0000")
     assert len(list((tmp_path / "paper/runs").iterdir())) > 50

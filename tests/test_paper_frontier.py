@@ -16,10 +16,10 @@ from omkl.methods import Gossip, Local, letter, recommended
 from omkl.simulator import simulate
 from omkl_lab.paper import run
 from omkl_lab.paper.frontier import lines
-from omkl_lab.paper.frontier.figure import LINES, STYLES, apart, at_most_the_letters, frontier_figure, headline
+from omkl_lab.paper.frontier.figure import LINES, STYLES, apart, at_most_the_letters, beyond, frontier_figure, headline
 from omkl_lab.paper.frontier.lines import Table, online
-from omkl_lab.paper.frontier.section import frontier_csv
-from omkl_lab.paper.frontier.study import FAMILIES, PRESET, VARIATIONS, Frontier, Point, Study, alone, front
+from omkl_lab.paper.frontier.section import frontier_body, frontier_csv
+from omkl_lab.paper.frontier.study import DATA, FAMILIES, PRESET, VARIATIONS, Frontier, Point, Study, alone, front
 from omkl_lab.paper.letter import Cases
 from omkl_lab.paper.run import Paper
 from omkl_lab.paper.store import Store
@@ -177,6 +177,28 @@ def test_families_are_in_the_legend_and_lines_in_every_panel() -> None:
         assert axis.get_xscale() == "log"
         assert axis.get_xlim() == pytest.approx((10 / 1.2, 60 * 1.2))
     assert drawn.axes[0].get_title(loc="left") == "Banana\n0.600 at 48 bytes becomes 0.330 at 40, 0.360 at 10"
+
+
+def test_sent_data_are_beside_the_frontier() -> None:
+    """They may be best of all: the headline, the band and what no point beats are of the others."""
+    best = [point(DATA, 5, 0.1 - k / 100, f"{k}-bit inputs") for k in (1, 2)]
+    large = point(DATA, 12345.6, 0.01, "8-bit inputs")
+    results = {"mnist": Frontier([*found().points, *best, large], found().lines)}
+    assert headline(results) == headline({"mnist": found()})
+    (axis,) = frontier_figure(results).axes
+    band = max(axis.lines, key=lambda line: line.get_linewidth())
+    np.testing.assert_array_equal(band.get_xdata(), [10, 40, 59])
+    assert axis.get_xlim() == pytest.approx((5 / 1.2, 60 * 1.2))
+    title = axis.get_title(loc="left")
+    assert title.splitlines()[2] == "beyond the axis, send the data: 0.010 at 12,346 bytes"
+    assert axis.get_ylim()[0] < 0.01
+    assert not beyond(found())
+    body = frontier_body(Path(__file__), results, 5)
+    assert "gives up that raw data stay where they are" in " ".join(body.split())
+    assert "send the data, 1-bit inputs</td><td>0.0900 ± 0.0010 at 5 bytes" in body
+    tables = body.split("what no other point beats that leaves raw data where they are")
+    assert "send the data" not in tables[1]
+    assert f"mnist,{DATA},8-bit inputs,12345.6,0.01,0.001" in frontier_csv(results).splitlines()
 
 
 def test_the_part_leaves_figure_points_and_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

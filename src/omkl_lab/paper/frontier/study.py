@@ -4,7 +4,7 @@ Computing takes JAX, NumPy and SciPy alone; what is in the store can be drawn el
 """
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -19,14 +19,16 @@ from omkl.learners import SGD, AdaGrad, Learner, Newton
 from omkl.methods import Choco, Gossip, Local, frugal, letter, recommended
 from omkl.methods.ensemble import Ensemble
 from omkl.quantizers import QSGD, Nearest, Quantizer
-from omkl.sending import Pace, Sampled, Sending, Triggered
+from omkl.sending import Pace
 from omkl.simulator import compare
 from omkl.wire import VERSION
+from omkl_lab.paper.frontier.data_sent import WIDTHS, flooded
 from omkl_lab.paper.frontier.lines import BATCH_GRID, SGD_GRID, Tell, batch_optimum, tuned_sgd
 from omkl_lab.paper.letter import NODES, Cases, Floats, Progress, dealt, spread
 from omkl_lab.paper.store import Arrays, Store
 
 NARROW, WIDE = 20, 80  # features of a model: the letter's, and such that the message is as large as the recommended
+DATA = "data"  # the family that sends samples in place of models
 PRESET = "as it is"  # the recommended setting among its own variations
 ETAS = (0.3, 1.0, 3.0, 10.0)
 Bank = tuple[tuple[Kernel, ...], Literal["given", "median"]]
@@ -133,21 +135,15 @@ def _variations() -> dict[str, dict[str, Gossip]]:
     steps = {what: replace(best, quantizer=quantizer) for what, (quantizer, _) in NEAREST.items()}
     steady = {f"pace {rate:g}": Pace(rate) for rate in (1, 1 / 2, 1 / 4, 1 / 8)}
     fading = {f"pace {rate} to 1/{last}": Pace(rate, until=8, least=1 / last) for rate, last in ((4, 4), (1, 16))}
-    rules: dict[str, Sending | None] = {
-        "all kernels": None,
-        **{f"sampled {kernels}": Sampled(kernels) for kernels in (1, 2)},
-        **{f"triggered {threshold:g}": Triggered(threshold) for threshold in (1.5, 3)},
-    }
     made = {
         "quantizers": {PRESET: best, **{w: one for w, one in steps.items() if one != best}},
         "frugal": {"frugal": frugal()},
         "paces": {what: replace(best, pace=pace) for what, pace in (steady | fading).items()},
-        "rules": {what: replace(best, sending=rule) for what, rule in rules.items()},
     }
-    for rank in (10, 20, 40, 80):
-        small = replace(best, basis=Landmarks(rank=rank, rows=300))
-        paces = fading if rank >= 40 else {}
-        paced = {f"rank {rank}, {what}": replace(small, pace=pace) for what, pace in paces.items()}
+    assert isinstance(best.basis, Landmarks)
+    for rank in (20, 40, 80):
+        small = replace(best, basis=replace(best.basis, rank=rank))
+        paced = {f"rank {rank}, {what}": replace(small, pace=pace) for what, pace in fading.items()}
         made[f"rank-{rank}"] = {f"rank {rank}": small, **paced}
     return made
 
@@ -169,7 +165,7 @@ class Study(NamedTuple):
         points = self.letter()
         for name in FAMILIES:
             points += self.family(name)
-        return Frontier(points + self.recommended(), self.lines())
+        return Frontier(points + self.data_sent() + self.recommended(), self.lines())
 
     def letter(self) -> list[Point]:
         """Return the letter's point."""
@@ -201,6 +197,18 @@ class Study(NamedTuple):
         best = min(losses, key=losses.__getitem__)
         return best, tried[best]
 
+    def data_sent(self) -> list[Point]:
+        """Return the points of nodes that send each other their samples, and no models."""
+        method = alone(recommended())
+        case = {"nodes": NODES, "method": repr(method), "cases": WIDTHS, "wire": VERSION}
+
+        def share(shuffle: int, seeds: range) -> Arrays:
+            title, settings = f"frontier-{self.data}-{DATA}-{shuffle}", {"seeds": list(seeds), **case}
+            work = partial(flooded, self.data, method, NODES, shuffle, seeds, partial(self.progress, title))
+            return self.store.get(title, settings, work)
+
+        return [_point(DATA, what, runs) for what, runs in self.joined(share, WIDTHS).items()]
+
     def recommended(self) -> list[Point]:
         """Return the recommended setting as it is, and varied in what and how often it sends."""
         found = dict[str, Runs]()
@@ -226,9 +234,13 @@ class Study(NamedTuple):
         return Point(name, str(found["what"]), 0.0, float(found["loss"]), float(found["half"]))
 
     def runs(self, name: str, cases: Cases, nodes: int = NODES) -> dict[str, Runs]:
-        """Return the runs of every case that does not diverge, dealt over shuffles, computed or from the store."""
+        """Return the runs of every case, dealt over shuffles, computed or from the store."""
+        return self.joined(lambda shuffle, share: self.share(name, cases, shuffle, share, nodes), cases)
+
+    def joined(self, share: Callable[[int, range], Arrays], cases: Iterable[str]) -> dict[str, Runs]:
+        """Return the runs of every case that does not diverge, given what returns those of a shuffle."""
         shares = dealt(self.seeds)
-        parts = [self.share(name, cases, shuffle, share, nodes) for shuffle, share in enumerate(shares)]
+        parts = [share(shuffle, seeds) for shuffle, seeds in enumerate(shares)]
         shuffle = np.repeat(np.arange(len(shares)), [len(share) for share in shares])
         joined = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
         found = {case: Runs(joined[f"{case}:loss"], joined[f"{case}:bytes"], shuffle) for case in cases}
@@ -259,6 +271,11 @@ class Study(NamedTuple):
 def alone(method: Ensemble) -> Local:
     """Return the same learner without communication."""
     return Local(**{one.name: getattr(method, one.name) for one in fields(Local)})
+
+
+def at_home(points: Sequence[Point]) -> list[Point]:
+    """Return the points of methods that leave raw data where they are."""
+    return [point for point in points if point.family != DATA]
 
 
 def front(points: Sequence[Point]) -> list[Point]:
