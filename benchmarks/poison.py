@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks import report
 
 import omkl
-from omkl import algorithm, topology, wire
+from omkl import algorithm, calibration, topology, wire
 from omkl.data import as_stream, first_rounds
 from omkl.node.config import NetworkConfig
 from omkl.node.events import Diverged, Event, Scored
@@ -34,6 +34,7 @@ SEEDS = 5
 FEW_SEEDS = 3  # protocol objects take a second or more for each run of Banana
 T95 = 2.776  # Student's, of five runs
 SETTINGS = {
+    "recommended": omkl.recommended(),
     "eta=1, gamma=.5, nearest": omkl.Gossip(eta=1.0, gamma=0.5, quantizer=omkl.Nearest(2.5)),
     "eta=1, gamma=.5, exact": omkl.Gossip(eta=1.0, gamma=0.5, quantizer=None),
     "letter's, QSGD": omkl.Gossip(),
@@ -126,7 +127,10 @@ def honest_losses(
     """Return the losses of all nodes but the liar, in the order they came, and how many of these nodes had to halt."""
     members = tuple(Member(id=f"n{j}", listen=f"tcp/h:{j + 1}") for j in range(X.shape[1]))
     built = topology.build(graph, len(members))
-    config = NetworkConfig(name="n", inputs=X.shape[-1], method=method, seed=seed, topology=built, members=members)
+    shared = X.reshape(-1, X.shape[-1]) if calibration.rows(method.basis, method.sigma) else None
+    config = NetworkConfig(
+        name="n", inputs=X.shape[-1], method=method, seed=seed, topology=built, members=members, calibration=shared
+    )
     losses, halted = [], set()
 
     def watch(now: float, id: str, event: Event) -> None:

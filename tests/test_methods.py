@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from omkl import QSGD, SGD, Choco, Complete, Gossip, Local, algorithm, gaussian, topology, wire
+from omkl import QSGD, SGD, Choco, Complete, Gossip, Landmarks, Local, algorithm, gaussian, recommended, topology, wire
 from omkl.errors import InputError
 from omkl.methods import METHODS, Info, Method, Neighbors, Round
 from omkl.quantizers import Message
@@ -282,16 +283,46 @@ def test_numpy_settings_keep_float32() -> None:
 
 
 def test_the_radius_follows_the_steps() -> None:
-    assert Gossip(eta=2, gamma=0.25, clip=0.5).radius == 2.0
-    assert Gossip(eta=2, gamma=0.25, clip=0.5, learner=SGD(4)).radius == 4.0
-    assert Gossip().radius is None
+    assert radius(Gossip(eta=2, gamma=0.25, clip=0.5)) == 2.0
+    assert radius(Gossip(eta=2, gamma=0.25, clip=0.5, learner=SGD(4))) == 4.0
+    assert radius(Gossip()) is None
+
+
+def test_the_radius_of_pooled_steps_is_theirs() -> None:
+    """It falls as they do, and both ends of a link have the same, whatever they have seen."""
+    spectrum = (0.5 ** np.arange(8, dtype=np.float32))[None]
+    plain = replace(recommended(), basis=Landmarks(rank=8), clip=1.0)
+    graph = topology.metropolis(topology.path(8))
+    index, weights = graph.neighbors()
+    links = Neighbors(index, weights.astype(np.float32))
+    method = plain.on(graph)
+    state = method.init(np, (8,), 1, spectrum)
+    found = [float(np.asarray(method.radius(state, k))) for k in (0, 10, 100, 1000, 10**6)]
+    assert (np.diff(found[1:]) < 0).all()
+    assert found[0] < found[1]  # while steps count for more and more
+    pull = method.consensus_step / (1 - method.momentum)
+    rng, moves = np.random.default_rng(0), list[float]()
+    for t in range(200):
+        z, y = rng.normal(size=(8, 1, 8)).astype(np.float32), rng.choice([-1, 1], (8, 1)).astype(np.float32)
+        for k in range(int(method.pace.rounds(t)), int(method.pace.rounds(t + 1))):  # type: ignore[union-attr]
+            state, _ = method.gossip(state, None, links, k)
+        after, _ = method.learn(state, Round(z, y, None))
+        length = np.linalg.norm(after.theta - state.theta, axis=(-2, -1)).mean()
+        moves.append(length * pull**-0.5 / float(np.asarray(method.radius(state, k))))
+        state = after
+    assert 0.25 < np.median(moves[:20]) < 1.5  # slopes are below one
+    assert 0.25 < np.median(moves[-100:]) < 1.5
+
+
+def radius(method: Gossip, round_: int = 0) -> object:
+    return method.radius(method.init(np, (1,), 1), round_)
 
 
 @pytest.mark.parametrize("kind", [Gossip, Choco])
 def test_a_neighbor_far_away_moves_a_node_by_the_radius(kind: type[Gossip]) -> None:
     fresh = {"fresh": True} if kind is Choco else {}
     method = kind(features=D, eta=0.5, gamma=0.25, clip=0.1, quantizer=None, loss="squared", **fresh)  # type: ignore[arg-type]
-    assert method.radius == pytest.approx(0.1)
+    assert radius(method) == pytest.approx(0.1)
     state = method.init(np, (J, S), C)
     state.hidden[0] = state.theta[0] = 1e15
     z, y, *_ = rounds(method, 1)[0]

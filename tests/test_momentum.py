@@ -55,11 +55,11 @@ def test_two_nodes_by_hand() -> None:
     links, hidden = network("path", 2), np.array([1, -1], np.float32).reshape(2, 1, 1, 1)
     method = Gossip(gamma=0.5, momentum=0.5, quantizer=None, features=1)
     state = State(hidden, hidden, np.zeros((2, 1), np.float32), (), np.zeros_like(hidden))
-    theta, velocity = method.mix(state, hidden, links)
+    theta, velocity = method.mix(state, hidden, links, 0)
     np.testing.assert_array_equal(theta[:, 0, 0, 0], [0.5, -0.5])
     np.testing.assert_array_equal(velocity[:, 0, 0, 0], [-0.5, 0.5])
     state = state._replace(theta=theta, velocity=velocity)
-    theta, velocity = method.mix(state, theta, links)  # pulls of 1/2 * 1/2 * (-1) = -1/4
+    theta, velocity = method.mix(state, theta, links, 1)  # pulls of 1/2 * 1/2 * (-1) = -1/4
     np.testing.assert_array_equal(velocity[:, 0, 0, 0], [-0.5, 0.5])
     np.testing.assert_array_equal(theta[:, 0, 0, 0], [0, 0])
 
@@ -183,7 +183,8 @@ def test_without_momentum_nothing_is_carried() -> None:
 
 
 def test_a_radius_follows_the_momentum() -> None:
-    assert Gossip(eta=2, gamma=0.25, clip=0.5, momentum=0.75).radius == 1.0
+    method = Gossip(eta=2, gamma=0.25, clip=0.5, momentum=0.75)
+    assert method.radius(method.init(np, (2,), 1), 0) == 1.0
     assert Plain(Gossip(clip=0.5, momentum=0.5))._method.momentum == 0.5
 
 

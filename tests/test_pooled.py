@@ -9,7 +9,7 @@ import omkl
 from omkl import algorithm
 from omkl.data import as_stream
 from omkl.errors import InputError
-from omkl.learners import Pooled, Sample
+from omkl.learners import Pooled, Sample, pooled
 from omkl.losses import Logistic, Squared
 from omkl.methods import Gossip, Local, Round
 from omkl.topology import Faults
@@ -29,16 +29,37 @@ def step(y: float, reach: float | None, loss: Logistic | Squared, priors: tuple[
 def test_a_step_by_hand(reach: float | None) -> None:
     alpha = reach or 1.0
     theta, memory = step(2.0, reach, Squared())
-    curvature = 0.08 + (1 - 0.08) / 17  # of a square it is one: what was granted gives way to it, one part in 16 + 1
+    counted = alpha / (1 + (alpha - 1) * 4 / 5)  # one sample of its own, and four that are taken for granted
     variance = 300 * 0.25 * np.array([0.5, 0.1])  # the bound on the curvature is four times that of the logistic loss
-    S = variance / (1 + curvature * alpha * variance)
+    S = variance / (1 + counted * variance)  # a square has the largest curvature everywhere
     crowd = 1 + (alpha - 1) / 2  # the first sample of a square is taken to be half like those of others
     length = 1 / (1 + crowd * S @ np.array([1.0, 4.0]))
     np.testing.assert_allclose(theta[0, 0], alpha * length * S * np.array([1, 2]) * 2, rtol=1e-2)
     assert memory.count == alpha
     assert memory.own == 1
     np.testing.assert_array_equal(memory.last, [[1, 2]])
-    assert np.exp(memory.log_curvature) == pytest.approx(curvature, rel=1e-5)
+    assert memory.log_curvature == pytest.approx(0, abs=1e-6)
+
+
+def test_curvature_gives_way_to_what_is_measured() -> None:
+    _, memory = step(1.0, 1.0, Logistic())
+    assert memory.log_curvature == pytest.approx(0, abs=1e-6)  # at zero the logistic loss has the largest there is
+    z, far = np.array([[1.0, 2.0]], np.float32), np.full((1, 1), 3.0, np.float32)
+    sample = Sample(far, np.ones((1, 1), np.float32), Logistic(), None, np.float32(1))
+    _, memory = Pooled().update(np.zeros((1, 1, 2), np.float32), memory, 0 * z[:, None], z, sample)
+    measured = 4 / (2 + np.exp(3) + np.exp(-3))
+    assert np.exp(memory.log_curvature) == pytest.approx(1 + (measured - 1) / 18, rel=1e-5)
+
+
+def test_first_a_nodes_own_samples_count_as_curvature_and_in_the_end_all() -> None:
+    def curved(own: float, count: float) -> float:
+        return float(pooled._curved(np.float32(own), np.float32(count)))
+
+    assert curved(0, 0) == 0
+    assert curved(7, 7) == 7  # alone
+    assert curved(1e-3, 12e-3) == pytest.approx(1e-3, rel=1e-2)
+    assert curved(4, 4 * 12) == pytest.approx(48 / 6.5)
+    assert curved(1e5, 12e5) == pytest.approx(12e5, rel=1e-3)
 
 
 def test_a_step_for_many_overshoots_no_more_than_they_do() -> None:
@@ -49,7 +70,9 @@ def test_a_step_for_many_overshoots_no_more_than_they_do() -> None:
 def test_readings_are_what_other_priors_would_have_learned() -> None:
     rule, m, n, c = Pooled((50.0, 5.0)), np.array([0.5, 0.1, 0.0], np.float32), 40.0, 0.1
     memory = rule.init(np.zeros((1, 1, 3), np.float32), m[None])
-    memory = memory._replace(count=np.float32(n), log_curvature=np.full(1, np.log(c / 0.25), np.float32))
+    memory = memory._replace(
+        own=np.float32(n), count=np.float32(n), log_curvature=np.full(1, np.log(c / 0.25), np.float32)
+    )
     first, second = rule.read(memory)[0]
     np.testing.assert_array_equal(first, 1)
     ridge = [c * n / (c * n + 1 / (prior * m[:2])) for prior in (50, 5)]

@@ -78,10 +78,11 @@ def at_rest(theta: Array, momentum: float) -> Velocity:
     return namespace(theta).zeros_like(theta) if momentum else ()
 
 
-def clipped(hidden: Array, copies: Array, radius: float | None) -> Array:
+def clipped(hidden: Array, copies: Array, radius: Array | float | None) -> Array:
     """Return copies of hidden states, each kernel's brought to within ``radius`` of h_j; None leaves them as they are.
 
-    ``hidden`` is the node's own, broadcast against the copies ``(..., P, C, 2D)``. A copy within the radius comes back
+    ``hidden`` is the node's own, broadcast against the copies ``(..., P, C, 2D)``. The radius is a number, or one for
+    every seed, ``(S,)``, of copies ``(J, S, ...)``. A copy within the radius comes back
     to the bit, one that is farther away stays in its direction, and whatever is finite gives what is finite. So one
     neighbor moves a node by gamma w_ij ``radius`` in a round at most.
 
@@ -94,6 +95,8 @@ def clipped(hidden: Array, copies: Array, radius: float | None) -> Array:
         return copies
     xp = namespace(copies)
     apart = copies - hidden
+    if getattr(radius, "ndim", 0):
+        radius = xp.reshape(radius, (-1, *(1,) * (apart.ndim - 2)))
     largest = xp.max(xp.abs(apart), axis=(-2, -1), keepdims=True)
     # In units of the largest entry: squares of 1e30 are no float32.
     unit = apart / xp.where(largest > 0, largest, xp.ones_like(largest))

@@ -4,7 +4,7 @@ After k rounds of gossip a node has a share of its own step left, the probabilit
 after k steps, and the rest of it is with others. One over its mean over nodes is the number of nodes that a sample has
 reached: one after no rounds, and nearly all of a complete graph after a few. With the eigenvalues mu_i of the gossip
 matrix the mean is that of |1 - gamma (1 - mu_i) / (1 - momentum)|^k. alpha is one over its mean over samples too, those
-from a quarter of all rounds ago back to the first: on a star, where a sample takes as many rounds as there are leaves
+from half of all rounds ago back to the first: on a star, where a sample takes as many rounds as there are leaves
 to leave its node, most of what a node has is its own for long. alpha follows from the graph alone, so that it is one
 number for all nodes, and those that see different data stay unbiased.
 
@@ -30,10 +30,11 @@ from omkl.topology import Topology
 Floats = npt.NDArray[np.float64]
 
 LARGE = 1000  # nodes beyond which the mean is estimated
-YOUNGEST = 0.25  # part of all rounds ago of the latest samples that alpha is about; later ones have yet to spread
+YOUNGEST = 0.5  # part of all rounds ago of the latest samples that alpha is about; later ones have yet to spread
 AGES = 9  # ages that their mean is taken over
 PROBES = 32000  # numbers that the mean is estimated from: so many vectors of as many nodes
 LONGEST = 20  # knots: rounds up to 2^10, by half powers of two
+UNKNOWN = 0.4  # how alike nodes are taken to be before any of them has said anything
 KEPT = 0.8  # share of what was heard in a round that counts in the next
 FALLS, RISES = 0.5, 1 / 16  # share of the way to what is heard that one round goes
 
@@ -114,25 +115,36 @@ class Reach:
         )
 
     def alike(self, heard: Hearing) -> Array:
-        """Return how alike is what a node and its neighbors say, ``(..., P)``, from 0 to 1."""
+        """Return how alike is what a node and its neighbors say, ``(..., P)``, from 0 to 1.
+
+        Something in between while nothing has been said: the first samples of all may be one and the same.
+        """
         xp = namespace(heard.said)
         share = heard.apart / xp.where(heard.due > 0, heard.due, xp.ones_like(heard.due))
-        return xp.where(heard.due > 0, xp.clip(1 - share, 0, 1), xp.zeros_like(share))
+        return xp.where(heard.due > 0, xp.clip(1 - share, 0, 1), UNKNOWN * xp.ones_like(share))
 
     def alpha(self, heard: Hearing) -> Array:
         """Return how many samples a step counts for, ``(...)``."""
+        return 1 + heard.share * (self.grown(heard.rounds) - 1)
+
+    def grown(self, rounds: Array) -> Array:
+        """Return how many samples a step counts for after so many rounds in which all links were heard."""
         if not self.knots:
             raise InputError("reach has no knots; they follow from a network; call method.on(topology) first")
-        xp = namespace(heard.said)
-        table = xp.asarray([*self.knots, self.knots[-1]], dtype=xp.float32)
-        rounds = xp.clip(heard.rounds, 1, 2.0 ** ((len(self.knots) - 1) / 2))
-        place = 2 * xp.log2(rounds)
-        low = xp.floor(place)
-        index = xp.astype(low, xp.int32)
-        lower, upper = xp.take(table, index), xp.take(table, index + 1)
-        grown = lower + (place - low) * (upper - lower)
-        grown = 1 + xp.clip(heard.rounds, 0, 1) * (grown - 1)  # before the first round it is one
-        return 1 + heard.share * (grown - 1)
+        xp = namespace(rounds)
+        grown = between_knots(self.knots, rounds)
+        return 1 + xp.clip(rounds, 0, 1) * (grown - 1)  # before the first round it is one
+
+
+def between_knots(values: Sequence[float], rounds: Array) -> Array:
+    """Return what is known after 1, 2^(1/2), 2, ... rounds, after any number of them, the last value for more."""
+    xp = namespace(rounds)
+    table = xp.asarray([*values, values[-1]], dtype=xp.float32)
+    place = 2 * xp.log2(xp.clip(rounds, 1, 2.0 ** ((len(values) - 1) / 2)))
+    low = xp.floor(place)
+    index = xp.astype(low, xp.int32)
+    lower, upper = xp.take(table, index), xp.take(table, index + 1)
+    return lower + (place - low) * (upper - lower)
 
 
 def knots(topologies: Sequence[Topology], pull: float, most: float) -> list[float]:

@@ -92,9 +92,10 @@ class Pace:
 
     def samples(self, round_: int) -> int:
         """Return how many samples a node learns after a round of gossip, counted from one, before the next."""
-        return self._allowed(round_) - self._allowed(round_ - 1)
+        return self.learned(round_) - self.learned(round_ - 1)
 
-    def _allowed(self, rounds: int) -> int:
+    def learned(self, rounds: int) -> int:
+        """Return how many samples a node has learned after so many rounds and before the next."""
         total = 0
         for _, length, often, seldom in self.phases:
             most = often * -(-length // seldom)

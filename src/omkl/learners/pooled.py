@@ -13,10 +13,12 @@ from typing import ClassVar, NamedTuple
 from omkl.arrays import Array, namespace
 from omkl.errors import InputError, positive, real
 from omkl.learners.rules import LOGISTIC, STEEPEST, Sample, forgetting, length, no_samples, white
+from omkl.losses import Loss
 
-FIRST = 0.02  # curvature that is taken for granted before any sample, of a loss that curves as the logistic does
-FIRST_COUNT = 16.0  # as how many samples it counts
+FIRST_COUNT = 16.0  # samples of the largest curvature that the loss has, which are taken for granted before any
+OWN_FIRST = 4.0  # samples of its own after which half of what a node has learned for others counts as curvature
 RECENT = 0.25  # weight of a sample in how alike samples are
+USUAL = 0.5  # curvature of a sample, of the largest that the loss has, where a length is wanted and none was measured
 FLOOR = 0.01  # below which no sample's curvature counts: one that is surely wrong has next to none
 
 
@@ -42,8 +44,9 @@ class Pooled:
     """The same curvature at every node, and steps that count for all whom the node hears.
 
     In whitened coordinates, E z z^T = I, the curvature of n samples is diagonal: S_i = 1 / (1/(prior m_i) + c n). c is
-    the mean curvature of the loss at the samples seen, measured and gossiped; n counts alpha for every sample. A sample
-    does theta' = theta - alpha r S z C'(f, y), with r in (0, 1] such that a step of alpha = 1 never overshoots. Where
+    the mean curvature of the loss at the samples seen, measured and gossiped; n counts alpha for every sample, but the
+    first few as one each: what others have seen meanwhile is still on its way. A sample does
+    theta' = theta - alpha r S z C'(f, y), with r in (0, 1] such that a step of alpha = 1 never overshoots. Where
     samples that follow each other are alike, as in time series, or what neighbors say is, as where all see one thing, r
     is that of as many such samples at once: else all would make the same step. Under a loss whose slope has no bound
     the first samples are taken for alike.
@@ -59,7 +62,7 @@ class Pooled:
         Each sample multiplies the count of earlier ones by it; one forgets nothing.
     """
 
-    priors: tuple[float, ...] = (300.0, 10.0)
+    priors: tuple[float, ...] = (600.0, 20.0)
     forget: float = 1.0
 
     name: ClassVar[str] = "pooled"
@@ -67,9 +70,9 @@ class Pooled:
 
     def __post_init__(self) -> None:
         given = tuple(self.priors) if isinstance(self.priors, tuple | list) else (self.priors,)
-        priors = tuple(positive("priors", real("priors", one), "try (300, 10)") for one in given)
+        priors = tuple(positive("priors", real("priors", one), "try (600, 20)") for one in given)
         if not priors or list(priors) != sorted(set(priors), reverse=True):
-            raise InputError(f"priors are {given}; the largest comes first, and no two are equal; try (300, 10)")
+            raise InputError(f"priors are {given}; the largest comes first, and no two are equal; try (600, 20)")
         object.__setattr__(self, "priors", priors)
         object.__setattr__(self, "forget", forgetting(self.forget))
 
@@ -79,11 +82,10 @@ class Pooled:
         return len(self.priors)
 
     def init(self, theta: Array, spectrum: Array | None = None) -> PooledMemory:
-        """Return no samples, the spectrum, and the curvature that is taken for granted."""
+        """Return no samples, the spectrum, and the largest curvature that the loss has."""
         xp, spread = namespace(theta), white(theta, spectrum, self.name)
-        first = xp.full(theta.shape[:-2], math.log(FIRST / LOGISTIC), dtype=theta.dtype)
-        alike = xp.zeros(theta.shape[:-2], dtype=theta.dtype)
-        return PooledMemory(no_samples(theta), no_samples(theta), spread, first, xp.zeros_like(spread), alike)
+        largest, alike = (xp.zeros(theta.shape[:-2], dtype=theta.dtype) for _ in range(2))
+        return PooledMemory(no_samples(theta), no_samples(theta), spread, largest, xp.zeros_like(spread), alike)
 
     def read(self, memory: PooledMemory) -> Array:
         """Return what each coordinate is multiplied by in every reading of a model, ``(..., P, V, n)``.
@@ -91,7 +93,8 @@ class Pooled:
         The first is one. With curvature c n I the best coefficients under two priors differ by a factor each.
         """
         xp = namespace(memory.spectrum)
-        seen = memory.count[..., None] * xp.exp(memory.log_curvature) * LOGISTIC  # the bound of the loss cancels
+        seen = _curved(memory.own, memory.count)[..., None] * xp.exp(memory.log_curvature)
+        seen = seen * LOGISTIC  # the bound of the loss cancels
         variance = seen[..., None] * memory.spectrum
         first = self.priors[0]
         readings = [(one / first) * (1 + first * variance) / (1 + one * variance) for one in self.priors]
@@ -104,6 +107,17 @@ class Pooled:
     def hear(self, memory: PooledMemory, numbers: Array) -> PooledMemory:
         """Return the memory with such numbers after mixing."""
         return memory._replace(log_curvature=numbers[..., 0])
+
+    def stride(self, spectrum: Array, own: Array, count: Array, alpha: Array | float, loss: Loss) -> Array:
+        """Return how far a sample moves a model at a slope of 1, of an input as most are, the farthest of the P models.
+
+        After ``own`` samples, for ``count``, of half of the largest curvature; ``spectrum (..., P, n)``.
+        """
+        xp, bound = namespace(spectrum), min(loss.smoothness, STEEPEST)
+        variance = self.priors[0] * LOGISTIC / bound * spectrum
+        shared = variance / (1 + USUAL * bound * _curved(own, count) * variance)
+        length = 1 / (1 + bound * xp.sum(shared, axis=-1))
+        return xp.max(alpha * length * xp.sqrt(xp.sum(shared * shared, axis=-1)), axis=-1)
 
     def update(
         self, theta: Array, memory: PooledMemory, gradient: Array, z: Array, sample: Sample
@@ -119,7 +133,8 @@ class Pooled:
         curvature = before + (weight / (FIRST_COUNT + own))[..., None] * (_curvature(sample, bound) - before)
         prior = self.priors[0] * LOGISTIC / bound
         variance = prior * memory.spectrum
-        shared = variance / (1 + (bound * curvature * count[..., None])[..., None] * variance)
+        seen = _curved(own, count)[..., None] * curvature
+        shared = variance / (1 + bound * seen[..., None] * variance)
         energy = xp.sum(shared * z * z, axis=-1, keepdims=True)
         steepest = bound if sample.weight is None else bound * sample.weight[..., None, None]
         alike, last = _alike(memory, shared, z, energy), xp.zeros_like(memory.last) + z
@@ -131,6 +146,17 @@ class Pooled:
         step = step if sample.reach is None else sample.reach[..., None, None, None] * step
         learned = theta - step * shared[..., None, :] * gradient
         return learned, PooledMemory(own, count, memory.spectrum, xp.log(curvature), last, alike)
+
+
+def _curved(own: Array, count: Array) -> Array:
+    """Return how many samples count as curvature: at first a node's own, later all that it has learned for, ``(...)``.
+
+    When a node has few samples, what the others have learned has yet to arrive: a step that is as short as if it had
+    would come too late.
+    """
+    xp = namespace(own)
+    others = count / xp.where(own > 0, own, xp.ones_like(own)) - 1
+    return count / (1 + xp.clip(others, 0, None) * OWN_FIRST / (OWN_FIRST + own))
 
 
 def _alike(memory: PooledMemory, shared: Array, z: Array, energy: Array) -> Array:

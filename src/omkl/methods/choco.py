@@ -51,5 +51,5 @@ class Choco(Gossip):
             return super().gossip(state, uniforms, network, round_)
         message = self.emit(state.theta, state, uniforms, round_)
         hidden = algorithm.absorb(state.hidden, message)
-        theta, velocity = self.mix(state, hidden, network)
+        theta, velocity = self.mix(state, hidden, network, round_)
         return state._replace(theta=theta, hidden=hidden, velocity=velocity), message

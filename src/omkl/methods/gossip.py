@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -10,11 +11,12 @@ from omkl import algorithm, sending
 from omkl.algorithm import State, Velocity
 from omkl.arrays import Array, namespace
 from omkl.errors import InputError, real
+from omkl.learners import Pooled
 from omkl.methods.ensemble import Quantized
 from omkl.methods.protocol import Info, Network, Round
 from omkl.methods.steps import seldom, stable_step, tracking
 from omkl.quantizers import Message
-from omkl.reach import Reach
+from omkl.reach import Reach, between_knots
 from omkl.sending import Pace, Sending, follow
 from omkl.topology import Topology
 
@@ -57,7 +59,8 @@ class Gossip(Quantized):
     removes a share of order gamma. Honest neighbors on one task stand at about half of that, for small steps and for
     large ones. A neighbor that lies moves a node in a round by clip * w_ij * sqrt(gamma) of what a sample may, at most.
     With momentum a pull goes on for 1 / (1 - momentum) rounds, and gamma / (1 - momentum) stands in the place of gamma.
-    Under the squared loss bring the targets to a deviation near 1, as for eta itself.
+    Under the squared loss bring the targets to a deviation near 1, as for eta itself. ``Pooled`` has no eta: in its
+    place is the length of the step that a sample makes in that round, at a slope of 1, where no link has failed.
     """
 
     name: ClassVar[str] = "gossip"
@@ -93,12 +96,35 @@ class Gossip(Quantized):
             if not 0 < self.clip <= math.inf:
                 raise InputError(f"clip is {self.clip}; it must be positive; None trusts every neighbor, else try 0.3")
 
-    @property
-    def radius(self) -> float | None:
-        """How far a neighbor's state counts as at most; None where it is not bounded."""
+    def radius(self, state: State, round_: Array | int) -> Array | float | None:
+        """Return how far a neighbor's state counts as at most in a round; None where it is not bounded.
+
+        A number, or one for every seed. It depends on what both ends of a link have in common, settings, features and
+        the number of the round, and on nothing that a node has seen: else mixing would move the mean of the models.
+        """
         if self.clip is None:
             return None
-        return self.clip * getattr(self.rule, "eta", self.eta) / math.sqrt(self.consensus_step / (1 - self.momentum))
+        unit = self.clip / math.sqrt(self.consensus_step / (1 - self.momentum))
+        if not isinstance(self.rule, Pooled):
+            return unit * float(getattr(self.rule, "eta", self.eta))
+        spectrum = state.memory.spectrum  # type: ignore[union-attr]
+        if state.theta.ndim > 3:
+            spectrum = spectrum[0]  # all nodes have the same
+        rounds = namespace(spectrum).asarray(round_, dtype=spectrum.dtype) + 1
+        alpha = 1.0 if self.reach is None else self.reach.grown(rounds)
+        own, count = (between_knots(values, rounds) for values in self._samples_by_round)
+        return unit * self.rule.stride(spectrum, own, count, alpha, self.objective)
+
+    @cached_property
+    def _samples_by_round(self) -> tuple[list[float], list[float]]:
+        """How many samples a node has learned, and for how many, after 1, 2^(1/2), 2, ... rounds without a fault."""
+        own, count = [0.0], [0.0]
+        for rounds in 2 ** (np.arange(61) / 2):
+            samples = rounds if self.pace is None else self.pace.learned(int(rounds))
+            alpha = 1.0 if self.reach is None else float(self.reach.grown(np.float32(rounds)))
+            count.append(count[-1] + (samples - own[-1]) * alpha)
+            own.append(float(samples))
+        return own[1:], count[1:]
 
     @property
     def consensus_step(self) -> float:
@@ -170,7 +196,7 @@ class Gossip(Quantized):
         self, state: State, uniforms: Array | None, network: Network, round_: Array | int
     ) -> tuple[State, Message]:
         """Return the network after mixing, emitting and absorbing (lines 8, 9 and 12), and the messages."""
-        own, velocity = self.mix(state, state.hidden, network)
+        own, velocity = self.mix(state, state.hidden, network, round_)
         message = self.emit(own, state, uniforms, round_)
         before, hidden = state.hidden, algorithm.absorb(state.hidden, message)
         start = self.spoken(state) + (self.momentum * state.velocity if self.momentum else 0)
@@ -191,9 +217,9 @@ class Gossip(Quantized):
         moved = () if self.choice is None else follow(state.moved, theta - state.theta)
         return state._replace(theta=theta, log_weights=log_weights, memory=memory, moved=moved), info
 
-    def mix(self, state: State, hidden: Array, network: Network) -> tuple[Array, Velocity]:
+    def mix(self, state: State, hidden: Array, network: Network, round_: Array | int) -> tuple[Array, Velocity]:
         """Return what every node has after mixing with these hidden states, and the velocity."""
-        gamma, radius, choice = self.consensus_step, self.radius, self.choice
+        gamma, radius, choice = self.consensus_step, self.radius(state, round_), self.choice
 
         def pulled(start: Array) -> Array:
             mixed = network.mix(start, hidden, gamma, radius)

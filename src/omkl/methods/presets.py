@@ -44,7 +44,7 @@ def recommended() -> Gossip:
         kernels=gaussian(0.35, 0.7, 1.4, 2.8, 5.6),
         sigma="median",
         basis=Landmarks(rank=120, rows=500),
-        learner=Pooled(priors=(500, 20)),
+        learner=Pooled(priors=(600, 20)),
         reach=Reach(most=12),
         regularization=0.0,
         weight_rate=1.0,
@@ -60,7 +60,7 @@ def frugal() -> Gossip:
     """Return the recommended setting for a third of the bytes: half the coefficients, and less gossip throughout."""
     return replace(
         recommended(),
-        basis=Landmarks(rank=60, rows=500),
+        basis=Landmarks(rank=52, rows=500),
         reach=Reach(most=8),
-        pace=Pace(4, until=4, least=0.5),
+        pace=Pace(4, until=3, least=0.5),
     )

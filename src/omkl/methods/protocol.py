@@ -56,7 +56,7 @@ class Info(NamedTuple):
 class Network(Protocol):
     """Who hears whom, and with what weight."""
 
-    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Array | float | None = None) -> Array:
         """Return ``algorithm.mix`` at every node, of copies ``algorithm.clipped`` to a radius where one is given."""
 
     def degrees(self, nodes: int) -> Array:
@@ -145,7 +145,7 @@ class Neighbors(NamedTuple):
     ids: Array
     weights: Array
 
-    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Array | float | None = None) -> Array:
         """Return ``algorithm.mix`` at every node, each given copies of its neighbors' hidden states."""
         xp = namespace(theta)
         nodes, most = self.ids.shape

@@ -57,7 +57,7 @@ class Heard(NamedTuple):
     share: float = 1.0
     """Of its links, by weight, that it hears."""
 
-    def mix(self, theta: Floats, hidden: Floats, gamma: float, radius: float | None = None) -> Floats:
+    def mix(self, theta: Floats, hidden: Floats, gamma: float, radius: Floats | float | None = None) -> Floats:
         """Return ``algorithm.mix`` of the copies, ``algorithm.clipped`` to a radius where one is given."""
         copies = algorithm.clipped(hidden, self.copies, radius)
         return np.asarray(algorithm.mix(theta, hidden, copies, self.weights, gamma))

@@ -28,7 +28,7 @@ class Rows(NamedTuple):
 
     weights: Array
 
-    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Array | float | None = None) -> Array:
         """Return theta + gamma sum_k w_k (h_k - h), a matrix product for every seed."""
         assert radius is None, "a product does not clip"
         kept = jnp.sum(self.weights, axis=1)[..., None, None, None] * hidden
@@ -53,7 +53,7 @@ class Live(NamedTuple):
     network: Any
     share: Array
 
-    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Array | float | None = None) -> Array:
         """Return what the network does."""
         mixed: Array = self.network.mix(theta, hidden, gamma, radius)
         return mixed

@@ -62,7 +62,7 @@ class Halo:
     shifts: tuple[int, ...]
     mesh: Mesh
 
-    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Array | float | None = None) -> Array:
         """Return ``algorithm.mix`` at every node."""
 
         def mix_block(local: Lists | Edges, sends: tuple[Array, ...], theta: Array, hidden: Array) -> Array:

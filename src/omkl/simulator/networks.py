@@ -36,7 +36,7 @@ class Dense(NamedTuple):
 
     laplacian: Array
 
-    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Array | float | None = None) -> Array:
         """Return theta + gamma (W - I) h, in full float32 on every device."""
         assert radius is None, "a product does not clip"
         return theta + gamma * jnp.tensordot(self.laplacian, hidden, axes=1, precision="highest")
@@ -67,7 +67,7 @@ class Lists(NamedTuple):
     ids: Array
     weights: Array
 
-    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Array | float | None = None) -> Array:
         """Return theta + gamma sum_k w_k (h_k - h), one neighbor at a time so that no copies are held."""
         pull, own = jnp.zeros_like(theta), hidden[: theta.shape[0]]
         for k in range(self.ids.shape[1]):
@@ -100,7 +100,7 @@ class Edges(NamedTuple):
     sender: Array
     weights: Array
 
-    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Array | float | None = None) -> Array:
         """Return theta + gamma times the sum over each node's incoming edges."""
         own = hidden[self.receiver]
         pulls = _lift(self.weights, theta.ndim) * (clipped(own, hidden[self.sender], radius) - own)
@@ -131,7 +131,7 @@ class Hubs(NamedTuple):
     owners: Array
     more: Lists
 
-    def mix(self, theta: Array, hidden: Array, gamma: float, radius: float | None = None) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Array | float | None = None) -> Array:
         """Return theta with what all lists add to it."""
         own = hidden[self.owners]
         pulls = jnp.zeros_like(own)

@@ -238,7 +238,7 @@ def _mixed(node: Protocol, copies: Floats, weights: Floats) -> tuple[Floats, tup
     state, method = node.learning.state, node.learning.method
     own = method.spoken(state)
     start = own + method.momentum * state.velocity if method.momentum else own
-    heard = algorithm.clipped(state.hidden, copies, method.radius)
+    heard = algorithm.clipped(state.hidden, copies, method.radius(state, node.round))
     due = algorithm.mix(start, state.hidden, heard, weights, method.consensus_step)
     if method.choice is not None:
         share = method.choice.share(method.worth(state.log_weights))
