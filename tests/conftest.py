@@ -1,9 +1,14 @@
 """Fixtures for the whole suite: the array libraries the core must run on."""
 
 import os
+from importlib.metadata import version
 
 # Before jax is imported, here and in the processes that tests start: programs that run once are not worth optimizing.
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+# XLA's older way to write loops takes a third of the time to compile. XLA dies of a flag that it does not know, so only
+# where it is known to have these. Whoever sets $XLA_FLAGS, to nothing even, tests what users have.
+if version("jaxlib").startswith("0.10."):
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1")
 
 import gc
 from collections.abc import Callable, Iterator

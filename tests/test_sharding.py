@@ -27,7 +27,8 @@ ROOT = Path(__file__).parents[1]
 
 
 def environment(devices: int, **more: str) -> dict[str, str]:
-    # The second flag halves the time to compile.
+    # XLA's loops as users have them, not those of conftest: only these round alike in programs for one device and for
+    # four. The second flag halves the time to compile.
     flags = f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0"
     return os.environ | {"XLA_FLAGS": flags} | more
 
