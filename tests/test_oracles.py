@@ -97,7 +97,7 @@ def test_a_version_that_is_frozen_stays() -> None:
 # Seeded faults
 
 
-# Each seed is frozen by itself: a change of the course shows in a few. The rest is for what only some seeds come to.
+# Each seed is frozen by itself. A change of what happens often shows in few of them; what is rare needs them all.
 @pytest.mark.parametrize("seeds", [FEW, pytest.param(digests.SEEDS, marks=pytest.mark.slow)])
 def test_seeded_faults_take_their_course(seeds: int) -> None:
     reports = digests.reports(seeds)
