@@ -6,7 +6,7 @@ ifneq ($(wildcard ../shared/data),)
 export OMKL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test check docs torture faults bench bench-network bench-device bench-scale fmt clean
+.PHONY: demo test check docs torture faults slow bench bench-network bench-device bench-scale fmt clean
 
 demo: .venv/.installed
 	$(BIN)/python examples/demo.py out/demo
@@ -34,6 +34,10 @@ torture: .venv/.installed
 # Real processes, killed and cut off, on a larger scale than in the tests: minutes.
 faults: .venv/.installed
 	$(BIN)/python -m pytest tests/test_real_faults.py -m "slow or not slow"
+
+# All that the tests leave out as slow, those of faults included: what they do on a smaller scale, and 200 frozen seeds.
+slow: .venv/.installed
+	$(BIN)/python -m pytest -m slow
 
 # The default method first, then the paper's preset; minutes.
 bench: .venv/.installed

@@ -79,6 +79,14 @@ class Visitor:
         """Wait for the last event of a server that has ended."""
         self._reader.join()
 
+    def wait(self, number: int) -> None:
+        """Wait until a frame of this round or a later one has come."""
+        until = time.monotonic() + 60
+        while self.round < number:
+            if time.monotonic() > until:
+                raise TimeoutError(f"round {number} has not come within a minute; the last one was {self.round}")
+            time.sleep(0.1)
+
     @property
     def round(self) -> int:
         return int(self.last.partition('"round":')[2].partition(",")[0] or 0)
@@ -108,11 +116,11 @@ def measure(source: Path, run: str, seconds: float) -> report.Row:
     flags = ("dashboard", str(source), "--port", str(port), "--no-browser")
     with ended(omkl_process(*flags, OMKL_DASHBOARD_TOKEN=token)) as server:
         visitor = Visitor(port, token, run)
-        while visitor.round < RATE:
-            time.sleep(0.1)
+        visitor.wait(RATE)
         at, busy = time.monotonic(), seconds_of(server.pid)
         heard, frames, first = visitor.bytes, visitor.frames, visitor.round
         time.sleep(seconds)
+        visitor.wait(first + 1)  # where the machine is busy, a short time has no frame
         took = time.monotonic() - at
         row: report.Row = {
             "seconds": took,
@@ -158,7 +166,7 @@ class Paced(Recorder):
 
 
 def simulation(seconds: float, count: int = NODES) -> report.Row:
-    rounds, done = int(RATE * (seconds + 20)), threading.Event()
+    rounds, done = int(RATE * (seconds + 120)), threading.Event()
     X = np.random.default_rng(0).normal(size=(rounds, count, 2)).astype(np.float32)
     y = np.where(X.prod(axis=2) > 0, 1, -1)
     with tempfile.TemporaryDirectory() as folder:

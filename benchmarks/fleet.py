@@ -54,6 +54,9 @@ gamma = 0.5
 quantizer = {name = "nearest", step = 2.5}
 """
 
+COMPILED = "from omkl.cli import main; main()"
+PLAIN = f"import sys; sys.modules['numba'] = None; {COMPILED}"  # which takes 1.7 s of a core to load
+
 Sample = tuple[Sequence[float], int | None]
 
 
@@ -90,12 +93,12 @@ class Daemon:
         What it is to be given, and what it has acknowledged of that, in order.
     """
 
-    def __init__(self, network: Path, id: str, prefix: Sequence[str] = ()) -> None:
+    def __init__(self, network: Path, id: str, prefix: Sequence[str] = (), *, compiled: bool = True) -> None:
         self.id, self.log = id, network.with_name(f"{id}.log")
         self.samples: list[Sample] = []
         self.acks: list[Ack] = []
         self._command = [
-            *prefix, sys.executable, "-c", "from omkl.cli import main; main()", "node", "--network", str(network),
+            *prefix, sys.executable, "-c", COMPILED if compiled else PLAIN, "node", "--network", str(network),
             "--id", id, "--input", "-", "--until-end", "--predictions", "--log-format", "json",
         ]  # fmt: skip
         self._lock, self._given = threading.Lock(), True
@@ -209,11 +212,18 @@ class Daemon:
 
 
 class Fleet:
-    """The daemons of a network, from ``start`` to ``leave``; whoever still lives at the end is killed."""
+    """The daemons of a network, from ``start`` to ``leave``; whoever still lives at the end is killed.
 
-    def __init__(self, network: Path, prefixes: dict[str, Sequence[str]] | None = None) -> None:
+    Those that are not ``compiled`` go without Numba, as where the extra ``fast`` is not installed, and start sooner.
+    """
+
+    def __init__(
+        self, network: Path, prefixes: dict[str, Sequence[str]] | None = None, *, compiled: bool = True
+    ) -> None:
         self.config = config.load(network)
-        self.daemons = {id: Daemon(network, id, (prefixes or {}).get(id, ())) for id in self.config.ids}
+        self.daemons = {
+            id: Daemon(network, id, (prefixes or {}).get(id, ()), compiled=compiled) for id in self.config.ids
+        }
 
     def __enter__(self) -> Self:
         self.start()

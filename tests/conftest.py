@@ -1,9 +1,16 @@
 """Fixtures for the whole suite: the array libraries the core must run on."""
 
 import os
+from importlib.metadata import version
 
 # Before jax is imported, here and in the processes that tests start: programs that run once are not worth optimizing.
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+# XLA's older way to write loops takes a third of the time to compile. XLA dies of a flag that it does not know, so only
+# where it is known to have these. Whoever sets $XLA_FLAGS, to nothing even, tests what users have.
+if version("jaxlib").startswith("0.10."):
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1")
+# Before numpy is: several processes run tests, and threads of BLAS that wait for a core only keep others from it.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import gc
 from collections.abc import Callable, Iterator
@@ -31,7 +38,7 @@ keep_programs()
 jax.config.update("jax_numpy_dtype_promotion", "strict")  # type: ignore[no-untyped-call]
 
 
-LONGEST = ("real_faults", "simulator", "fused", "sharding", "oracles", "sweeps", "faults", "tiles", "docs", "rounds")
+LONGEST = ("real_faults", "sweeps", "sharding", "docs", "benchmarks_processes", "benchmarks_learning", "fused")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

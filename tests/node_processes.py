@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from benchmarks import fleet
 
 from omkl.node.cluster import free_ports
 
@@ -67,18 +68,19 @@ def as_json(rows: list[tuple[list[float], int]]) -> str:
     return "".join(json.dumps({"x": x, "y": y}) + "\n" for x, y in rows)
 
 
-def omkl(*args: Any, **options: Any) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-c", "from omkl.cli import main; main()", *map(str, args)]
+def omkl(*args: Any, plain: bool = False, **options: Any) -> "subprocess.Popen[str]":
+    """Start a command; a plain one goes without Numba, which takes longer to load than all the rest."""
+    command = [sys.executable, "-c", fleet.PLAIN if plain else fleet.COMPILED, *map(str, args)]
     return subprocess.Popen(command, text=True, **options)
 
 
 class Daemon:
-    """``omkl node`` at work, and its log."""
+    """``omkl node`` at work without Numba, and its log; processes of ``test_node_cluster`` have compiled rounds."""
 
     def __init__(self, network: Path, id: str, *args: Any) -> None:
         pipe = subprocess.PIPE
         flags = ("--network", network, "--id", id, "--log-format", "json", *args)
-        self.process = omkl("node", *flags, stdin=pipe, stdout=pipe, stderr=pipe, env=os.environ)
+        self.process = omkl("node", *flags, stdin=pipe, stdout=pipe, stderr=pipe, env=os.environ, plain=True)
         self.events: list[dict[str, Any]] = []
         self._guard = threading.Timer(LIMIT, self.process.kill)
         self._guard.start()

@@ -130,8 +130,8 @@ def test_a_frame_is_weighed_and_clocked(quantizer: omkl.QSGD | omkl.Exact) -> No
     clocked = wire.clock(method, number=1, repeat=1)
     assert are_measured(clocked)
     if isinstance(quantizer, omkl.Exact):
-        assert clocked["bytes"] == 9 + 4 * 3 * 40
+        assert clocked["bytes"] == 4 + 4 * 3 * 40
         return
     row = wire.weigh(method, rounds=20)
     assert row["all-in"] == pytest.approx(sum(row[part] for part in (*wire.HEADER, "steps", "levels")))
-    assert 9 < row["all-in"] <= row["most"] <= 52
+    assert 4 < row["all-in"] <= row["most"] <= 47

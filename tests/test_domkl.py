@@ -70,7 +70,7 @@ def test_a_round_by_hand() -> None:
     np.testing.assert_allclose(after.theta[:, 0, 0], np.array([[1, 0], [3.4, 0]]), rtol=1e-6)
     np.testing.assert_allclose(after.dual[:, 0, 0], [[-1, 0], [1, 0]], rtol=1e-6)
     np.testing.assert_array_equal(info.loss, np.array([1, 4]))
-    assert (info.message_bytes == 9 + 2 * 4).all()
+    assert (info.message_bytes == 4 + 2 * 4).all()
 
 
 def failing(network: Neighbors, rng: np.random.Generator) -> Neighbors:
@@ -112,7 +112,7 @@ def test_the_simulator_equals_numpy(loss: str) -> None:
     there = omkl.simulate((X, y), "ring", method=method, seed=3)
     np.testing.assert_allclose(there.loss[0], here.loss.mean(axis=1), atol=2e-5)
     np.testing.assert_allclose(there.theta[:, 0], here.state.theta, atol=1e-3)
-    assert (there.bits == 8 * 8 * (9 + 3 * 40 * 4)).all()
+    assert (there.bits == 8 * 8 * (4 + 3 * 40 * 4)).all()
     assert there.loss[0, -50:].mean() < 0.8 * there.loss[0, :50].mean()
     assert (
         there.disagreement[0, -1]

@@ -16,6 +16,7 @@ from omkl_lab.torture.faults import FAULTS
 from tests.oracles import digests, files, losses, wire
 from tests.wire_cases import CODECS, NAMES, equal
 
+FEW = 50  # of the seeded networks; make slow takes all of them
 RELATIVE, ABSOLUTE = 1e-4, 1e-5  # outputs of other BLAS, other libm
 
 
@@ -96,18 +97,21 @@ def test_a_version_that_is_frozen_stays() -> None:
 # Seeded faults
 
 
-def test_seeded_faults_take_their_course() -> None:
-    reports = digests.reports()
+# Each seed is frozen by itself. A change of what happens often shows in few of them; what is rare needs them all.
+@pytest.mark.parametrize("seeds", [FEW, pytest.param(digests.SEEDS, marks=pytest.mark.slow)])
+def test_seeded_faults_take_their_course(seeds: int) -> None:
+    reports = digests.reports(seeds)
     courses, by_arithmetic = digests.frozen()
-    assert [report.violation for report in reports] == [None] * digests.SEEDS
-    assert [report.course for report in reports] == courses
+    assert len(courses) == digests.SEEDS
+    assert [report.violation for report in reports] == [None] * seeds
+    assert [report.course for report in reports] == courses[:seeds]
     if (exact := by_arithmetic.get(digests.key())) is not None:
-        assert [report.digest for report in reports] == exact
+        assert [report.digest for report in reports] == exact[:seeds]
     assert {kind for report in reports for kind in report.faults} == set(FAULTS)
     assert all(report.faults.total() == digests.EVENTS for report in reports)
     assert sum(report.recovered for report in reports) > 0
     assert sum(report.lost for report in reports) > 0
-    assert sum(report.balanced for report in reports) > 100
+    assert sum(report.balanced for report in reports) > seeds / 2
     assert max(report.settled_rounds for report in reports) > 1
     assert 0.99 < max(report.closer for report in reports) < 1.01
 

@@ -2,7 +2,7 @@
 
 The daemons are those of ``omkl node``; see ``benchmarks.fleet`` for how they are fed. After each fault all links must
 be synced, rounds go on, and every copy must be its owner's to the bit. Those marked slow are the same on a larger
-scale: ``make faults``.
+scale, with compiled rounds: ``make faults``. Others go without Numba, which has no part in what becomes of a process.
 """
 
 import random
@@ -36,6 +36,11 @@ def network(
     )
 
 
+def fleet_of(path: Path, prefixes: dict[str, Sequence[str]] | None = None) -> Fleet:
+    """Return daemons; many of them compile their rounds."""
+    return Fleet(path, prefixes, compiled=path.read_text().count("[[nodes]]") > 3)
+
+
 def go_on(fleet: Fleet, count: int = 20) -> None:
     """Give each daemon more samples, and wait until half as many are acknowledged: there is always work at hand."""
     nodes = len(fleet.daemons)
@@ -62,7 +67,7 @@ def held(daemon: Daemon) -> list[str]:
 @each_scale
 def test_killed_at_random(tmp_path: Path, nodes: int) -> None:
     kills, choose = nodes * nodes // 3, random.Random(nodes)
-    with Fleet(network(tmp_path, nodes, topology="ring")) as fleet:
+    with fleet_of(network(tmp_path, nodes, topology="ring")) as fleet:
         for _ in range(kills):
             go_on(fleet)
             daemon = choose.choice(list(fleet.daemons.values()))
@@ -76,7 +81,7 @@ def test_killed_at_random(tmp_path: Path, nodes: int) -> None:
 
 def test_what_a_crash_loses_is_told(tmp_path: Path) -> None:
     kills = 3
-    with Fleet(network(tmp_path, 2, every=1000)) as fleet:
+    with fleet_of(network(tmp_path, 2, every=1000)) as fleet:
         killed = fleet["a"]
         for k in range(kills):
             fleet.feed(samples(2, 20))
@@ -90,7 +95,7 @@ def test_what_a_crash_loses_is_told(tmp_path: Path) -> None:
 
 @each_scale
 def test_all_killed_at_once(tmp_path: Path, nodes: int) -> None:
-    with Fleet(network(tmp_path, nodes)) as fleet:
+    with fleet_of(network(tmp_path, nodes)) as fleet:
         go_on(fleet)
         fleet.kill()
         fleet.start()
@@ -101,7 +106,7 @@ def test_all_killed_at_once(tmp_path: Path, nodes: int) -> None:
 
 @each_scale
 def test_told_to_leave_one_after_the_other(tmp_path: Path, nodes: int) -> None:
-    with Fleet(network(tmp_path, nodes, deadline=20.0)) as fleet:
+    with fleet_of(network(tmp_path, nodes, deadline=20.0)) as fleet:
         for daemon in fleet.daemons.values():
             go_on(fleet)
             assert daemon.leave() == 0
@@ -112,7 +117,7 @@ def test_told_to_leave_one_after_the_other(tmp_path: Path, nodes: int) -> None:
 
 @each_scale
 def test_frozen_for_longer_than_the_lease(tmp_path: Path, nodes: int) -> None:
-    with Fleet(network(tmp_path, nodes, topology="ring")) as fleet:
+    with fleet_of(network(tmp_path, nodes, topology="ring")) as fleet:
         go_on(fleet)
         frozen = fleet["b"]
         frozen.tell(signal.SIGSTOP)
@@ -151,7 +156,7 @@ def fill(disk: Path) -> Path:
 
 
 def test_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
-    with Fleet(network(tmp_path, 3, kept=small_disk, every=1)) as fleet:
+    with fleet_of(network(tmp_path, 3, kept=small_disk, every=1)) as fleet:
         go_on(fleet)
         fleet.drain()  # nobody is at a checkpoint, whose end would give room back
         filler, one = fill(small_disk), fleet["b"]
@@ -170,7 +175,7 @@ def test_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
 
 
 def test_a_full_disk_holds_acknowledgements_back(tmp_path: Path, small_disk: Path) -> None:
-    with Fleet(network(tmp_path, 2, kept=small_disk)) as fleet:
+    with fleet_of(network(tmp_path, 2, kept=small_disk)) as fleet:
         go_on(fleet)
         fleet.drain()  # nobody is at a checkpoint, whose end would give room back
         filler = fill(small_disk)
@@ -187,7 +192,7 @@ def test_a_full_disk_holds_acknowledgements_back(tmp_path: Path, small_disk: Pat
 
 
 def test_a_disk_that_is_lost(tmp_path: Path) -> None:
-    with Fleet(network(tmp_path, 3)) as fleet:
+    with fleet_of(network(tmp_path, 3)) as fleet:
         go_on(fleet)
         one = fleet["b"]
         one.kill()
@@ -211,7 +216,7 @@ def wires() -> Iterator[Wires]:
 def spread(folder: Path, wires: Wires, deadline: float = 1.5) -> Fleet:
     """Return daemons in namespaces of their own."""
     path = network(folder, len(wires.ids), hosts=wires.hosts, deadline=deadline)
-    return Fleet(path, {id: wires.prefix(id) for id in wires.ids})
+    return fleet_of(path, {id: wires.prefix(id) for id in wires.ids})
 
 
 def test_a_wire_that_is_cut(tmp_path: Path, wires: Wires) -> None:

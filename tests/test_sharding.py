@@ -21,27 +21,32 @@ from omkl.errors import InputError
 from omkl.simulator import halo, sharding
 from omkl.topology import Graph
 from tests import sharded_runs
-from tests.sharded_runs import DISCONNECTED, PASSES
+from tests.sharded_runs import AS_USERS_COMPILE, DISCONNECTED, PASSES
 
 ROOT = Path(__file__).parents[1]
 
 
-def environment(devices: int, **more: str) -> dict[str, str]:
-    # The second flag halves the time to compile.
-    flags = f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0"
-    return os.environ | {"XLA_FLAGS": flags} | more
+def environment(devices: int, flags: str | None = None, **more: str) -> dict[str, str]:
+    flags = os.environ.get("XLA_FLAGS", "") if flags is None else flags
+    return os.environ | {"XLA_FLAGS": f"{flags} --xla_force_host_platform_device_count={devices}"} | more
 
 
 @pytest.fixture(scope="module")
 def found() -> Any:
     """What sharded_runs found on four virtual devices, of which JAX must be told before it starts."""
-    command = [sys.executable, "-m", "tests.sharded_runs"]
-    done = subprocess.run(command, cwd=ROOT, env=environment(4), capture_output=True, text=True, timeout=600)
+    found = runs_of(environment(4))
+    found["passes"] |= runs_of(environment(4, ""), "as users compile")
+    return found
+
+
+def runs_of(environment: dict[str, str], *args: str) -> Any:
+    command = [sys.executable, "-m", "tests.sharded_runs", *args]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("name", PASSES)
+@pytest.mark.parametrize("name", PASSES | AS_USERS_COMPILE)
 def test_four_devices_equal_one(found: Any, name: str) -> None:
     for case, apart in found["passes"][name].items():
         quantized = case.startswith("quantized")

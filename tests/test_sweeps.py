@@ -162,7 +162,7 @@ def test_failures_do_not_stop_the_rest_and_run_again_on_demand_only(folder: Path
     out = folder / "out"
     grid = write(folder, f"[grid]\nseed = [0, 1]\n[[point]]\n{DIVERGES}\n[[point]]\n[[point]]\nnodes = 25\n")
     assert run(grid, "--out", out, "--dry-run").stdout == "6 points, 0 recorded\n"
-    result = run(grid, "--out", out, "--quiet")
+    result = run(grid, "--out", out, "--quiet", "--jobs", 1)
     assert result.exit_code == Exit.INPUT, result.stderr
     assert "6 points, 4 failed" in result.stdout
     rows = rows_in(out)

@@ -395,11 +395,15 @@ MUTANTS: dict[Callable[[Patch], None], str] = {
     saying_nothing_new: "nodes were .* apart, and are",
 }
 
+SOONER: dict[Callable[[Patch], None], int] = {without_the_round_check: 35, taking_messages_of_an_older_boot: 9}
+"""Seeds that are tried before the others: the first to find these, which many do not. Any other would do as well."""
+
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_broken_rule_is_found(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mutant(monkeypatch)
-    found = (report.violation for report in runs(range(MOST_SEEDS), 100) if report.violation is not None)
+    seeds = sorted(range(MOST_SEEDS), key=lambda seed: seed != SOONER.get(mutant))
+    found = (report.violation for report in runs(seeds, 100) if report.violation is not None)
     violation = next(found, None)
     assert violation is not None
     assert re.search(MUTANTS[mutant], violation.splitlines()[-1])

@@ -10,8 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from omkl.simulator.networks import Edges, Lists, are_even
 from omkl.topology import Graph, Topology
@@ -29,6 +27,9 @@ def block(count: int, devices: int) -> int:
 
 def partition(graph: Graph, devices: int) -> Integers:
     """Return an order of the nodes that cuts few links when split into blocks: the given one, or one by nearness."""
+    from scipy.sparse import coo_array  # one device has no use for it, and it takes a while to load
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
     adjacency = coo_array((np.ones(len(graph.edges), dtype=np.int8), tuple(graph.edges.T)), shape=(graph.nodes,) * 2)
     near = reverse_cuthill_mckee((adjacency + adjacency.T).tocsr(), symmetric_mode=True).astype(np.int64)
     return min((np.arange(graph.nodes), near), key=lambda order: cut(graph, order, devices))

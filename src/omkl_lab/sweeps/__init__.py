@@ -6,10 +6,11 @@ when it is whole. A recorded point never runs again, whatever ended the sweep be
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from omkl_lab.sweeps.places import cluster_of, processes
+from omkl_lab.sweeps.places import Slots, cluster_of, processes
 from omkl_lab.sweeps.points import Point, fingerprint, point, unique
 from omkl_lab.sweeps.records import MEASURES, Row, as_rows, recorded, write, write_table
 from omkl_lab.sweeps.work import outcomes
@@ -58,18 +59,29 @@ def sweep(
     >>> bool(large["final_loss"] < small["final_loss"])
     True
     """
+    return swept(points, folder, lambda: cluster_of(cluster) if cluster else processes(jobs), retry, progress)
+
+
+def swept(
+    points: Iterable[Point | Mapping[str, Any]],
+    folder: str | Path,
+    place: Callable[[], AbstractContextManager[Slots]],
+    retry: bool = False,
+    progress: Progress | None = None,
+) -> list[Row]:
+    """Return what ``sweep`` does, of points that run in slots which are opened where there is work to do."""
     every = unique(points)
     records, folder = recorded(every, folder), Path(folder)
     missing = [one for one in every if one.id not in records or (retry and records[one.id]["failure"])]
     failed = 0
     try:
         if missing:
-            with cluster_of(cluster) if cluster else processes(jobs) as slots:
+            with place() as slots:
                 for done, (one, outcome) in enumerate(outcomes(missing, slots), start=1):
                     records[one.id] = write(folder, one, outcome)
                     failed += outcome["failure"] is not None
                     for text in outcome["warnings"]:
-                        warnings.warn(text, stacklevel=2)
+                        warnings.warn(text, stacklevel=3)
                     if progress is not None:
                         progress(done, len(missing), failed)
     finally:

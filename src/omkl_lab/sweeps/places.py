@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from omkl.errors import InputError, MissingExtraError, whole
 from omkl_lab.sweeps.work import Slot
 
 IDLE = 10.0  # seconds that a process waits for work; one whose parent was killed ends 30 s after that
 PATIENCE = 30.0  # seconds that a cluster may be without a worker
+
+Slots: TypeAlias = Callable[[], list[Slot]]
+"""Asked again whenever one may be free."""
 
 
 def _cores() -> list[int]:
@@ -22,7 +25,7 @@ def _cores() -> list[int]:
 
 
 @contextmanager
-def processes(jobs: int | None) -> Iterator[Callable[[], list[Slot]]]:
+def processes(jobs: int | None) -> Iterator[Slots]:
     """Yield the slots of this machine: every one an executor of one process, so that a death has one point to blame."""
     try:
         from joblib.externals.loky.process_executor import ProcessPoolExecutor
@@ -48,7 +51,7 @@ def _settle(cores: list[int]) -> None:
 
 
 @contextmanager
-def cluster_of(address: str) -> Iterator[Callable[[], list[Slot]]]:
+def cluster_of(address: str) -> Iterator[Slots]:
     """Yield the slots of a cluster, one a thread of its workers; workers may come and go."""
     try:
         from distributed import Client, KilledWorker

@@ -11,6 +11,7 @@ from omkl.data import Partition
 from omkl.errors import InputError, real, whole
 from omkl.methods import Method, recommended
 from omkl.topology import Faults
+from omkl_lab.sweeps.places import processes
 from omkl_lab.tuning.halving import BASE, Evaluate, Score, Trial, halve, judged, reasons, rungs
 from omkl_lab.tuning.outcome import Candidate, Comparison, Tuned, compared
 from omkl_lab.tuning.runs import Progress, Runs
@@ -96,9 +97,9 @@ def tune(
     others = range(plan[-1].seeds.stop, plan[-1].seeds.stop + held_out)
     shared = {"data": data, "topology": topology, "nodes": nodes, "weights": weights, "faults": faults}
     shared |= {"partition": partition, "rounds": rounds, "pooled": pooled, "standardize": standardize}
-    with _records(folder) as place:
+    with _records(folder) as place, processes(jobs) as slots:
         methods = [one.method for one in drawn]
-        evaluate = Runs(methods, shared, shuffle, place, jobs, progress)
+        evaluate = Runs(methods, shared, shuffle, place, slots, progress)
         trials, ranked = halve(plan, evaluate, budget)
         _require_some(ranked, trials, budget)
         best, score, other = _confirmed(ranked, evaluate, others, budget)

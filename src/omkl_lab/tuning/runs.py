@@ -1,6 +1,7 @@
 """Candidates run as the points of a sweep, one a seed: all those of a candidate share its compiled program."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -8,6 +9,7 @@ from typing import Any, TypeAlias
 from omkl.errors import InputError
 from omkl.methods import Method
 from omkl_lab import sweeps
+from omkl_lab.sweeps.places import Slots
 from omkl_lab.tuning.halving import BASE, Score
 
 Progress: TypeAlias = Callable[[int, int, str], None]
@@ -22,7 +24,7 @@ class Runs:
     shared: Mapping[str, Any]
     shuffle: int | None
     folder: Path
-    jobs: int | None = None
+    slots: Slots
     progress: Progress | None = None
 
     def __call__(self, places: Sequence[int], seeds: range, what: str) -> list[Score]:
@@ -33,7 +35,10 @@ class Runs:
                 self.progress(done, runs, what)
 
         points = self._points(places, seeds)
-        rows = sweeps.sweep(points, self.folder / what.replace(" ", "-"), jobs=self.jobs, progress=tell)
+        # The next rung goes on in the processes of the last one, which have their programs.
+        rows = sweeps.swept(
+            points, self.folder / what.replace(" ", "-"), lambda: nullcontext(self.slots), progress=tell
+        )
         own = (rows[k : k + len(seeds)] for k in range(0, len(rows), len(seeds)))
         return [self._score(place, of_it) for place, of_it in zip(places, own, strict=True)]
 
