@@ -31,13 +31,14 @@ BEST = omkl.recommended()
 DRAWN = replace(BEST, kernels=omkl.gaussian(0.7), features=BEST.width // 2, reach=None)  # as many features as are sent
 SETTINGS: dict[str, list[omkl.Gossip]] = {
     "nothing": [BEST],
-    "landmarks: centers of clusters": [replace(BEST, basis=replace(BEST.basis, source="centers"))],
-    "landmarks: standard normal": [replace(BEST, basis=replace(BEST.basis, source="normal"))],
+    "landmarks: centers of clusters": [replace(BEST, basis=omkl.Landmarks(BEST.width, 500, "centers"))],
+    "landmarks: standard normal": [replace(BEST, basis=omkl.Landmarks(BEST.width, 500, "normal"))],
     "landmarks: random features, calibrated": [replace(BEST, features=256, basis=omkl.Basis(120))],
     "landmarks: random features, closed form": [replace(BEST, features=256, basis=omkl.Basis(120, source="normal"))],
     "landmarks: 60 random features, Newton": [replace(DRAWN, basis=None, learner=Newton(prior)) for prior in (30, 100)],
+    "landmarks: 500 become 120": [replace(BEST, basis=omkl.Landmarks(BEST.width, 120))],
     "steps for all who are heard": [replace(BEST, reach=None)],
-    "hedged priors": [replace(BEST, learner=omkl.Pooled((prior,))) for prior in (500, 50)],
+    "hedged priors": [replace(BEST, learner=omkl.Pooled((prior,))) for prior in (600, 60)],
     "shared curvature: Newton": [replace(BEST, reach=None, learner=Newton(prior)) for prior in (30, 100)],
     "shared curvature: AdaGrad": [replace(BEST, reach=None, learner=AdaGrad(eta)) for eta in (0.03, 0.1, 0.3)],
     "shared curvature: SGD": [replace(BEST, reach=None, learner=SGD(eta)) for eta in (0.01, 0.03, 0.1)],

@@ -25,8 +25,8 @@ def shrinks(method: Gossip, name: str, rounds: int, nodes: int = 12) -> float:
     theta = rng.normal(size=(nodes, 1, 1, 2 * method.features)).astype(np.float32)
     theta -= theta.mean(axis=0)
     state = algorithm.init(theta, method.rule, None, method.momentum)
-    for _ in range(rounds):
-        theta, velocity = method.mix(state, state.hidden, links)
+    for k in range(rounds):
+        theta, velocity = method.mix(state, state.hidden, links, k)
         uniforms = rng.uniform(size=theta.shape).astype(np.float32)
         hidden = algorithm.absorb(state.hidden, algorithm.emit(theta, state.hidden, method.channel, uniforms))
         state = state._replace(theta=theta, hidden=hidden, velocity=velocity)

@@ -107,7 +107,7 @@ class Gossip(Quantized):
         unit = self.clip / math.sqrt(self.consensus_step / (1 - self.momentum))
         if not isinstance(self.rule, Pooled):
             return unit * float(getattr(self.rule, "eta", self.eta))
-        spectrum = state.memory.spectrum  # type: ignore[union-attr]
+        spectrum = state.memory.spectrum
         if state.theta.ndim > 3:
             spectrum = spectrum[0]  # all nodes have the same
         rounds = namespace(spectrum).asarray(round_, dtype=spectrum.dtype) + 1
