@@ -59,7 +59,9 @@ def test_rounds_in_numpy_are_the_simulators(
 @pytest.mark.parametrize("pace", [None, omkl.Pace(8, until=2)])
 def test_a_node_without_samples_mixes_and_learns_nothing(pace: omkl.Pace | None, rng: np.random.Generator) -> None:
     X, y = small_stream(rng)
-    method = replace(omkl.recommended(), basis=omkl.Landmarks(rank=12, rows=100), pace=pace).on(build("path", 5))
+    # Exact messages: a curvature that has moved little is a level of zero for many rounds.
+    method = replace(omkl.recommended(), basis=omkl.Landmarks(rank=12, rows=100), pace=pace, quantizer=None)
+    method = method.on(build("path", 5))
     made, seen = method.draw(3, 0, X), np.ones((30, 5), dtype=bool)
     seen[:, 2] = False
     links = [eager.fixed(one) for one in (build("path", 5), topology.Topology(topology.path(5), np.zeros(4)))]
@@ -69,7 +71,7 @@ def test_a_node_without_samples_mixes_and_learns_nothing(pace: omkl.Pace | None,
     )
     assert heard.memory.own.tolist() == alone.memory.own.tolist() == [30, 30, 0, 30, 30]
     granted, told = (float(one.memory.log_curvature[2, 0]) for one in (alone, heard))
-    assert abs(told - granted) > 0.3  # what others measured comes to it too
+    assert (granted, told < -0.1) == (0, True)  # what others measured comes to it too
     assert not alone.theta[2].any()
     assert np.abs(heard.theta[2]).max() > 0.1
 

@@ -167,7 +167,7 @@ def test_sizes_that_nobody_reads_cost_nothing(method: Gossip, monkeypatch: pytes
         ({"gamma": 0}, r"gamma is 0\.0; the consensus step must lie in \(0, 1\]"),
         ({"gamma": 1.5}, r"gamma is 1.5"),
         ({"gamma": float("nan")}, r"gamma is nan"),
-        ({"clip": 0}, r"clip is 0\.0; it must be positive; None trusts every neighbor, else try 0\.3"),
+        ({"clip": 0}, r"clip is 0\.0; it must be positive; None trusts every neighbor, else try 0\.1"),
         ({"clip": -1.0}, r"clip is -1\.0"),
         ({"clip": float("nan")}, r"clip is nan"),
         ({"clip": "0.3"}, r"clip is '0\.3'; it must be a number"),

@@ -29,7 +29,7 @@ def step(y: float, reach: float | None, loss: Logistic | Squared, priors: tuple[
 def test_a_step_by_hand(reach: float | None) -> None:
     alpha = reach or 1.0
     theta, memory = step(2.0, reach, Squared())
-    counted = alpha / (1 + (alpha - 1) * 4 / 5)  # one sample of its own, and four that are taken for granted
+    counted = alpha / (1 + (alpha - 1) * 3 / 4)  # one sample of its own, and three that are taken for granted
     variance = 300 * 0.25 * np.array([0.5, 0.1])  # the bound on the curvature is four times that of the logistic loss
     S = variance / (1 + counted * variance)  # a square has the largest curvature everywhere
     crowd = 1 + (alpha - 1) / 2  # the first sample of a square is taken to be half like those of others
@@ -58,7 +58,7 @@ def test_first_a_nodes_own_samples_count_as_curvature_and_in_the_end_all() -> No
     assert curved(0, 0) == 0
     assert curved(7, 7) == 7  # alone
     assert curved(1e-3, 12e-3) == pytest.approx(1e-3, rel=1e-2)
-    assert curved(4, 4 * 12) == pytest.approx(48 / 6.5)
+    assert curved(3, 3 * 12) == pytest.approx(36 / 6.5)
     assert curved(1e5, 12e5) == pytest.approx(12e5, rel=1e-3)
 
 

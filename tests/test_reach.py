@@ -152,7 +152,7 @@ def test_one_network_is_one_learner_where_it_must_be(monkeypatch: pytest.MonkeyP
         curved = np.maximum(1 / (2 + np.exp(f) + np.exp(-f)), 0.01)
         own, count = own + 1, count + nodes
         each = np.exp(log_curvature) + (curved - np.exp(log_curvature)) / (16 + own)
-        curved_for = count / (1 + (nodes - 1) * 4 / (4 + own))  # of the first samples, mostly the node's own
+        curved_for = count / (1 + (nodes - 1) * 3 / (3 + own))  # of the first samples, mostly the node's own
         steps = np.zeros(30)
         for j in range(nodes):
             S = 300 * m / (1 + each[j] * curved_for * 300 * m)

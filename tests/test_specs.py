@@ -336,7 +336,7 @@ def test_no_shuffle() -> None:
         ({"kernels": ["gaussian"]}, "write gaussian:1,3,5"),
         ({"loss": "{x"}, "--loss {x is no TOML"),
         ({"pace": "fast"}, "--pace fast; it must be rounds a sample, a table, or none; write --pace 8"),
-        ({"clip": "auto"}, "--clip auto; it must be a number, or none; write --clip 0.3"),
+        ({"clip": "auto"}, "--clip auto; it must be a number, or none; write --clip 0.1"),
     ],
 )
 def test_malformed_flags(flags: dict[str, Any], message: str) -> None:

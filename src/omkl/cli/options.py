@@ -140,7 +140,7 @@ _QUANTIZER = ("bits", "rescale", "step", "block")
 _METHOD = tuple(key for key in DESCRIBED if key not in ("method", "kernels", "quantizer", *_QUANTIZER))
 _NUMBERS = {
     "gamma": "a number, or auto; write --gamma 0.5",
-    "clip": "a number, or none; write --clip 0.3",
+    "clip": "a number, or none; write --clip 0.1",
     "basis": "how many directions, a table, or none; write --basis 160",
     "pace": "rounds a sample, a table, or none; write --pace 8",
     "reach": "samples a step, a table, or none; write --reach 12",

@@ -16,7 +16,7 @@ from omkl.learners.rules import LOGISTIC, STEEPEST, Sample, forgetting, length, 
 from omkl.losses import Loss
 
 FIRST_COUNT = 16.0  # samples of the largest curvature that the loss has, which are taken for granted before any
-OWN_FIRST = 4.0  # samples of its own after which half of what a node has learned for others counts as curvature
+OWN_FIRST = 3.0  # samples of its own after which half of what a node has learned for others counts as curvature
 RECENT = 0.25  # weight of a sample in how alike samples are
 USUAL = 0.5  # curvature of a sample, of the largest that the loss has, where a length is wanted and none was measured
 FLOOR = 0.01  # below which no sample's curvature counts: one that is surely wrong has next to none

@@ -37,8 +37,8 @@ class Gossip(Quantized):
         and takes what nodes learn along a path or a ring sooner, and a coarse quantizer bears less of it: see gamma.
     clip
         Bounds what one neighbor can do, whatever it sends: its state counts as at most ``radius`` away from the node's
-        own, kernel by kernel. None, the letter's, trusts every neighbor; 0.3 is recommended where not all are to be
-        trusted, and more where nodes see different data and have reason to differ.
+        own, kernel by kernel. None, the letter's, trusts every neighbor; where not all are to be trusted 0.1 suits
+        ``omkl.recommended()``, 0.3 the letter's steps, and more nodes that see different data.
     pace
         How many rounds of gossip go with a sample; None is the letter's one.
     sending
@@ -94,7 +94,7 @@ class Gossip(Quantized):
         if self.clip is not None:
             object.__setattr__(self, "clip", real("clip", self.clip))
             if not 0 < self.clip <= math.inf:
-                raise InputError(f"clip is {self.clip}; it must be positive; None trusts every neighbor, else try 0.3")
+                raise InputError(f"clip is {self.clip}; it must be positive; None trusts every neighbor, else try 0.1")
 
     def radius(self, state: State, round_: Array | int) -> Array | float | None:
         """Return how far a neighbor's state counts as at most in a round; None where it is not bounded.

@@ -60,7 +60,7 @@ def frugal() -> Gossip:
     """Return the recommended setting for a third of the bytes: half the coefficients, and less gossip throughout."""
     return replace(
         recommended(),
-        basis=Landmarks(rank=52, rows=500),
+        basis=Landmarks(rank=50, rows=500),
         reach=Reach(most=8),
         pace=Pace(4, until=3, least=0.5),
     )

@@ -60,7 +60,7 @@ seed = 0                # of the random features, which all nodes share, and of 
 name = "recommended"    # "frugal": a third of the bytes
 loss = "logistic"       # labels -1 and 1; "squared": numbers; {name = "softmax", classes = 3}: 0, 1, 2
 basis = {source = "normal"}
-# clip = 0.3            # bounds what a neighbor that lies can do; for nodes that see like data
+# clip = 0.1            # bounds what a neighbor that lies can do; for nodes that see like data
 
 # In seconds.
 [timing]
