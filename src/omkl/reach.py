@@ -36,7 +36,7 @@ PROBES = 32000  # numbers that the mean is estimated from: so many vectors of as
 LONGEST = 20  # knots: rounds up to 2^10, by half powers of two
 UNKNOWN = 0.4  # how alike nodes are taken to be before any of them has said anything
 KEPT = 0.8  # share of what was heard in a round that counts in the next
-FALLS, RISES = 0.5, 1 / 16  # share of the way to what is heard that one round goes
+FALLS, RISES = 0.5, 1 / 8  # share of the way to what is heard that one round goes
 
 
 class Hearing(NamedTuple):
