@@ -24,7 +24,7 @@ def letter() -> Gossip:
 
 
 def recommended() -> Gossip:
-    """Return one setting for everything: some 28 bytes a sample, 57 if a node sees but fifty, and nothing to tune.
+    """Return one setting for everything: some 28 bytes a sample, 56 if a node sees but fifty, and nothing to tune.
 
     Inputs are compared with 500 unlabelled ones, the landmarks, which all nodes must hold; a simulation draws them from
     its stream. A model has a coefficient for each of the 120 strongest directions of those similarities, and about a
@@ -57,10 +57,10 @@ def recommended() -> Gossip:
 
 
 def frugal() -> Gossip:
-    """Return the recommended setting for a third of the bytes: half the coefficients, and less gossip throughout."""
+    """Return the recommended setting for a third of the bytes: fewer coefficients, and less gossip throughout."""
     return replace(
         recommended(),
-        basis=Landmarks(rank=50, rows=500),
+        basis=Landmarks(rank=70, rows=500),
         reach=Reach(most=8),
-        pace=Pace(4, until=3, least=0.5),
+        pace=Pace(4, until=2, least=0.5),
     )
