@@ -39,37 +39,38 @@ file = "calibration.npz"
 """
 
 
-def rows(name: str, count: int) -> tuple[Any, Any, Any]:
+def rows(name: str, nodes: int, count: int) -> tuple[Any, Any, Any]:
     """Return streams ``(T, J, d)`` and ``(T, J)``, and the inputs that are shared."""
-    table, nodes = load(name), len(IDS)
+    table = load(name)
     order = np.random.default_rng(0).permutation(len(table.X))
     shared, own = np.split(order[: SHARED + count * nodes], [SHARED])
     X, y = np.asarray(table.X, dtype=np.float32), np.asarray(table.y)
     return X[own].reshape(count, nodes, -1), y[own].reshape(count, nodes), X[shared]
 
 
-def cut(folder: Path, name: str, seconds: float) -> Iterator[report.Row]:
-    """Yield a row for each moment."""
-    warm = int(RATE * 20)
-    each = max(COUNTED, int(RATE * seconds))
-    X, y, shared = rows(name, warm + 4 * each)
+def cut(
+    folder: Path, name: str, seconds: float, ids: str = IDS, rate: float = RATE, counted: int = COUNTED, warm: int = 100
+) -> Iterator[report.Row]:
+    """Yield a row for each moment, of the samples that are counted after it."""
+    each = max(counted, int(rate * seconds))
+    X, y, shared = rows(name, len(ids), warm + 4 * each)
     np.savez(folder / "calibration.npz", X=shared)
-    with Wires(IDS) as wires:
+    with Wires(ids) as wires:
         given: dict[str, Any] = {"deadline": DEADLINE, "patience": 0.2, "inputs": X.shape[-1], "method": METHOD}
-        path = write_network(folder, IDS, hosts=wires.hosts, every=100, **given)
-        with Fleet(path, {id: wires.prefix(id) for id in IDS}) as fleet:
+        path = write_network(folder, ids, hosts=wires.hosts, every=100, **given)
+        with Fleet(path, {id: wires.prefix(id) for id in ids}) as fleet:
             _give(fleet, X[:warm], y[:warm], 0.0)
             fleet.drain()
             for turn in range(4):
-                (wires.mend if turn % 2 else wires.cut)(IDS[len(IDS) // 2 - 1])
+                (wires.mend if turn % 2 else wires.cut)(ids[len(ids) // 2 - 1])
                 part = slice(warm + turn * each, warm + (turn + 1) * each)
-                _give(fleet, X[part], y[part], 1 / RATE)
+                _give(fleet, X[part], y[part], 1 / rate)
             fleet.drain()
             losses = np.array([[ack.loss for ack in daemon.acks] for daemon in fleet.daemons.values()], dtype=float).T
             fleet.settle()
     apart = _alone(X, y, shared)
     for turn in range(4):
-        part = slice(warm + turn * each, warm + turn * each + COUNTED)
+        part = slice(warm + turn * each, warm + turn * each + counted)
         ours, theirs = losses[part].mean(axis=0), apart[part].mean(axis=0)
         yield {
             "": ("cut", "joined")[turn % 2], "after samples": part.start, "loss": f"{ours.mean():.4f}",

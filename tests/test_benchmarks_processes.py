@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import dashboard, kills, network, soak
+from benchmarks import cut, dashboard, kills, network, soak
+from benchmarks.namespaces import Denied
 
 from omkl.node import cluster
 from omkl.node.config import NetworkConfig
@@ -42,6 +43,22 @@ def test_kills_lose_no_observation_and_no_copy() -> None:
     assert (row["kills"], row["acknowledged"], row["lost"]) == (2, 16, 0)
     assert (row["copies"], row["equal"]) == (2, 2)
     assert 0 < row["loss"] < 2
+
+
+def test_a_network_is_cut_in_two_and_joined(tmp_path: Path) -> None:
+    try:
+        rows = list(cut.cut(tmp_path, "banana", 0.5, ids="ab", rate=20, counted=10, warm=10))
+    except Denied as error:
+        pytest.skip(f"no network namespaces here: {error}")
+    assert [(row[""], row["after samples"]) for row in rows] == [
+        ("cut", 10),
+        ("joined", 20),
+        ("cut", 30),
+        ("joined", 40),
+    ]
+    for row in rows:
+        assert float(row["ratio"]) == pytest.approx(float(row["loss"]) / float(row["alone"]), abs=1e-3)
+        assert 0 < float(row["loss"]) < 2 * float(row["alone"])
 
 
 @pytest.mark.parametrize(("what", "nodes"), [("network", 2), ("simulation", 3)])

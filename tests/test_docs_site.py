@@ -57,7 +57,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_links_are_found() -> None:
     found = list(links(ROOT / "docs" / "bits.md"))
     assert {"steps.md", "../src/omkl/landmarks.py", "images/frontier.png"} <= set(found)
-    assert "nodes-that-are-alike" in anchors(ROOT / "docs" / "bits.md")
+    assert "nodes-that-differ" in anchors(ROOT / "docs" / "bits.md")
     assert "the-consensus-step-gammaauto" in anchors(ROOT / "docs" / "steps.md")
 
 

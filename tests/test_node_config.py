@@ -320,7 +320,7 @@ def test_what_it_says_in_comments_holds(tmp_path: Path) -> None:
     text = (tmp_path / "network.toml").read_text()
     links = text.replace("# links", "links").replace('topology = "ring"', "")
     assert parse(tomllib.loads(links), tmp_path).topology.graph.edges.tolist() == [[0, 1], [1, 2]]
-    assert parse(tomllib.loads(text.replace("# clip", "clip")), tmp_path).method.clip == 0.3
+    assert parse(tomllib.loads(text.replace("# clip", "clip")), tmp_path).method.clip == 0.1
     head, _, tls = text.replace("tcp/1", "tls/1").partition("# [tls]")
     assert parse(tomllib.loads(head + "[tls]" + tls.replace("# ", "")), tmp_path).tls is not None
     (tmp_path / "spec.toml").write_text(text[text.index("[learning]") : text.index("# In sec")].replace("learning.", "")
