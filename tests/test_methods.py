@@ -12,6 +12,7 @@ import pytest
 
 from omkl import QSGD, SGD, Choco, Complete, Gossip, Landmarks, Local, algorithm, gaussian, recommended, topology, wire
 from omkl.errors import InputError
+from omkl.learners import Pooled
 from omkl.methods import METHODS, Info, Method, Neighbors, Round
 from omkl.quantizers import Message
 from tests.conftest import Library
@@ -312,6 +313,19 @@ def test_the_radius_of_pooled_steps_is_theirs() -> None:
         state = after
     assert 0.25 < np.median(moves[:20]) < 1.5  # slopes are below one
     assert 0.25 < np.median(moves[-100:]) < 1.5
+
+
+def test_the_radius_stays_where_steps_do() -> None:
+    """What forgets has steps that stop getting smaller."""
+    spectrum = (0.5 ** np.arange(8, dtype=np.float32))[None]
+    changes = {"basis": Landmarks(rank=8), "clip": 1.0, "learner": Pooled(forget=0.99)}
+    method = replace(recommended(), **changes).on(topology.metropolis(topology.path(8)))  # type: ignore[arg-type]
+    state = method.init(np, (8,), 1, spectrum)
+    late, later = (float(np.asarray(method.radius(state, k))) for k in (10**4, 10**6))
+    assert late == pytest.approx(later, rel=1e-3)
+    kept, counted = (values[-1] for values in method._samples_by_round)
+    assert kept == pytest.approx(100, rel=1e-3)
+    assert counted == pytest.approx(100 * method.reach.knots[-1], rel=1e-3)  # type: ignore[union-attr]
 
 
 def radius(method: Gossip, round_: int = 0) -> object:

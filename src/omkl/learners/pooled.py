@@ -16,7 +16,7 @@ from omkl.learners.rules import LOGISTIC, STEEPEST, Sample, forgetting, length, 
 from omkl.losses import Loss
 
 FIRST_COUNT = 16.0  # samples of the largest curvature that the loss has, which are taken for granted before any
-OWN_FIRST = 3.0  # samples of its own after which half of what a node has learned for others counts as curvature
+OWN_FIRST = 3.0  # samples after which a node's own and all that it has learned for count alike, in a harmonic mean
 RECENT = 0.25  # weight of a sample in how alike samples are
 USUAL = 0.5  # curvature of a sample, of the largest that the loss has, where a length is wanted and none was measured
 FLOOR = 0.01  # below which no sample's curvature counts: one that is surely wrong has next to none
@@ -44,8 +44,8 @@ class Pooled:
     """The same curvature at every node, and steps that count for all whom the node hears.
 
     In whitened coordinates, E z z^T = I, the curvature of n samples is diagonal: S_i = 1 / (1/(prior m_i) + c n). c is
-    the mean curvature of the loss at the samples seen, measured and gossiped; n counts alpha for every sample, but the
-    first few as one each: what others have seen meanwhile is still on its way. A sample does
+    the mean curvature of the loss at the samples seen, measured and gossiped; n goes from the node's own samples, while
+    they are few and what others have seen is still on its way, to alpha for every one. A sample does
     theta' = theta - alpha r S z C'(f, y), with r in (0, 1] such that a step of alpha = 1 never overshoots. Where
     samples that follow each other are alike, as in time series, or what neighbors say is, as where all see one thing, r
     is that of as many such samples at once: else all would make the same step. Under a loss whose slope has no bound
@@ -57,7 +57,7 @@ class Pooled:
         Variance of a coefficient of the features before any sample, of the logistic loss; a loss that curves more has
         it smaller in proportion. The first is the largest, which is learned with. For each of the others the model is
         also read as if it had been the prior, with its weak coordinates shrunk, and the outputs are weighed as those of
-        kernels are: nothing more is learned or sent for it, and noisy data choose the smaller one by themselves.
+        kernels are. Nothing more is learned for it and one more weight is sent; noisy data choose the smaller prior.
     forget
         Each sample multiplies the count of earlier ones by it; one forgets nothing.
     """

@@ -99,8 +99,9 @@ class Gossip(Quantized):
     def radius(self, state: State, round_: Array | int) -> Array | float | None:
         """Return how far a neighbor's state counts as at most in a round; None where it is not bounded.
 
-        A number, or one for every seed. It depends on what both ends of a link have in common, settings, features and
-        the number of the round, and on nothing that a node has seen: else mixing would move the mean of the models.
+        A number, or one for every seed. It depends on what both ends of a link have in common in lock step, settings,
+        features and the number of the round, and on nothing that a node has seen: else mixing would move the mean of
+        the models. By the clock, where each node counts its own rounds, the two ends may differ a little.
         """
         if self.clip is None:
             return None
@@ -117,13 +118,20 @@ class Gossip(Quantized):
 
     @cached_property
     def _samples_by_round(self) -> tuple[list[float], list[float]]:
-        """How many samples a node has learned, and for how many, after 1, 2^(1/2), 2, ... rounds without a fault."""
-        own, count = [0.0], [0.0]
+        """How many samples a node remembers, and for how many it has learned, after 1, 2^(1/2), 2, ... rounds.
+
+        Where no link has failed, and in lock step there was a sample whenever one was due.
+        """
+        forget = float(getattr(self.rule, "forget", 1.0))
+        before, own, count = 0.0, [0.0], [0.0]
         for rounds in 2 ** (np.arange(61) / 2):
-            samples = rounds if self.pace is None else self.pace.learned(int(rounds))
-            alpha = 1.0 if self.reach is None else float(self.reach.grown(np.float32(rounds)))
-            count.append(count[-1] + (samples - own[-1]) * alpha)
-            own.append(float(samples))
+            samples = float(rounds if self.pace is None else self.pace.learned(int(rounds)))
+            alpha = 1.0 if self.reach is None else float(self.reach.grown(np.asarray(rounds, dtype=np.float32)))
+            kept = forget ** (samples - before)
+            fresh = samples - before if forget == 1 else (1 - kept) / (1 - forget)
+            own.append(kept * own[-1] + fresh)
+            count.append(kept * count[-1] + alpha * fresh)
+            before = samples
         return own[1:], count[1:]
 
     @property
