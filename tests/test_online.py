@@ -14,9 +14,10 @@ import omkl
 from omkl import topology
 from omkl.errors import InputError
 from omkl.online import Classification, Online, Regression, Row, Settings, files, probabilities
-from omkl.online.calibrating import mapped, scaled, units
+from omkl.online import begin as started
+from omkl.online.calibrating import described, units
 
-SMALL = Settings(features=16, rank=12, warmup=16)
+SMALL = Settings(rank=12, warmup=16)
 RING = topology.build("ring", 3)
 
 Floats = npt.NDArray[np.float64]
@@ -29,7 +30,7 @@ def table(rows: int, seed: int = 0) -> tuple[Floats, Floats]:
 
 
 def begin(nodes: int = 1, settings: Settings = SMALL) -> Online:
-    return Online(Classification(), settings.method(nodes), 0, settings.warmup, None if nodes == 1 else RING)
+    return started(Classification(), settings.method(nodes), 0, settings.warmup, None if nodes == 1 else RING)
 
 
 def teach(online: Online, X: Floats, y: Floats, weight: float = 1.0) -> Online:
@@ -78,12 +79,12 @@ def test_warmup_that_is_no_power_of_two_calibrates_on_all_of_it() -> None:
 
 @pytest.mark.parametrize("name", ["local", "recommended", "letter"])
 def test_is_the_method_and_nothing_else(name: str) -> None:
-    methods = {"local": SMALL.method(), "recommended": SMALL.method(3), "letter": omkl.letter()}
-    method = methods[name]
+    local = replace(SMALL, learner=omkl.Newton()).method()
+    method = {"local": local, "recommended": SMALL.method(3), "letter": omkl.letter()}[name]
     X, y = table(48)
     online = teach(Online(Classification(), method, 7, 16, RING), X, y)
     made = online.settled()
-    z = np.stack([mapped(scaled(x[None], made), made.features)[0] for x in X])
+    z = np.stack([described(x[None], made)[0] for x in X])
     z = z.reshape(16, 3, *z.shape[1:])
     states = eager.play(made.method, z, 2 * y.reshape(16, 3) - 1, eager.fixed(RING), 7, made.features.spectrum)
     *_, last = states
@@ -105,29 +106,29 @@ def test_a_round_ends_before_a_node_gets_a_second_sample() -> None:
 def test_nodes_without_a_sample_keep_their_memory() -> None:
     X, y = table(18)
     online = teach(begin(3), X, y)
-    before = online.state.memory.count.copy()
+    before = online.state.memory.own.copy()
     for k in range(4):
         online.learn(Row(X[k], y[k], 1.0, 1))
     online.models()
-    assert (online.state.memory.count - before).tolist() == [0, 3, 0]
+    assert (online.state.memory.own - before).tolist() == [0, 3, 0]
 
 
 def test_rows_in_one_place() -> None:
     X = np.ones((20, 2))
     online = teach(begin(), X, np.ones((20, 1)))
     assert probabilities(online.outputs(X[:1]))[0, 1] > 0.8
-    bare = replace(SMALL, rank=None, learner=omkl.AdaGrad())
-    single = teach(Online(Regression(), bare.method()), X[:1], X[:1, :1] * 7)
+    bare = replace(SMALL, learner=omkl.AdaGrad())
+    single = teach(started(Regression(), bare.method()), X[:1], X[:1, :1] * 7)
     assert np.allclose(single.outputs(X[:1]), 7)
 
 
 def test_values_are_learned_in_their_own_units() -> None:
     X, _ = table(200)
     y = np.stack([np.sin(X[:, 0]), 1e6 + 1e3 * np.cos(X[:, 0])], axis=1)
-    online = teach(Online(Regression(2), SMALL.method(), warmup=16), X, y)
+    online = teach(started(Regression(2), SMALL.method(), warmup=16), X, y)
     error = ((online.outputs(X) - y) ** 2).mean(axis=0) / y.var(axis=0)
     assert (error < 0.2).all()
-    twice = teach(Online(Regression(2), SMALL.method(), warmup=16), X, 2 * y)
+    twice = teach(started(Regression(2), SMALL.method(), warmup=16), X, 2 * y)
     assert np.allclose(twice.outputs(X), 2 * online.outputs(X))
 
 
@@ -146,7 +147,7 @@ def test_late_classes_begin_at_zero_and_change_nothing_before() -> None:
 
 @pytest.mark.parametrize("learner", ["newton", "adagrad", "sgd", "shared"])
 def test_every_learner_takes_late_classes(learner: str) -> None:
-    chosen = Settings.of((1.0,), 16, 12, learner, 1.0, 16)
+    chosen = Settings.of((1.0,), 12, learner, None, 1.0, 16)
     X, y = table(40)
     online = teach(begin(settings=chosen), X, y)
     online.grow(3)
@@ -172,7 +173,7 @@ def test_early_classes_are_as_if_they_had_been_known() -> None:
     teach(late, X[:10], y[:10]).outputs(X)
     late.grow(3)
     teach(late, X[10:], y[10:])
-    known = teach(Online(Classification(3), SMALL.method(), 0, 16), X, y)
+    known = teach(started(Classification(3), SMALL.method(), 0, 16), X, y)
     assert np.array_equal(late.outputs(X), known.outputs(X))
 
 
@@ -216,7 +217,7 @@ def test_code_is_no_setting() -> None:
 def test_under_newton_and_squared_loss_a_weight_is_a_repetition(weights: list[int]) -> None:
     X, y = table(len(weights) + 16)
     chosen = replace(SMALL, learner=omkl.Newton(), weight_rate=0.0)
-    weighed, repeated = (Online(Regression(), chosen.method(), warmup=16) for _ in range(2))
+    weighed, repeated = (started(Regression(), chosen.method(), warmup=16) for _ in range(2))
     for online in (weighed, repeated):
         teach(online, X[:16], y[:16])
     for k, weight in enumerate(weights, 16):
@@ -225,15 +226,16 @@ def test_under_newton_and_squared_loss_a_weight_is_a_repetition(weights: list[in
     assert np.allclose(weighed.outputs(X), repeated.outputs(X), atol=2e-3)
 
 
-def test_shared_counts_weights_as_samples() -> None:
+def test_weights_count_as_samples() -> None:
     X, y = table(17)
-    online = teach(teach(begin(), X[:16], y[:16]), X[16:], y[16:], weight=2.5)
-    assert online.state.memory.count.tolist() == [18.5]
+    lasting = replace(SMALL, forget=(1.0,))
+    online = teach(teach(begin(settings=lasting), X[:16], y[:16]), X[16:], y[16:], weight=2.5)
+    assert online.state.memory.own.tolist() == [[18.5]]
 
 
 @pytest.mark.parametrize("learner", ["newton", "adagrad", "sgd", "shared"])
 def test_weight_one_is_no_weight_and_a_small_one_moves_little(learner: str) -> None:
-    chosen = Settings.of((1.0,), 16, 12, learner, 1.0, 16)
+    chosen = Settings.of((1.0,), 12, learner, None, 1.0, 16)
     X, y = table(40)
     network = [teach(begin(3, chosen), X[:30], y[:30]) for _ in range(2)]
     for k, weight in enumerate((1.0, 1.0 + 1e-7)):  # the second is not 1, and its network is told weights
@@ -252,4 +254,4 @@ def test_divergence_is_told() -> None:
     X, y = table(60)
     chosen = replace(SMALL, learner=omkl.SGD(1e30))
     with np.errstate(all="ignore"), pytest.raises(omkl.DivergedError, match="not finite after 60 rows"):
-        teach(Online(Regression(), chosen.method(), warmup=16), X, y).outputs(X)
+        teach(started(Regression(), chosen.method(), warmup=16), X, y).outputs(X)

@@ -16,7 +16,7 @@ from omkl.river import OMKLClassifier, OMKLMultiTargetRegressor, OMKLRegressor
 
 # Of river 0.26: all, and those that are made without pandas.
 CHECKS = {OMKLClassifier: (62, 53), OMKLRegressor: (27, 25), OMKLMultiTargetRegressor: (36, 36)}
-QUICK: dict[str, Any] = {"features": 16, "rank": 12, "warmup": 16}
+QUICK: dict[str, Any] = {"rank": 12, "warmup": 16}
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_moons
 from sklearn.exceptions import NotFittedError
@@ -39,8 +40,8 @@ for estimator in (OMKLClassifier(), OMKLRegressor()):
     told[type(estimator).__name__] = [(one["check_name"], one["status"]) for one in results]
 print(json.dumps(told))
 """
-CHECKS = {"OMKLClassifier": 62, "OMKLRegressor": 60}  # of scikit-learn 1.9
-QUICK: dict[str, Any] = {"features": 16, "rank": 12, "warmup": 16}
+CHECKS = {"OMKLClassifier": 63, "OMKLRegressor": 60}  # of scikit-learn 1.9
+QUICK: dict[str, Any] = {"rank": 12, "warmup": 16}
 
 Floats = npt.NDArray[np.float64]
 
@@ -152,7 +153,7 @@ def test_fit_shuffles_and_forgets(moons: Any) -> None:
 
 def test_digits_of_ten_classes() -> None:
     X, y = load_digits(return_X_y=True)
-    estimator = OMKLClassifier(features=64, rank=64, warmup=128).fit(X[:600], y[:600])
+    estimator = OMKLClassifier(rank=64, warmup=128).fit(X[:600], y[:600])
     assert estimator.score(X[600:900], y[600:900]) > 0.85
     shares = estimator.predict_proba(X[600:700])
     assert shares.shape == estimator.decision_function(X[600:700]).shape == (100, 10)
@@ -187,14 +188,91 @@ def test_frames(moons: Any, tmp_path: Path) -> None:
 
 def test_classes_of_partial_fit(moons: Any) -> None:
     X, y = moons
-    with pytest.raises(InputError, match="needs all there will be"):
-        OMKLClassifier().partial_fit(X, y)
+    with pytest.raises(InputError, match="there is 1 class; a classifier begins with two"):
+        OMKLClassifier().partial_fit(X[:1], y[:1])
+    assert OMKLClassifier(**QUICK).partial_fit(X, y).classes_.tolist() == [0, 1]
     estimator = OMKLClassifier(**QUICK).partial_fit(X, y, classes=[0, 1, 2])
     assert estimator.predict_proba(X).shape == (120, 3)
-    with pytest.raises(InputError, match="the first call had"):
-        estimator.partial_fit(X, y, classes=[0, 1])
+    assert estimator.partial_fit(X, y, classes=[0, 1]).classes_.tolist() == [0, 1, 2]
     with pytest.raises(InputError, match="label 7 is not among the classes"):
-        estimator.partial_fit(X, np.full(120, 7))
+        estimator.partial_fit(X, np.full(120, 7), classes=[0, 1])
+
+
+@pytest.mark.parametrize("at", [10, 40])
+def test_new_classes_of_partial_fit_wherever_calls_are_cut(moons: Any, tmp_path: Path, at: int) -> None:
+    X, y = moons
+    labels = np.array(["b", "c"])[y]
+    labels[at:][X[at:, 1] > 0.6] = "a"
+    whole, cut = (OMKLClassifier(**QUICK).partial_fit(X[:5], labels[:5], ["b", "c"]) for _ in range(2))
+    whole.partial_fit(X[5:], labels[5:])
+    for k in range(5, 120):
+        cut.partial_fit(X[k : k + 1], labels[k : k + 1])
+    assert whole.classes_.tolist() == ["a", "b", "c"]
+    assert np.array_equal(whole.predict_proba(X), cut.predict_proba(X))
+    assert (whole.predict(X) == labels)[at:].mean() > 0.7
+    whole.save(tmp_path / "m.npz")
+    assert np.array_equal(OMKLClassifier.load(tmp_path / "m.npz").predict_proba(X), whole.predict_proba(X))
+
+
+def test_missing_values_and_sparse_rows(moons: Any) -> None:
+    X, y = moons
+    holes = np.where(np.arange(240).reshape(120, 2) % 7 == 0, np.nan, X)
+    assert OMKLClassifier().fit(holes, y).score(holes, y) > 0.8
+    assert np.isfinite(OMKLRegressor().fit(holes, X[:, 0]).predict(holes)).all()
+    few = np.where(np.abs(X) < 0.4, 0, X)
+    dense, filled = (OMKLClassifier(**QUICK).fit(table, y) for table in (few, csr_array(few)))
+    assert np.array_equal(dense.decision_function(few), filled.decision_function(csr_array(few)))
+    values = OMKLRegressor(**QUICK).partial_fit(csr_array(few), X[:, 0])
+    assert np.array_equal(values.predict(few), OMKLRegressor(**QUICK).partial_fit(few, X[:, 0]).predict(few))
+
+
+@pytest.mark.parametrize("weight", ["balanced", {0: 1.0, 1: 20.0}])
+def test_class_weight_finds_more_of_the_rare_class(weight: Any, tmp_path: Path, rng: np.random.Generator) -> None:
+    X = rng.normal(size=(900, 2))
+    y = (X[:, 0] + rng.normal(size=900) > 2.3).astype(int)
+    rare, plain, whole, cut = X[y == 1], OMKLClassifier(), *(OMKLClassifier(class_weight=weight) for _ in range(2))
+    assert OMKLClassifier(class_weight=weight).fit(X, y).predict(rare).mean() > 0.5
+    assert plain.fit(X, y).predict(rare).mean() < 0.3
+    whole.partial_fit(X, y, [0, 1])
+    for k in range(0, 900, 100):
+        cut.partial_fit(X[k : k + 100], y[k : k + 100], [0, 1])
+    assert np.array_equal(whole.predict_proba(X), cut.predict_proba(X))
+    assert whole.predict(rare).mean() > 0.5
+    whole.save(tmp_path / "m.npz")
+    again = OMKLClassifier.load(tmp_path / "m.npz")
+    assert again.class_weight == weight
+    assert np.array_equal(again.partial_fit(X, y).predict_proba(X), whole.partial_fit(X, y).predict_proba(X))
+
+
+def test_a_class_without_rows_is_not_predicted_for_the_sake_of_balance(moons: Any) -> None:
+    X, y = moons[0][:200], moons[1][:200]
+    model = OMKLClassifier(class_weight="balanced").partial_fit(X, y, classes=[0, 1, 2])
+    assert set(model.predict(X).tolist()) == {0, 1}
+
+
+def test_late_labels_of_another_kind_are_refused(moons: Any) -> None:
+    X, y = moons[0][:60], moons[1][:60]
+    model = OMKLClassifier().partial_fit(X, y)
+    with pytest.raises(InputError, match="labels are all numbers or all text"):
+        model.partial_fit(X, y.astype(str))
+    assert model.classes_.tolist() == [0, 1]
+
+
+def test_class_weights_that_are_none(moons: Any) -> None:
+    with pytest.raises(InputError, match="and finite"):
+        OMKLClassifier(class_weight={0: np.inf}).fit(*moons).predict(moons[0])
+    with pytest.raises(InputError, match="class_weight is 'even'"):
+        OMKLClassifier(class_weight="even").fit(*moons).predict(moons[0])
+
+
+def test_documented_defaults_are_the_numbers_of_the_network() -> None:
+    best = omkl.recommended()
+    defaults = OMKLClassifier().get_params()
+    assert isinstance(best.basis, omkl.Landmarks)
+    assert defaults["kernels"] == tuple(kernel.sigma for kernel in best.kernels)
+    assert defaults["rank"] == best.basis.rank
+    for name in ("kernels", "rank", "weight_rate", "warmup"):
+        assert str(defaults[name]) in (OMKLClassifier.__doc__ or "")
 
 
 def test_a_row_of_weight_zero_is_not_there(moons: Any) -> None:
@@ -346,7 +424,10 @@ def test_what_is_saved_is_what_was_learned_with(tmp_path: Path, rng: np.random.G
     [
         ({"learner": 3}, "learner is 3; it must be a name or an object"),
         ({"learner": omkl.Newton}, "it must be a name or an object"),
-        ({"rank": None}, "rank is None; .*give one, or learner='newton'"),
+        ({"rank": None}, "rank is None; it must be a whole number"),
+        ({"forget": 2.0}, r"forget is 2.0; it must lie in \[0.5, 1\]"),
+        ({"forget": 0.9, "learner": "newton"}, "is another learner; give its own"),
+        ({"forget": (1, 0.9), "nodes": 3}, "nodes of a network forget at one rate"),
         ({"method": "adarake"}, "did you mean 'adaraker'"),
         ({"loss": omkl.Logistic()}, "numbers have squared or huber loss"),
     ],

@@ -17,7 +17,7 @@ from omkl.features import Kernel
 from omkl.learners import Learner
 from omkl.losses import Loss
 from omkl.methods import Method, named
-from omkl.online import Classification, Online, Regression, Row, Settings, Task, probabilities
+from omkl.online import Classification, Online, Regression, Row, Settings, Task, begin, probabilities
 from omkl.scaling import Floats
 
 try:
@@ -35,18 +35,18 @@ class _Estimator:
     def __init__(
         self,
         kernels: tuple[float | Kernel, ...] = Settings.sigmas,
-        features: int = Settings.features,
-        rank: int | None = Settings.rank,
+        rank: int = Settings.rank,
         learner: Learner | str | None = None,
+        forget: float | tuple[float, ...] | None = None,
         weight_rate: float = Settings.weight_rate,
         warmup: int = Settings.warmup,
         method: Method | str | None = None,
         seed: int = 0,
     ) -> None:
         self.kernels = kernels
-        self.features = features
         self.rank = rank
         self.learner = learner
+        self.forget = forget
         self.weight_rate = weight_rate
         self.warmup = warmup
         self.method = method
@@ -57,10 +57,9 @@ class _Estimator:
 
     def _begin(self, task: Task) -> Online:
         if self.method is not None:
-            return Online(task, named(self.method), self.seed, self.warmup)
-        learner = self.learner or task.learner
-        settings = Settings.of(self.kernels, self.features, self.rank, learner, self.weight_rate, self.warmup)
-        return Online(task, settings.method(), self.seed, self.warmup)
+            return begin(task, named(self.method), self.seed, self.warmup)
+        settings = Settings.of(self.kernels, self.rank, self.learner, self.forget, self.weight_rate, self.warmup)
+        return begin(task, settings.method(), self.seed, self.warmup)
 
     def _learn(self, online: Online, values: dict[Any, float], y: Sequence[float], w: float) -> None:
         target = np.array(y, dtype=np.float64)
@@ -94,21 +93,24 @@ class OMKLClassifier(_Estimator, base.MiniBatchClassifier):
     Parameters
     ----------
     kernels
-        Bandwidths of Gaussian kernels, in units of the median distance between inputs; or ``Kernel`` objects.
-    features
-        D, spectral samples of a kernel.
+        Bandwidths of Gaussian kernels, in units of the median distance between inputs. Default:
+        (0.35, 0.7, 1.4, 2.8, 5.6).
     rank
-        Directions of the 2D features of a kernel that are learned; None learns all of them.
+        Directions of the similarities that are learned. Default: 120.
     learner
-        The update rule, by name or as an object, such as ``omkl.Newton(forget=0.999)``; None is the default.
+        The update rule, by name or as an object, such as ``omkl.Newton(forget=0.999)``. Default:
+        ``omkl.Pooled((600, 20))``.
+    forget
+        Each row multiplies the count of earlier ones by this, from 0.5 to 1; 1 forgets nothing. Several rates learn as
+        many models, and what they are worth is learned too. Default: (1, 0.995); for numbers (1, 0.99, 0.9).
     weight_rate
-        Rate of the kernel weights.
+        How fast the weights of models follow their losses. Default: 1.0.
     warmup
-        Rows to calibrate on, which are kept until they are complete.
+        Rows to calibrate on, which are kept until they are complete. Default: 512.
     method
         A method of one node instead of one made of the parameters before; the loss is that of the task.
     seed
-        Of the features.
+        Of features that are random. Default: 0.
 
     Examples
     --------
@@ -164,15 +166,15 @@ class _Regressor(_Estimator):
         self,
         loss: Loss | str = "squared",
         kernels: tuple[float | Kernel, ...] = Settings.sigmas,
-        features: int = Settings.features,
-        rank: int | None = Settings.rank,
+        rank: int = Settings.rank,
         learner: Learner | str | None = None,
+        forget: float | tuple[float, ...] | None = None,
         weight_rate: float = Settings.weight_rate,
         warmup: int = Settings.warmup,
         method: Method | str | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__(kernels, features, rank, learner, weight_rate, warmup, method, seed)
+        super().__init__(kernels, rank, learner, forget, weight_rate, warmup, method, seed)
         self.loss = loss
 
 
@@ -185,7 +187,7 @@ class OMKLRegressor(_Regressor, base.MiniBatchRegressor):
     ----------
     loss
         What is learned, by name; ``"squared"`` has the mean for its optimum.
-    kernels, features, rank, learner, weight_rate, warmup, method, seed
+    kernels, rank, learner, forget, weight_rate, warmup, method, seed
         As in ``OMKLClassifier``.
 
     Examples
@@ -232,7 +234,7 @@ class OMKLMultiTargetRegressor(_Regressor, base.MultiTargetRegressor):
 
     Parameters
     ----------
-    loss, kernels, features, rank, learner, weight_rate, warmup, method, seed
+    loss, kernels, rank, learner, forget, weight_rate, warmup, method, seed
         As in ``OMKLRegressor``.
 
     Examples

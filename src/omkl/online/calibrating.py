@@ -6,15 +6,18 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from omkl import calibration, features
+from omkl import calibration, features, landmarks
 from omkl.features import Features
 from omkl.landmarks import Landmarks
 from omkl.methods import Method
+from omkl.online.relevance import relevance, squared_distances, typical_distance
+from omkl.online.tracking import Tracking
 from omkl.scaling import Floats
 
-FARTHEST = np.float32(
-    5
-)  # deviations: units are of the first rows, and beyond what those have shown kernels see nothing
+FARTHEST = np.float32(5)  # deviations: beyond what the rows have shown, kernels see nothing
+FARTHEST_ON_A_LINE = np.float32(10)  # deviations: a trend goes on, and a typing error does not count as one
+MOST_LANDMARKS = 384  # of the rows: more cost time when they calibrate
+MOST_LINES = 60  # directions of the columns that a line has, of most variance
 
 Rows: TypeAlias = npt.NDArray[np.float32]
 """Standardized, ``(n, d)``."""
@@ -33,10 +36,58 @@ class Calibrated(NamedTuple):
     rows: int
     method: Method
     features: Features
-    wide: Features
-    """The same in float64: predictions of a row do not depend on what others it is predicted with."""
     inputs: Units
     targets: Units
+    relevance: Floats | None = None
+    """What standardized columns are multiplied by, ``(d,)``; None leaves them as they are."""
+    directions: npt.NDArray[np.float32] | None = None
+    """Those of the columns that are features too, ``(d, q)``, with a constant after them; None has no such features."""
+
+
+def calibrate(method: Any, X: Floats, targets: Units, learned: Rows, seed: int) -> Calibrated:
+    """Return what rows ``(n, d)`` say, with their targets as they are learned, ``(n, C)``.
+
+    Columns are weighed where features are similarities to landmarks; where numbers are learned that way, features have
+    a linear part.
+    """
+    inputs = units(X)
+    sample, factors, directions = standardized(X, inputs), None, None
+    if isinstance(method.basis, Landmarks):
+        marks = _some(len(sample))
+        factors = relevance(sample[marks], np.clip(learned[marks], -FARTHEST, FARTHEST))
+        sample = sample[marks] * factors.astype(np.float32)
+    method, made = calibrated(method, sample, seed)
+    if isinstance(method, Tracking):
+        # Of many classes the line is how often each comes: columns in it cost time, and errors on digits.
+        most = 0 if method.is_bounded and learned.shape[1] > 1 else MOST_LINES
+        directions, variance = _lines(sample, most)
+        spectrum = np.concatenate([made.spectrum, variance[None]], axis=1)
+        method, made = lined(method, made._replace(spectrum=spectrum), len(variance))
+    return Calibrated(len(X), method, made, inputs, targets, factors, directions)
+
+
+def _some(rows: int) -> npt.NDArray[np.int64]:
+    """Return which rows serve as landmarks: all, or so many evenly spaced ones."""
+    count = min(rows, MOST_LANDMARKS)
+    return np.arange(count) * rows // count
+
+
+def lined(method: Tracking, made: Features, lines: int) -> tuple[Tracking, Features]:
+    """Return the method for features of which the last are the columns themselves."""
+    assert made.spectrum is not None
+    rank = made.spectrum.shape[-1]
+    return replace(method, lines=lines, basis=Landmarks(rank, max(2, rank))), made
+
+
+def _lines(sample: Rows, most: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Return so many directions of the columns ``(d, q)``, of mean square one, and their share of the variance.
+
+    The constant comes last, with one.
+    """
+    values, vectors = np.linalg.eigh(sample.T.astype(np.float64) @ sample / len(sample))
+    kept = np.flatnonzero(values > max(1e-6 * values[-1], 1e-12))[::-1][:most]
+    directions = vectors[:, kept] / np.sqrt(values[kept])
+    return directions.astype(np.float32), np.append(values[kept] / (values.sum() or 1), 1).astype(np.float32)
 
 
 def calibrated(method: Any, sample: Rows, seed: int) -> tuple[Any, Features]:
@@ -55,13 +106,15 @@ def calibrated(method: Any, sample: Rows, seed: int) -> tuple[Any, Features]:
     if method.basis is not None:
         rank = min(method.basis.rank, rows) if unit else 1
         method = replace(method, basis=type(method.basis)(rank, max(rows, 2)))
-    if unit or method.basis is None:
-        return method, method.draw(inputs, seed, sample)
     if isinstance(method.basis, Landmarks):
+        if unit:
+            return method, landmarks.place(method.kernels, inputs, seed, sample, method.basis)
         widths = np.array([kernel.sigma for kernel in method.kernels], np.float32)
         limits = np.concatenate([sample[:1] - FARTHEST, sample[:1] + FARTHEST])
         one = np.ones((1, 1, 1), np.float32)
         return method, Features(None, one, one[0], sample[:1], limits, widths)
+    if unit or method.basis is None:
+        return method, method.draw(inputs, seed, sample)
     frequencies = features.draw(method.kernels, method.features, inputs, seed, orthogonal=method.orthogonal)
     place = features.transform(sample[:1], Features(frequencies))[0]
     return method, Features(frequencies, place[..., None], np.ones((len(place), 1), np.float32))
@@ -69,14 +122,11 @@ def calibrated(method: Any, sample: Rows, seed: int) -> tuple[Any, Features]:
 
 def spread(sample: Rows) -> float:
     """Return the median distance between rows, or a fourth of its root mean square where most rows are alike."""
-    apart = np.concatenate([np.linalg.norm(sample[k + 1 :] - row, axis=1) for k, row in enumerate(sample)])
-    if not apart.size:
-        return 0.0
-    return max(float(np.median(apart)), float(np.sqrt(np.mean(apart.astype(np.float64) ** 2))) / 4)
+    return typical_distance(squared_distances(sample.astype(np.float64)))
 
 
 def widened(made: Features) -> Features:
-    """Return the features in float64."""
+    """Return the features in float64: predictions of a row then do not depend on what others it is predicted with."""
     return Features(*(None if part is None else part.astype(np.float64) for part in made))
 
 
@@ -104,6 +154,20 @@ def table(rows: list[Floats]) -> Floats:
     return made
 
 
+def described(X: Floats, made: Calibrated, dtype: Any = np.float32) -> npt.NDArray[Any]:
+    """Return the features of rows ``(n, P, r)``, in single or double precision."""
+    apart = _apart(_columns(X, made), made.inputs)
+    factors = np.ones(apart.shape[1]) if made.relevance is None else made.relevance
+    parts = made.features if dtype == np.float32 else widened(made.features)
+    near = np.clip(apart, -FARTHEST, FARTHEST).astype(np.float32) * factors.astype(np.float32)
+    z = mapped(near.astype(dtype), parts)
+    if made.directions is None:
+        return z
+    far = np.clip(apart, -FARTHEST_ON_A_LINE, FARTHEST_ON_A_LINE).astype(np.float32) * factors.astype(np.float32)
+    line = far.astype(dtype) @ made.directions.astype(dtype)
+    return np.concatenate([z, line[:, None], np.ones((len(X), 1, 1), dtype)], axis=-1)
+
+
 def mapped(x: npt.NDArray[Any], made: Features) -> npt.NDArray[Any]:
     """Return ``features.transform`` of rows ``(n, d)``, without a copy of the frequencies."""
     if made.landmarks is not None:
@@ -114,15 +178,19 @@ def mapped(x: npt.NDArray[Any], made: Features) -> npt.NDArray[Any]:
     return np.asarray(z if made.basis is None else features.project(z, made.basis))
 
 
-def scaled(X: Floats, made: Calibrated) -> Rows:
-    """Return rows in the units of the calibrated columns; columns that came later are left out."""
+def _columns(X: Floats, made: Calibrated) -> Floats:
+    """Return the columns that were calibrated; those that came later are left out, and others are missing."""
     width = len(made.inputs.center)
-    X = X[:, :width] if X.shape[1] >= width else table([*X, np.full(width, np.nan)])[:-1]
-    return standardized(X, made.inputs)
+    return X[:, :width] if X.shape[1] >= width else table([*X, np.full(width, np.nan)])[:-1]
+
+
+def _apart(X: Floats, units: Units) -> Floats:
+    """Return how many deviations from the mean values are; what is missing is at it."""
+    apart = (X - units.center) / units.scale
+    apart[np.isnan(apart)] = 0
+    return np.asarray(apart)
 
 
 def standardized(X: Floats, units: Units) -> Rows:
     """Return rows in these units, none farther out than ``FARTHEST``; what is missing is at the mean."""
-    apart = (X - units.center) / units.scale
-    apart[np.isnan(apart)] = 0
-    return np.clip(apart, -FARTHEST, FARTHEST, out=apart).astype(np.float32)
+    return np.clip(_apart(X, units), -FARTHEST, FARTHEST).astype(np.float32)

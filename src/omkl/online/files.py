@@ -22,16 +22,21 @@ from omkl.learners import LEARNERS
 from omkl.losses import LOSSES
 from omkl.methods import METHODS
 from omkl.model import DAMAGED
-from omkl.online.calibrating import Calibrated, Units, table, widened
-from omkl.online.learner import Online, Row
+from omkl.online.adaptive import Adaptive
+from omkl.online.calibrating import Calibrated, Units, lined, table
+from omkl.online.drift import Watch
+from omkl.online.learner import Online
+from omkl.online.playing import Row
+from omkl.online.tracking import Tracking
 from omkl.reach import Reach
-from omkl.sending import SENDING, Pace
+from omkl.sending import SENDING, Budget, Pace
 
-FORMAT = 1
-KNOWN = {kind.__name__: kind for kind in (Basis, Kernel, Landmarks, Pace, Reach)} | {
+FORMAT, READ = 2, (1, 2)
+KNOWN = {kind.__name__: kind for kind in (Basis, Budget, Kernel, Landmarks, Pace, Reach, Tracking)} | {
     kind.__name__: kind for known in (METHODS.own, LEARNERS, LOSSES, QUANTIZERS, SENDING) for kind in known.values()
 }
 FEATURES, UNITS = Features._fields, ("input_center", "input_scale", "target_center", "target_scale")
+COLUMNS = ("relevance", "directions")
 
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 
@@ -52,8 +57,8 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], Arrays]:
             arrays = {name: file[name] for name in file if name != "header"}
     except DAMAGED as error:
         raise InputError(f"{path} is no omkl estimator ({error}); pass a file written by save") from None
-    if version != FORMAT:
-        raise InputError(f"{path} has estimator format {version}; this version reads {FORMAT}; upgrade omkl")
+    if version not in READ:
+        raise InputError(f"{path} has estimator format {version}; this version reads up to {FORMAT}; upgrade omkl")
     if found != kind:
         raise InputError(f"{path} has a {found}; a {kind} was asked for; use {found}.load")
     return header, arrays
@@ -65,6 +70,8 @@ def plain(thing: Any) -> Any:
         return {"is": type(thing).__name__} | {field.name: plain(getattr(thing, field.name)) for field in fields(thing)}
     if isinstance(thing, list | tuple):
         return [plain(item) for item in thing]
+    if isinstance(thing, dict):
+        return {"is": "dict", "items": [[plain(key), plain(value)] for key, value in thing.items()]}
     if isinstance(thing, np.generic):
         return thing.item()
     if thing is not None and not isinstance(thing, str | int | float | bool):
@@ -74,6 +81,8 @@ def plain(thing: Any) -> Any:
 
 def setting(record: Any) -> Any:
     """Return the setting of a record by ``plain``."""
+    if isinstance(record, dict) and record["is"] == "dict":
+        return {setting(key): setting(value) for key, value in record["items"]}
     if isinstance(record, dict):
         return KNOWN[record["is"]](**{key: setting(value) for key, value in record.items() if key != "is"})
     return tuple(setting(item) for item in record) if isinstance(record, list) else record
@@ -86,10 +95,11 @@ def dump(online: Online) -> tuple[dict[str, Any], Arrays]:
     if online.kept is not None:
         return header, _rows("kept", online.kept)
     made = online.settled()
-    parts = zip(FEATURES + UNITS, (*made.features, *made.inputs, *made.targets), strict=True)
-    arrays = {name: part for name, part in parts if part is not None}
-    arrays |= {f"state_{k}": leaf for k, leaf in enumerate(_leaves(online.state))}
-    return header | {"rows": made.rows}, arrays | _rows("open", list(online.open.values()))
+    header, arrays = header | {"rows": made.rows}, _calibrated("", made) | _state("state", online.state)
+    if isinstance(online, Adaptive) and online.watch is not None:
+        watched, beside = _watched(online.watch, made)
+        header, arrays = header | {"watch": watched}, arrays | beside
+    return header, arrays | _rows("open", list(online.open.values()))
 
 
 def fill(online: Online, header: Mapping[str, Any], arrays: Arrays) -> None:
@@ -99,18 +109,63 @@ def fill(online: Online, header: Mapping[str, Any], arrays: Arrays) -> None:
         online.kept = _listed("kept", arrays)
         return
     online.kept, online.open = None, {row.node: row for row in _listed("open", arrays)}
-    made = Features(*(arrays.get(name) for name in FEATURES))
-    center, scale, *targets = (arrays[name] for name in UNITS)
-    method: Any = replace(online.method, loss=online.task.loss)  # type: ignore[type-var]
-    if made.basis is not None:
-        rank = made.basis.shape[-1]
-        kind = Basis if made.landmarks is None else Landmarks
-        method = replace(method, basis=kind(rank, max(rank, header["rows"])))
-    online.made = Calibrated(header["rows"], method, made, widened(made), Units(center, scale), Units(*targets))
-    fresh = method.init(np, (online.nodes,), online.task.outputs, made.spectrum)
-    leaves = iter([arrays[f"state_{k}"] for k, _ in enumerate(_leaves(fresh))])
-    online.state = _filled(fresh, leaves)
+    online.made = _made(online, "", header["rows"], arrays)
+    online.state = _stated(online, "state", online.made, arrays)
+    if isinstance(online, Adaptive):
+        online.watch = _watch(online, header["watch"], arrays)
     online.compile()
+
+
+def _calibrated(prefix: str, made: Calibrated) -> Arrays:
+    parts = (*made.features, *made.inputs, *made.targets, made.relevance, made.directions)
+    named = zip(FEATURES + UNITS + COLUMNS, parts, strict=True)
+    return {prefix + name: part for name, part in named if part is not None}
+
+
+def _made(online: Online, prefix: str, rows: int, arrays: Arrays) -> Calibrated:
+    features = Features(*(arrays.get(prefix + name) for name in FEATURES))
+    center, scale, *targets = (arrays[prefix + name] for name in UNITS)
+    factors, directions = (arrays.get(prefix + name) for name in COLUMNS)
+    method: Any = replace(online.method, loss=online.task.loss)  # type: ignore[type-var]
+    if features.basis is not None:
+        rank = features.basis.shape[-1]
+        kind = Basis if features.landmarks is None else Landmarks
+        method = replace(method, basis=kind(rank, max(rank, rows, 2)))
+    if directions is not None:
+        method, _ = lined(method, features, directions.shape[1] + 1)
+    return Calibrated(rows, method, features, Units(center, scale), Units(*targets), factors, directions)
+
+
+def _state(prefix: str, state: Any) -> Arrays:
+    return {f"{prefix}_{k}": leaf for k, leaf in enumerate(_leaves(state))}
+
+
+def _stated(online: Online, prefix: str, made: Calibrated, arrays: Arrays) -> Any:
+    fresh = made.method.init(np, (online.nodes,), online.task.outputs, made.features.spectrum)
+    return _filled(fresh, iter([arrays[f"{prefix}_{k}"] for k, _ in enumerate(_leaves(fresh))]))
+
+
+def _watched(watch: Watch, made: Calibrated) -> tuple[dict[str, Any], Arrays]:
+    """Return what a watch has, and the calibration before the rows it keeps if that was another one."""
+    header = {"usual": watch.usual, "deviation": watch.deviation, "changed": watch.changed, "before": None}
+    arrays = _rows("watched", watch.rows) | {"watched_losses": np.array(watch.losses)}
+    if watch.made is None:
+        return header, arrays
+    if watch.made is not made:
+        header |= {"before": watch.made.rows}
+        arrays |= _calibrated("before_", watch.made)
+    return header, arrays | _state("before_state", watch.state)
+
+
+def _watch(online: Online, header: Mapping[str, Any], arrays: Arrays) -> Watch:
+    rows, losses = _listed("watched", arrays), arrays["watched_losses"].tolist()
+    watch = Watch(header["usual"], header["deviation"], header["changed"], rows, losses)
+    if rows:
+        before = header["before"]
+        watch.made = online.made if before is None else _made(online, "before_", before, arrays)
+        assert watch.made is not None
+        watch.state = _stated(online, "before_state", watch.made, arrays)
+    return watch
 
 
 def _rows(name: str, rows: list[Row]) -> Arrays:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -11,24 +11,14 @@ from omkl import algorithm
 from omkl.blas import one_thread
 from omkl.errors import DivergedError, InputError, whole
 from omkl.methods import Gossip, Local, Method, Neighbors, Round, eager
-from omkl.methods.local import LocalState
-from omkl.online.calibrating import Calibrated, calibrated, mapped, scaled, standardized, table, units, widened
+from omkl.online.calibrating import Calibrated, calibrate, described, table
+from omkl.online.playing import Row
 from omkl.online.tasks import Classification, Task
+from omkl.online.tracking import Tracking
 from omkl.scaling import Floats
 from omkl.topology import Topology
 
 BLOCK = 256  # rows at once: features before the basis are many
-MANY = 64  # rows from which on compiled loops are worth loading
-
-
-class Row(NamedTuple):
-    """One row."""
-
-    x: Floats
-    """``(d,)``; what is missing is nan. Rows may be of different lengths: columns that are new come last."""
-    y: Floats
-    weight: float
-    node: int
 
 
 class Online:
@@ -73,11 +63,9 @@ class Online:
         self.state: Any = None
         self._learned = 0
         self._ahead: Any = None
-        self._fast: Any = None
-        self._mapped: tuple[bytes, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_fast": None, "_mapped": None}
+        return dict(self.__dict__)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -98,14 +86,8 @@ class Online:
 
     def learn_many(self, rows: Sequence[Row]) -> None:
         """Learn rows in order: to the bit what they would do one by one, and sooner."""
-        for start in range(0, len(rows), BLOCK):
-            block = rows[start : start + BLOCK]
-            if self.kept is None and all(row.weight == 1 for row in block):
-                self.seen += len(block)
-                self._take(block)
-            else:
-                for row in block:
-                    self.learn(row)
+        for row in rows:
+            self.learn(row)
 
     def grow(self, classes: int) -> None:
         """Know more classes: from the start while rows are kept, later with outputs that begin at zero."""
@@ -113,16 +95,20 @@ class Online:
         before, self.task = self.task.outputs, task
         if self.made is None or before == task.outputs:
             return
-        method = replace(self.made.method, loss=task.loss)  # type: ignore[type-var]
-        self.made, self._ahead = self.made._replace(method=method), None
+        self._ahead = None
         if self.kept is not None:
-            self._start(self.made)
-        elif not isinstance(self.state, LocalState):
+            self.made = None  # what columns are worth is found anew
+            return
+        if not isinstance(self.made.method, Local | Tracking):
             raise InputError(f"{classes} classes; {self.method.name} must know them all early; show some rows of each")
-        else:
-            fresh = method.init(np, (self.nodes,), task.outputs, self.made.features.spectrum)
-            self.state = _grown(self.state, fresh)
+        self.made = self.knowing(self.made)
+        fresh = self.made.method.init(np, (self.nodes,), task.outputs, self.made.features.spectrum)
+        self.state = grown(self.state, fresh)
         self.compile()
+
+    def knowing(self, made: Calibrated) -> Calibrated:
+        """Return a calibration for the loss of the task as it is now."""
+        return made._replace(method=replace(made.method, loss=self.task.loss))  # type: ignore[type-var]
 
     def outputs(self, X: Floats, node: int | None = None) -> Floats:
         """Return the outputs ``(n, C)`` for rows ``(n, d)``, in the units of the targets.
@@ -132,28 +118,11 @@ class Online:
         self._catch_up()
         center, scale = self.settled().targets
         blocks = (X[k : k + BLOCK] for k in range(0, len(X), BLOCK))
-        if self._fast is None:
-            models = self.models(node)
-            with one_thread() if len(X) > 1 else nullcontext():
-                found = [algorithm.predict(*models, self._features(block)).output for block in blocks]
-        else:
-            found = [self._finite(self._fast.outputs(self.state, self._features(block))) for block in blocks]
+        models = self.models(node)
+        with one_thread() if len(X) > 1 else nullcontext():
+            z = (described(block, self.settled(), np.float64) for block in blocks)
+            found = [algorithm.predict(*models, one).output for one in z]
         return np.concatenate(found) * scale + center
-
-    def _features(self, X: Floats) -> Any:
-        """Return the features of rows to predict, or to learn by compiled loops; often it is first one, then the other.
-
-        Those of a row do not depend on the rows beside it.
-        """
-        made = self.settled()
-        if self._fast is None:
-            return mapped(scaled(X, made).astype(np.float64), made.wide)
-        if len(X) != 1:
-            return self._fast.mapped(X)
-        key = X.tobytes()
-        if self._mapped is None or self._mapped[0] != key:
-            self._mapped = key, self._fast.mapped(X)
-        return self._mapped[1]
 
     def models(self, node: int | None = None) -> tuple[Floats, Floats]:
         """Return theta ``(P, C, n)`` and log weights ``(P,)`` of one node, or their means."""
@@ -201,34 +170,13 @@ class Online:
         self.compile()
 
     def compile(self) -> None:
-        """Take compiled loops for what has been calibrated, where there are such, and rows enough for their loading."""
-        made, self._fast, self._mapped = self.made, None, None
-        if made is None or self.nodes != 1 or made.rows < min(MANY, self.warmup):
-            return
-        try:
-            from omkl.online import compiled
-        except (ImportError, RuntimeError):
-            return
-        if compiled.knows(made.method):
-            self._fast = compiled.Compiled(made.method, made.features, made.inputs)
+        """Make ready what is not kept in files."""
 
     def _take(self, rows: Sequence[Row]) -> None:
-        """Learn rows in order; compiled loops know none that have weights.
-
-        Which way a row is learned depends on that row alone, so that it does not matter how calls cut them.
-        """
-        if self._fast is None or (len(rows) == 1 and rows[0].weight != 1):
-            with one_thread() if len(rows) > 1 else nullcontext():
-                for row in rows:
-                    self._take_one(row)
-        elif any(row.weight != 1 for row in rows):
+        """Learn rows in order."""
+        with one_thread() if len(rows) > 1 else nullcontext():
             for row in rows:
-                self._take([row])
-        elif rows:
-            X = rows[0].x[None] if len(rows) == 1 else table([row.x for row in rows])
-            targets = np.array([self.task.target(row.y, self.settled().targets) for row in rows])
-            self.state = self._fast.learn(self.state, self._features(X), targets)
-            self.rounds += len(rows)
+                self._take_one(row)
 
     def _take_one(self, row: Row) -> None:
         self._ahead = None
@@ -252,7 +200,7 @@ class Online:
         seen = np.zeros(self.nodes, bool)
         for node, row in rows.items():
             seen[node] = True
-            z[node] = mapped(scaled(row.x[None], made), made.features)[0]
+            z[node] = described(row.x[None], made)[0]
             y[node] = self.task.target(row.y, made.targets)
             weight[node] = row.weight
         dither = eager.dither(method, self.nodes, outputs, self.seed)
@@ -261,11 +209,10 @@ class Online:
             return eager.advance(method, self.state, sample, self.network, dither, seen)[0]
 
     def _calibrated(self, rows: list[Row]) -> Calibrated:
-        X = table([row.x for row in rows])
-        inputs, targets = units(X), self.task.units(np.stack([row.y for row in rows]))
+        X, units = table([row.x for row in rows]), self.task.units(np.stack([row.y for row in rows]))
+        learned = np.stack([self.task.target(row.y, units) for row in rows])
         method: Any = replace(self.method, loss=self.task.loss)  # type: ignore[type-var]
-        method, made = calibrated(method, standardized(X, inputs), self.seed)
-        return Calibrated(len(rows), method, made, widened(made), inputs, targets)
+        return calibrate(method, X, units, learned, self.seed)
 
 
 def _network(topology: Topology | None) -> Neighbors:
@@ -275,12 +222,12 @@ def _network(topology: Topology | None) -> Neighbors:
     return Neighbors(index, weights.astype(np.float32))
 
 
-def _grown(before: Any, fresh: Any) -> Any:
+def grown(before: Any, fresh: Any) -> Any:
     """Return a state of more outputs: of two classes, f becomes -f/2 and f/2 of the first two, and others are zero.
 
     Of what a learner remembers by output, both of the two have what the one had.
     """
-    one = before.theta.shape[2] == 1
+    one = before.theta.shape[-2] == 1
     halves = np.array([[-0.5], [0.5]], np.float32) if one else np.float32(1)
 
     def put(old: Any, new: Any) -> Any:
@@ -290,7 +237,14 @@ def _grown(before: Any, fresh: Any) -> Any:
         if old.shape == new.shape:
             return old
         made = new.copy()
-        made[:, :, : 2 if one else old.shape[2]] = old
+        outputs = next(axis for axis, (few, more) in enumerate(zip(old.shape, new.shape, strict=True)) if few != more)
+        made[(*(slice(None),) * outputs, slice(2 if one else old.shape[outputs]))] = old
         return made
 
-    return before._replace(theta=put(halves * before.theta, fresh.theta), memory=put(before.memory, fresh.memory))
+    made = {"theta": put(halves * before.theta, fresh.theta), "memory": put(before.memory, fresh.memory)}
+    if hasattr(before, "line"):
+        made |= {
+            "line": put(halves * before.line, fresh.line),
+            "line_memory": put(before.line_memory, fresh.line_memory),
+        }
+    return before._replace(**made)

@@ -8,11 +8,11 @@ import numpy.typing as npt
 
 from omkl import losses
 from omkl.errors import InputError, pick
-from omkl.learners import Learner
 from omkl.losses import LOSSES, Logistic, Loss, Softmax
 from omkl.online.calibrating import Units, units
-from omkl.online.settings import CLASSES, NUMBERS
 from omkl.scaling import Floats
+
+ABSURD = 20.0  # interquartile ranges from the median
 
 
 class Task(Protocol):
@@ -25,10 +25,6 @@ class Task(Protocol):
     @property
     def loss(self) -> Loss:
         """The loss of so many outputs."""
-
-    @property
-    def learner(self) -> Learner:
-        """The update rule that suits it."""
 
     def units(self, y: Floats) -> Units:
         """Return what targets ``(n, ...)`` of the calibration rows are measured in."""
@@ -52,11 +48,6 @@ class Classification:
     def outputs(self) -> int:
         """C."""
         return 1 if self.classes <= 2 else self.classes
-
-    @property
-    def learner(self) -> Learner:
-        """The update rule that suits classes."""
-        return CLASSES
 
     def units(self, y: Floats) -> Units:
         """Return units in which class numbers are as they are."""
@@ -87,14 +78,14 @@ class Regression:
         """The loss of so many outputs."""
         return replace(losses.named(self.given), outputs=self.outputs)  # type: ignore[type-var]
 
-    @property
-    def learner(self) -> Learner:
-        """The update rule that suits numbers."""
-        return NUMBERS
-
     def units(self, y: Floats) -> Units:
-        """Return mean and deviation of every output."""
-        return units(y)
+        """Return mean and deviation of every output, of targets that are not absurd.
+
+        One that is twenty interquartile ranges from the median counts as being there.
+        """
+        low, middle, high = np.quantile(y, [0.25, 0.5, 0.75], axis=0)
+        far = np.where(high > low, ABSURD * (high - low), np.inf)
+        return units(np.clip(y, middle - far, middle + far))
 
     def target(self, y: Floats, units: Units) -> npt.NDArray[np.float32]:
         """Return the target ``(C,)`` of numbers ``(C,)``."""

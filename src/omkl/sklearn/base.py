@@ -14,12 +14,16 @@ from omkl.features import Kernel
 from omkl.learners import Learner
 from omkl.methods import Method, named
 from omkl.model import Model, load_model
-from omkl.online import BLOCK, Online, Row, Settings, Task, files
+from omkl.online import BLOCK, Online, Row, Settings, Task, begin, files
 from omkl.topology import build
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Table: TypeAlias = Any
 """What scikit-learn takes for rows: an array ``(n, d)``, a data frame, lists."""
+
+
+ROWS: dict[str, Any] = {"dtype": np.float64, "accept_sparse": "csr", "ensure_all_finite": "allow-nan"}
+"""What rows may be, for ``validate_data``: missing values are nan, and sparse rows are filled up block by block."""
 
 
 class Fixed:
@@ -48,9 +52,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         self,
         *,
         kernels: tuple[float | Kernel, ...] = Settings.sigmas,
-        features: int = Settings.features,
-        rank: int | None = Settings.rank,
+        rank: int = Settings.rank,
         learner: Learner | str | None = None,
+        forget: float | tuple[float, ...] | None = None,
         weight_rate: float = Settings.weight_rate,
         warmup: int = Settings.warmup,
         shuffle: bool = True,
@@ -60,9 +64,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         random_state: Any = 0,
     ) -> None:
         self.kernels = kernels
-        self.features = features
         self.rank = rank
         self.learner = learner
+        self.forget = forget
         self.weight_rate = weight_rate
         self.warmup = warmup
         self.shuffle = shuffle
@@ -95,7 +99,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def load(cls, path: str | Path) -> Self:
         """Return the estimator that ``save`` wrote."""
         header, arrays = files.read(path, cls.__name__)
-        estimator = cls(**{key: files.setting(value) for key, value in header["params"].items()})
+        known = cls._get_param_names()  # parameters that are gone were of another version
+        params = {key: files.setting(value) for key, value in header["params"].items() if key in known}
+        estimator = cls(**params)
         estimator.n_features_in_ = header["columns"]
         if header["names"]:
             estimator.feature_names_in_ = np.array(header["names"], dtype=object)
@@ -105,6 +111,12 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         files.fill(estimator._online, header, arrays)
         return estimator
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        return tags
+
     def _begin(self, task: Task, method: Method | None = None) -> Online:
         """Return a learner that has seen nothing."""
         is_one = self.nodes == 1
@@ -112,28 +124,28 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             None if is_one and isinstance(self.topology, str) else build(self.topology, None if is_one else self.nodes)
         )
         if method is None and self.method is None:
-            learner = self.learner or task.learner
-            parts = self.kernels, self.features, self.rank, learner, self.weight_rate, self.warmup
+            parts = self.kernels, self.rank, self.learner, self.forget, self.weight_rate, self.warmup
             method = Settings.of(*parts).method(1 if topology is None else topology.nodes)
         method = named(self.method) if method is None else method
         is_seed = isinstance(self.random_state, int | np.integer)
         seed = self.random_state if is_seed else check_random_state(self.random_state).randint(2**31)
         self._begun = self.get_params()
-        return Online(task, method, int(seed), self.warmup, topology)
+        return begin(task, method, int(seed), self.warmup, topology)
 
-    def _learn(self, X: Floats, y: Floats, weights: Floats, node: Any, shuffle: bool = False) -> Self:
-        """Learn rows; those of weight zero are not there."""
+    def _learn(self, X: Any, y: Floats, weights: Floats, node: Any, shuffle: bool = False) -> Self:
+        """Learn rows; those of weight zero are ignored."""
         online = self._online
         if isinstance(online, Fixed):
             raise InputError("the model was learned elsewhere and has no learner's memory; call fit to learn anew")
-        nodes = None if node is None else self._checked(np.asarray(node), len(X))
-        order = np.random.default_rng(online.seed).permutation(len(X)) if shuffle else np.arange(len(X))
+        nodes = None if node is None else self._checked(np.asarray(node), len(y))
+        order = np.random.default_rng(online.seed).permutation(len(y)) if shuffle else np.arange(len(y))
         kept, before = order[weights[order] > 0], online.seen
         for start in range(0, len(kept), BLOCK):
+            some = kept[start : start + BLOCK]
             online.learn_many([
-                Row(X[k].copy(), y[k].copy(), float(weights[k]),
+                Row(x, y[k].copy(), float(weights[k]),
                     (before + turn) % online.nodes if nodes is None else int(nodes[k]))
-                for turn, k in enumerate(kept[start : start + BLOCK], start)
+                for turn, (k, x) in enumerate(zip(some, _dense(X[some]), strict=True), start)
             ])  # fmt: skip
         return self
 
@@ -158,11 +170,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _outputs(self, X: Table, node: int | None) -> Floats:
         check_is_fitted(self, "_online")
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = validate_data(self, X, reset=False, **ROWS)
         if node is not None:
             self._checked(np.asarray(node), 0)
-        outputs: Floats = self._online.outputs(X, node)
-        return outputs
+        blocks = (_dense(X[start : start + BLOCK]) for start in range(0, X.shape[0], BLOCK))
+        return np.concatenate([self._online.outputs(block, node) for block in blocks])
 
     def _fix(self, model: Model | str | Path) -> Model:
         """Take a model for what has been learned."""
@@ -170,3 +182,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         self._online = Fixed(model)
         self.n_features_in_ = model.frequencies.shape[-1]
         return model
+
+
+def _dense(X: Any) -> Floats:
+    """Return rows as an array of their own."""
+    return np.array(X.toarray() if hasattr(X, "toarray") else X)

@@ -1,5 +1,6 @@
 """The classifier."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,9 +11,14 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import validate_data
 
 from omkl.errors import InputError
+from omkl.features import Kernel
+from omkl.learners import Learner
+from omkl.methods import Method
 from omkl.model import Model
-from omkl.online import Classification, Task, files, probabilities
-from omkl.sklearn.base import Estimator, Floats, Table
+from omkl.online import Classification, Settings, Task, files, probabilities
+from omkl.sklearn.base import ROWS, Estimator, Fixed, Floats, Table
+
+LEAST = 1e-300  # weight of a class whose logarithm is taken
 
 
 class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
@@ -23,44 +29,52 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     Parameters
     ----------
     kernels
-        Bandwidths of Gaussian kernels, in units of the median distance between inputs; or ``Kernel`` objects.
-    features
-        D, spectral samples of a kernel.
+        Bandwidths of Gaussian kernels, in units of the median distance between inputs. Default:
+        (0.35, 0.7, 1.4, 2.8, 5.6).
     rank
-        Directions of the 2D features of a kernel that are learned; None learns all of them.
+        Directions of the similarities that are learned. Default: 120.
     learner
-        The update rule, by name or as an object, such as ``omkl.Newton(prior=10)``; None is that of ``omkl.online``.
+        The update rule, by name or as an object, such as ``omkl.Newton(prior=10)``. Default:
+        ``omkl.Pooled((600, 20))``.
+    forget
+        Each row multiplies the count of earlier ones by this, from 0.5 to 1; 1 forgets nothing. Several rates learn as
+        many models, and what they are worth is learned too. Default: (1, 0.995).
     weight_rate
-        Rate of the kernel weights.
+        How fast the weights of models follow their losses. Default: 1.0.
     warmup
-        Rows to calibrate on, which are kept until they are complete.
+        Rows to calibrate on, which are kept until they are complete. Default: 512.
+    class_weight
+        What a class counts: a dict, or ``"balanced"``, so that all classes count alike whatever their numbers of rows
+        so far. Odds are multiplied by it when classes are predicted. Default: None, all alike.
     shuffle
-        Whether ``fit`` takes rows in random order. ``partial_fit`` never does.
+        Whether ``fit`` takes rows in random order. ``partial_fit`` never does. Default: True.
     nodes, topology
         Learn as a network of so many nodes, by the gossip of ``omkl.recommended``: rows are dealt out in turn, or go
         to the ``node`` that ``fit`` and ``partial_fit`` are told. A name such as ``"ring"``; or a
-        graph or a matrix, which says their number itself.
+        graph or a matrix, which says their number itself. Default: 1 node.
     method
         Any method, such as ``omkl.letter()``, instead of one made of the parameters before; the loss is that of the
         task.
     random_state
-        Seed of the features and of the order of ``fit``.
+        Seed of the order of ``fit``. Default: 0.
 
     Attributes
     ----------
     classes_
         The labels, sorted.
     kernel_weights_
-        The weights of the kernels, which sum to one.
+        The weights of the models, which sum to one: each rate of forgetting under each prior, in order.
     n_features_in_, feature_names_in_
         The columns that ``fit`` saw.
 
     Notes
     -----
+    Values that are missing are nan, and count as the mean of their column. Sparse rows are filled up, 256 at a time.
+    Classes that turn up in ``partial_fit`` are learned from then on.
+
     Predictions of a network are those of the mean of its models, which gossip keeps and draws every node to; with
-    ``node=3`` those of a node. A sample weight multiplies the loss of its row, in the learning of models and of kernel
-    weights, and a learner that counts its samples counts that many; a row of weight zero is not there. Weights leave
-    the calibration as it is, and a row of weight 2 is not the same as two rows: an online learner depends on order.
+    ``node=3`` those of a node. A sample weight multiplies the loss of its row, and the row counts as that many samples.
+    Rows of weight zero are ignored. A row of weight 2 is not the same as two rows: an online learner depends on order.
 
     Examples
     --------
@@ -70,29 +84,70 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     True
     """
 
+    def __init__(
+        self,
+        *,
+        kernels: tuple[float | Kernel, ...] = Settings.sigmas,
+        rank: int = Settings.rank,
+        learner: Learner | str | None = None,
+        forget: float | tuple[float, ...] | None = None,
+        weight_rate: float = Settings.weight_rate,
+        warmup: int = Settings.warmup,
+        class_weight: dict[Any, float] | str | None = None,
+        shuffle: bool = True,
+        nodes: int = 1,
+        topology: Any = "ring",
+        method: Method | str | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        super().__init__(
+            kernels=kernels,
+            rank=rank,
+            learner=learner,
+            forget=forget,
+            weight_rate=weight_rate,
+            warmup=warmup,
+            shuffle=shuffle,
+            nodes=nodes,
+            topology=topology,
+            method=method,
+            random_state=random_state,
+        )
+        self.class_weight = class_weight
+
     def fit(self, X: Table, y: Any, sample_weight: Any = None, node: Any = None) -> Self:
         """Return the estimator after it has learned these rows and no others."""
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = validate_data(self, X, y, **ROWS)
         check_classification_targets(y)
-        weights = self._weights(sample_weight, len(X))
+        weights = self._weights(sample_weight, len(y))
         if not weights.any():
-            raise InputError("every sample weight is zero; rows of weight zero are not there; give some rows weight")
-        self._know(unique_labels(y), y)
-        return self._learn(X, _numbers(y, self.classes_), weights, node, self.shuffle)
+            raise InputError("every sample weight is zero; rows of weight zero are ignored; give some rows weight")
+        self._know(unique_labels(y))
+        return self._learn(X, self._numbered(y, weights), weights, node, self.shuffle)
 
     def partial_fit(self, X: Table, y: Any, classes: Any = None, sample_weight: Any = None, node: Any = None) -> Self:
-        """Return the estimator after it has learned these rows too; the first call names all ``classes``."""
+        """Return the estimator after it has learned these rows too.
+
+        The first call needs two classes or more, in ``y`` or in ``classes``. Others may turn up later.
+        """
         first = not hasattr(self, "_online")
-        X, y = validate_data(self, X, y, dtype=np.float64, reset=first)
+        X, y = validate_data(self, X, y, reset=first, **ROWS)
         check_classification_targets(y)
-        weights = self._weights(sample_weight, len(X))
+        weights = self._weights(sample_weight, len(y))
+        named = unique_labels(y) if classes is None else unique_labels(classes)
+        if (unknown := ~np.isin(y, named)).any():
+            raise InputError(
+                f"label {y[unknown][0]} is not among the classes {named}; name it too, or leave out classes"
+            )
         if first:
-            if classes is None:
-                raise InputError("classes is None; the first call to partial_fit needs all there will be; pass classes")
-            self._know(unique_labels(classes), y)
-        elif classes is not None and not np.array_equal(self.classes_, unique_labels(classes)):
-            raise InputError(f"classes is {classes!r}; the first call had {self.classes_}; give the same, or none")
-        return self._learn(X, _numbers(y, self.classes_), weights, node)
+            self._know(named)
+        elif classes is not None:
+            self._grow(named)
+        for rows in self._until_new(y):
+            self._grow(y[rows.start : rows.start + 1])
+            told = node if np.ndim(node) == 0 else np.asarray(node)[rows]
+            self._learn(X[rows], self._numbered(y[rows], weights[rows]), weights[rows], told)
+        return self
 
     def decision_function(self, X: Table, node: int | None = None) -> Floats:
         """Return outputs: ``(n,)`` for two classes, positive for the second of them; else ``(n, C)``."""
@@ -122,32 +177,86 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         if model.loss.name not in known:
             raise InputError(f"the model was learned with {model.loss.name} loss; it has no classes; use OMKLRegressor")
         estimator.classes_ = known[model.loss.name] if classes is None else np.asarray(classes)
+        estimator._place, estimator._counts = np.arange(len(estimator.classes_)), np.zeros(len(estimator.classes_), int)
         if len(estimator.classes_) != len(known[model.loss.name]):
             raise InputError(f"classes is {classes!r}; this model has {len(known[model.loss.name])}; name each of them")
         return estimator
 
-    def _know(self, classes: npt.NDArray[Any], y: npt.NDArray[Any]) -> None:
-        """Begin with these classes, if there are enough and all labels are among them."""
+    def _outputs(self, X: Table, node: int | None) -> Floats:
+        """Return outputs in the order of ``classes_``, in which later ones may stand before earlier ones.
+
+        Models learn how likely classes are; what a class counts is added. Learning with rows that weigh more comes to
+        the same in the end, and a heavy row would pull its neighbors with it.
+        """
+        outputs, offsets = super()._outputs(X, node), self._offsets()
+        return outputs + (offsets[1] - offsets[0]) if outputs.shape[1] == 1 else outputs[:, self._place] + offsets
+
+    def _know(self, classes: npt.NDArray[Any]) -> None:
+        """Begin with these classes, if there are enough."""
         if len(classes) < 2:
-            raise InputError(f"y has {len(classes)} class; a classifier needs two or more; give rows of others")
-        _numbers(y, classes)
+            rule = "a classifier begins with two or more; give rows of others, or name them in classes"
+            raise InputError(f"there is {len(classes)} class; {rule}")
         self._online = self._begin(Classification(len(classes)))
-        self.classes_ = classes
+        self.classes_, self._place, self._counts = classes, np.arange(len(classes)), np.zeros(len(classes), int)
+
+    def _until_new(self, y: npt.NDArray[Any]) -> Iterator[slice]:
+        """Yield rows up to each that has a new class: it becomes known there, however calls cut the rows."""
+        labels, first = np.unique(y, return_index=True)
+        starts = sorted({0, *first[~np.isin(labels, self.classes_)].tolist()})
+        for start, stop in zip(starts, [*starts[1:], len(y)], strict=True):
+            yield slice(start, stop)
+
+    def _grow(self, classes: npt.NDArray[Any]) -> None:
+        """Know these classes too."""
+        if (classes.dtype.kind in "USO") != (self.classes_.dtype.kind in "USO"):
+            raise InputError(
+                f"label {classes[0]!r} beside classes {self.classes_}; labels are all numbers or all text; encode y"
+            )
+        classes = classes[~np.isin(classes, self.classes_)]
+        if not len(classes):
+            return
+        if isinstance(self._online, Fixed):
+            raise InputError(f"classes {classes} are new; the model was learned elsewhere; call fit to learn anew")
+        known = len(self.classes_)
+        every = np.concatenate([self.classes_, classes])
+        places = np.concatenate([self._place, known + np.arange(len(classes))])
+        self._online.grow(len(every))
+        order = np.argsort(every, kind="stable")
+        self.classes_, self._place = every[order], places[order]
+        self._counts = np.concatenate([self._counts, np.zeros(len(classes), int)])
+
+    def _numbered(self, y: npt.NDArray[Any], weights: Floats) -> Floats:
+        """Return the number of each label ``(n, 1)``, in the order in which classes became known, and count them."""
+        numbers = self._place[np.searchsorted(self.classes_, y)]
+        self._counts += np.bincount(numbers[weights > 0], minlength=len(self._counts))
+        return np.asarray(numbers, dtype=np.float64)[:, None]
+
+    def _offsets(self) -> Floats:
+        """Return the logarithms of the class weights, in the order of ``classes_``."""
+        if self.class_weight is None:
+            return np.zeros(len(self.classes_))
+        if isinstance(self.class_weight, dict):
+            weights = [float(self.class_weight.get(label, 1)) for label in self.classes_.tolist()]
+        elif self.class_weight == "balanced":
+            counts = self._counts[self._place]
+            weights = np.where(counts > 0, 1 / np.maximum(counts, 1), 0).tolist()  # what has no row yet counts nothing
+        else:
+            raise InputError(f"class_weight is {self.class_weight!r}; give a dict by class, or 'balanced', or None")
+        if not all(0 <= weight < np.inf for weight in weights):
+            raise InputError(
+                f"class_weight is {self.class_weight}; a weight must be zero or more, and finite; leave a class out"
+            )
+        return np.log(np.maximum(weights, LEAST))
 
     def _own_arrays(self) -> files.Arrays:
         classes = self.classes_.astype(str) if self.classes_.dtype == object else self.classes_
         if not np.array_equal(classes, self.classes_):
             raise InputError(f"the classes are {self.classes_}; a file holds numbers or strings; encode them first")
-        return {"classes": classes, "object": np.array(self.classes_.dtype == object)}
+        own = {"classes": classes, "object": np.array(self.classes_.dtype == object)}
+        return own | {"place": self._place, "counts": self._counts}
 
     def _own_task(self, arrays: files.Arrays) -> Task:
         self.classes_ = arrays["classes"].astype(object) if arrays["object"] else arrays["classes"]
-        return Classification(len(self.classes_))
-
-
-def _numbers(y: npt.NDArray[Any], classes: npt.NDArray[Any]) -> Floats:
-    """Return the place of each label among the classes, ``(n, 1)``."""
-    numbers = np.searchsorted(classes, y).clip(max=len(classes) - 1)
-    if (unknown := classes[numbers] != y).any():
-        raise InputError(f"label {y[unknown][0]} is not among the classes {classes}; name all on the first call")
-    return numbers.astype(np.float64)[:, None]
+        count = len(self.classes_)
+        self._place, self._counts = arrays.get("place", np.arange(count)), arrays.get("counts", np.zeros(count, int))
+        return Classification(count)

@@ -14,7 +14,7 @@ from omkl.losses import Loss
 from omkl.methods import Method
 from omkl.model import Model
 from omkl.online import Regression, Settings, Task, files
-from omkl.sklearn.base import Estimator, Floats, Table
+from omkl.sklearn.base import ROWS, Estimator, Floats, Table
 
 
 class OMKLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
@@ -26,13 +26,15 @@ class OMKLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     ----------
     loss
         What is learned, by name; ``"squared"`` has the mean for its optimum.
-    kernels, features, rank, learner, weight_rate, warmup, shuffle, nodes, topology, method, random_state
+    forget
+        As in ``OMKLClassifier``. Default: (1, 0.99, 0.9).
+    kernels, rank, learner, weight_rate, warmup, shuffle, nodes, topology, method, random_state
         As in ``OMKLClassifier``.
 
     Attributes
     ----------
     kernel_weights_
-        The weights of the kernels, which sum to one.
+        The weights of the models, which sum to one: each rate of forgetting under each prior, and the straight line.
     n_features_in_, feature_names_in_
         The columns that ``fit`` saw.
 
@@ -48,9 +50,9 @@ class OMKLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         *,
         loss: Loss | str = "squared",
         kernels: tuple[float | Kernel, ...] = Settings.sigmas,
-        features: int = Settings.features,
-        rank: int | None = Settings.rank,
+        rank: int = Settings.rank,
         learner: Learner | str | None = None,
+        forget: float | tuple[float, ...] | None = None,
         weight_rate: float = Settings.weight_rate,
         warmup: int = Settings.warmup,
         shuffle: bool = True,
@@ -61,9 +63,9 @@ class OMKLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     ) -> None:
         super().__init__(
             kernels=kernels,
-            features=features,
             rank=rank,
             learner=learner,
+            forget=forget,
             weight_rate=weight_rate,
             warmup=warmup,
             shuffle=shuffle,
@@ -76,23 +78,23 @@ class OMKLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
 
     def fit(self, X: Table, y: Any, sample_weight: Any = None, node: Any = None) -> Self:
         """Return the estimator after it has learned these rows and no others."""
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
-        weights = self._weights(sample_weight, len(X))
+        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, **ROWS)
+        weights = self._weights(sample_weight, len(y))
         if not weights.any():
             raise InputError("every sample weight is zero; rows of weight zero are not there; give some rows weight")
         self._expect(y.shape[1:])
-        return self._learn(X, y.reshape(len(X), -1).astype(np.float64), weights, node, self.shuffle)
+        return self._learn(X, y.reshape(len(y), -1).astype(np.float64), weights, node, self.shuffle)
 
     def partial_fit(self, X: Table, y: Any, sample_weight: Any = None, node: Any = None) -> Self:
         """Return the estimator after it has learned these rows too."""
         first = not hasattr(self, "_online")
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=first)
-        weights = self._weights(sample_weight, len(X))
+        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, reset=first, **ROWS)
+        weights = self._weights(sample_weight, len(y))
         if first:
             self._expect(y.shape[1:])
         elif y.shape[1:] != self._shape:
             raise InputError(f"y has shape {y.shape}; rows before had targets of shape {self._shape}; give the same")
-        return self._learn(X, y.reshape(len(X), -1).astype(np.float64), weights, node)
+        return self._learn(X, y.reshape(len(y), -1).astype(np.float64), weights, node)
 
     def predict(self, X: Table, node: int | None = None) -> Floats:
         """Return the values ``(n,)``, or ``(n, C)`` where the targets were."""
