@@ -26,6 +26,7 @@ from benchmarks.scale import GRAPHS, PRESETS, drawn, stream
 
 import omkl
 from omkl import noise
+from omkl.methods import for_inputs
 from omkl.simulator import engine, tiles
 from omkl.simulator.measures import metrics
 from omkl.simulator.networks import network
@@ -126,7 +127,7 @@ def _features(method: omkl.Gossip) -> int:
 def large(preset: str, graph: str, nodes: int, rounds: int, most: Limits, tiled: bool) -> report.Row:
     """Return the milliseconds of a round, by the kernel of ``tiles`` where it serves, or as XLA compiles it."""
     topology = build(GRAPHS[graph](nodes))
-    method = PRESETS[preset]().on(topology)
+    method = for_inputs(PRESETS[preset](), 2).on(topology)
     made = jax.tree.map(jnp.asarray, drawn(method, stream(1, CALIBRATED_ON, 2)[0], 1))
     keys = jax.random.split(jax.random.key(0))
     X = jax.random.normal(keys[0], (rounds, nodes, 2)) / 2**0.5

@@ -25,7 +25,7 @@ import omkl
 from omkl import topology
 from omkl.data import known, load, sensors
 from omkl.data.files import local_folder
-from omkl.methods import Method
+from omkl.methods import Method, for_inputs
 from omkl.topology import Graph, Topology
 from omkl_lab.paper.frontier.study import alone
 
@@ -150,6 +150,7 @@ def played(
     Until then the network is ``away``.
     """
     X, y, seen, held, held_y, station = stream
+    method = for_inputs(method, X.shape[-1])
     method = method.on(network) if isinstance(method, omkl.Gossip) else method
     made = method.draw(X.shape[-1], seed, X[seen])
     whole, half = eager.fixed(network), len(X) // 2

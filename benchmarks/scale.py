@@ -24,6 +24,7 @@ from benchmarks import report
 import omkl
 from omkl.blas import one_thread
 from omkl.features import Features, stacked
+from omkl.methods import for_inputs
 from omkl.simulator import engine
 from omkl.simulator.measures import metrics
 from omkl.simulator.networks import network
@@ -141,7 +142,7 @@ def main() -> None:
     parser.add_argument("--point", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.point:
-        method = PRESETS[options.method]()
+        method = for_inputs(PRESETS[options.method](), 2)
         print(json.dumps(point(method, options.graphs[0], options.nodes[0], options.turns)))
         return
     rows = []

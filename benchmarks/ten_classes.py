@@ -67,9 +67,9 @@ def rows(
             result = omkl.simulate(training, "ring", nodes=nodes, method=method, seeds=seeds)
             shares = right(result, *test)
             sent = result.bits.mean() / nodes
-            pace = getattr(method, "pace", None)
+            schedule = getattr(method, "schedule", None)
             rounds = len(result.rounds)
-            messages = 1 if pace is None else float(pace.rounds(rounds)) / rounds
+            messages = 1 if schedule is None else float(schedule.rounds(rounds)) / rounds
             numbers = len(method.kernels) * 10 * method.sent * messages
             yield {
                 "D": features, "learner": name,

@@ -25,6 +25,7 @@ from omkl import topology
 from omkl.data import Stream, as_stream, first_rounds, load
 from omkl.features import Features
 from omkl.learners import SGD, AdaGrad, Newton
+from omkl.methods import for_inputs
 from omkl.quantizers import QSGD
 
 BEST = omkl.recommended()
@@ -38,7 +39,7 @@ SETTINGS: dict[str, list[omkl.Gossip]] = {
     "landmarks: 60 random features, Newton": [replace(DRAWN, basis=None, learner=Newton(prior)) for prior in (30, 100)],
     "landmarks: 500 become 120": [replace(BEST, basis=omkl.Landmarks(BEST.width, 120))],
     "steps for all who are heard": [replace(BEST, reach=None)],
-    "hedged priors": [replace(BEST, learner=omkl.Pooled((prior,))) for prior in (600, 60)],
+    "hedged priors": [replace(BEST, learner=omkl.Pooled((prior,))) for prior in (400, 40)],
     "shared curvature: Newton": [replace(BEST, reach=None, learner=Newton(prior)) for prior in (30, 100)],
     "shared curvature: AdaGrad": [replace(BEST, reach=None, learner=AdaGrad(eta)) for eta in (0.03, 0.1, 0.3)],
     "shared curvature: SGD": [replace(BEST, reach=None, learner=SGD(eta)) for eta in (0.01, 0.03, 0.1)],
@@ -92,9 +93,10 @@ def played(
     name: str, X: eager.Floats, y: eager.Floats, seed: int
 ) -> Iterator[tuple[Iterator[eager.Moment], omkl.Gossip, Features]]:
     """Yield the rounds of every setting to choose from; they have the same features."""
-    made = SETTINGS[name][0].draw(X.shape[-1], seed, X)
+    methods = [for_inputs(method, X.shape[-1]) for method in SETTINGS[name]]
+    made = methods[0].draw(X.shape[-1], seed, X)
     z, network = eager.mapped(X, made), topology.metropolis(topology.path(NODES))
-    for method in SETTINGS[name]:
+    for method in methods:
         yield eager.play(method.on(network), z, y, eager.fixed(network), seed, made.spectrum), method, made
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks import eager
 
 from omkl import features
-from omkl.methods import Gossip, Info, Method, Network, Round
+from omkl.methods import Gossip, Info, Method, Network, Round, for_inputs
 from omkl.topology import Topology
 
 
@@ -40,6 +40,7 @@ def play(
     method: Method, X: np.ndarray, y: np.ndarray, topology: Topology | Callable[[int], Network], seed: int
 ) -> Iterator[tuple[Any, Info, Round]]:
     """Yield state, info and inputs of every round; the network is a topology, or what it is in round t."""
+    method = for_inputs(method, X.shape[-1])
     drawn = method.draw(X.shape[-1], seed, X)
     z = np.stack([features.transform(x, drawn) for x in X])
     network = eager.fixed(topology) if isinstance(topology, Topology) else topology

@@ -190,6 +190,7 @@ def told(body: bytes) -> list[dict[str, Any]]:
     """Return the events of a stream that has ended."""
     *messages, last, rest = body.decode().split("\n\n")
     assert (last, rest) == ("event: close\ndata: ", "")
+    messages = [message for message in messages if not message.startswith(":")]  # said while there is nothing to say
     assert all(message.startswith("data: ") for message in messages)
     return [json.loads(message.removeprefix("data: ")) for message in messages]
 

@@ -50,7 +50,8 @@ def test_stations_predict_better_as_a_network(tmp_path: Path, capsys: pytest.Cap
         assert np.sqrt(np.mean(station**2)) == pytest.approx(own, rel=1e-5)
         assert own < known < example.best_line(air) + air.deviation
     assert each[0].mean() < each[1].mean() < air.deviation
-    assert together.all_air.mean() < 0.8 * alone.all_air.mean()
+    # Priors of 400 in place of 600 leave the network as it was, 0.356, and help who is alone, from 0.450 to 0.427.
+    assert together.all_air.mean() < min(0.375, 0.86 * alone.all_air.mean())
     assert alone.sent.max() == 0 < together.sent.min()
     lines = capsys.readouterr().out.splitlines()
     assert next(line for line in lines if line.startswith("best constant")).split()[-1] == f"{air.deviation:.1f}"

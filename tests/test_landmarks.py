@@ -184,6 +184,6 @@ def test_models_and_runs_are_kept(tmp_path: Path) -> None:
     np.testing.assert_array_equal(load_model(tmp_path / "model.npz").decision_function(X), model.decision_function(X))
     again = omkl.load(result.save(tmp_path / "run"))
     np.testing.assert_array_equal(again.model(1, 2).decision_function(X), model.decision_function(X))
-    assert model.theta.shape == (2, 1, 120)
+    assert model.theta.shape == (2, 1, 68)  # of two columns
     with pytest.raises(InputError, match="of shapes"):
         omkl.Model(None, model.theta, model.log_weights, model.loss)

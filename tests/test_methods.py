@@ -301,11 +301,12 @@ def test_the_radius_of_pooled_steps_is_theirs() -> None:
     found = [float(np.asarray(method.radius(state, k))) for k in (0, 10, 100, 1000, 10**6)]
     assert (np.diff(found[1:]) < 0).all()
     assert found[0] < found[1]  # while steps count for more and more
-    pull = method.consensus_step / (1 - method.momentum)
+    pull, schedule = method.consensus_step / (1 - method.momentum), method.schedule
+    assert schedule is not None
     rng, moves = np.random.default_rng(0), list[float]()
     for t in range(200):
         z, y = rng.normal(size=(8, 1, 8)).astype(np.float32), rng.choice([-1, 1], (8, 1)).astype(np.float32)
-        for k in range(int(method.pace.rounds(t)), int(method.pace.rounds(t + 1))):  # type: ignore[union-attr]
+        for k in range(int(schedule.rounds(t)), int(schedule.rounds(t + 1))):
             state, _ = method.gossip(state, None, links, k)
         after, _ = method.learn(state, Round(z, y, None))
         length = np.linalg.norm(after.theta - state.theta, axis=(-2, -1)).mean()

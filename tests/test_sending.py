@@ -10,19 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omkl
-from omkl import Gossip, InputError, Pace, Sampled, Triggered, algorithm, features, specs, topology, wire
+from omkl import Budget, Gossip, InputError, Pace, Sampled, Triggered, algorithm, features, specs, topology, wire
 from omkl.methods import Neighbors
 from omkl.node import checkpoint
 from omkl.node.events import Gossiped, Scored
 from omkl.node.protocol import Protocol
 from omkl.node.settings import Timing
 from omkl.quantizers import QSGD, Nearest
+from omkl.sending import LAST, Fading, Phase
 from tests import numpy_run
 from tests.conftest import Library
 from tests.node_cluster import config, run, stream
 from tests.test_node_protocol import one_by_one
 
 PACES = [Pace(4, until=3, least=1), Pace(2), Pace(1 / 3), Pace(1, until=2), Pace(0.5, until=5)]
+WAYS: list[Pace | Budget] = [*PACES, Budget(60, 4, 0.5)]
 RULES = [Sampled(1), Sampled(2, floor=0.5), Triggered(1.5)]
 
 
@@ -50,8 +52,52 @@ def test_what_a_node_learns_after_a_round_is_what_the_simulator_does(rate: float
     assert pace.rounds(allowed) <= at < pace.rounds(allowed + 1)
 
 
+def test_a_fading_schedule_by_hand() -> None:
+    # With sample t from zero, 3 / sqrt(t) rounds, rounded up: 3, 2.1, 1.7, 1.5, 1.3, 1.2, 1.1, 1.06, 1, ...
+    each = np.diff([int(Fading(3).rounds(samples)) for samples in range(15)])
+    assert each.tolist() == [1, 3, 3, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1]
+    # Below one: a half from 3 / sqrt(t) = 1/2 on, t = 36, and no less.
+    seldom = Fading(3, least=0.5)
+    assert seldom.phases[-2:] == (Phase(9, 27, 1, 1), Phase(36, LAST - 36, 1, 2))
+    assert int(seldom.rounds(46)) == int(seldom.rounds(36)) + 5
+
+
+@pytest.mark.parametrize("numbers", [10, 71, 123, 1000])
+@pytest.mark.parametrize("budget", [Budget(), Budget(16, least=0.5), Budget(100, samples=20)])
+def test_a_budget_is_spent_and_not_exceeded(budget: Budget, numbers: int) -> None:
+    message = 4 + 2 + 0.97 * numbers / 8
+    spent = [4 + message * (int(one.rounds(budget.samples)) - 1) for one in tried(budget, numbers)]
+    least = 4 + message * (int(Fading(0.25, budget.least).rounds(budget.samples)) - 1)
+    allowed = budget.bytes * budget.samples
+    assert spent[0] <= max(allowed, least)
+    assert spent[1] > allowed or tried(budget, numbers)[0].rate == 64
+    later = [message * int(tried(budget, numbers)[0].rounds(n)) / n for n in (budget.samples, 200, 2000)]
+    assert later == sorted(later, reverse=True)
+
+
+def test_equal_budgets_are_equal_to_nodes_too() -> None:
+    texts = {config(2, pace=pace).role("a").contract() for pace in (Budget(), Budget(48.0, 50, 1.0), Budget(least=1))}
+    assert len(texts) == 1
+    assert "pace bytes=48.0 samples=50 least=1.0\n" in texts.pop()
+
+
+def tried(budget: Budget, numbers: int) -> tuple[Fading, Fading]:
+    """Return the schedule of a budget, and the next that has more rounds."""
+    made = budget.schedule(1, numbers)
+    return made, Fading(made.rate + 0.25, made.least)
+
+
+@given(st.integers(1, 256), st.sampled_from([1, 0.5, 0.25]), st.integers(0, 3000))
+def test_what_a_node_learns_in_a_fading_schedule_is_what_the_simulator_does(
+    quarters: int, least: float, at: int
+) -> None:
+    schedule = Fading(quarters / 4, least)
+    assert int(schedule.rounds(schedule.learned(at) + 1)) > at >= int(schedule.rounds(schedule.learned(at)))
+    assert sum(schedule.samples(round_) for round_ in range(1, at % 50 + 1)) == schedule.learned(at % 50)
+
+
 def test_counting_on_every_library(library: Library) -> None:
-    for pace in PACES:
+    for pace in (*PACES, Fading(5.25, 0.5)):
         counted = library.call(pace.rounds, np.arange(2000, dtype=np.uint32))
         np.testing.assert_array_equal(counted, [pace.rounds(count) for count in range(2000)])
 
@@ -66,10 +112,14 @@ def test_counting_on_every_library(library: Library) -> None:
         (lambda: Pace(1, least=0), "least is 0.0; it must be 1 to 64 rounds"),
         (lambda: Pace(3, until=4), "rate is 3.0; it is halved again and again; use a power of two"),
         (lambda: Pace(2, until=0), "until is 0"),
+        (lambda: Budget(0), "bytes is 0.0; it must be positive"),
+        (lambda: Budget(least=2), "least is 2.0; it must be 1 or one round for so many samples"),
+        (lambda: Budget(**bad(least="48")), "least is '48'"),
+        (lambda: Budget(samples=0), "samples is 0"),
         (lambda: Sampled(0), "kernels is 0.0; it must be positive"),
         (lambda: Sampled(1, floor=0), r"floor is 0.0; it must lie in \(0, 1\]"),
         (lambda: Triggered(-1), "threshold is -1.0"),
-        (lambda: Gossip(**bad(pace=3)), "pace is 3; it says how much gossip goes with a sample; pass omkl.Pace"),
+        (lambda: Gossip(**bad(pace=3)), "pace is 3; it says how much gossip goes with a sample; pass omkl.Budget"),
         (lambda: Gossip(sending="sample"), "unknown sending 'sample'; did you mean 'sampled'"),
         (lambda: Gossip(**bad(sending=Sampled)), "sending is .*; give a name, an object such as Sampled"),
     ],
@@ -120,19 +170,20 @@ def test_what_is_not_sent_is_silent() -> None:
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("pace", PACES, ids=str)
-def test_a_cluster_keeps_the_pace_of_the_simulator(pace: Pace, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pace", WAYS, ids=str)
+def test_a_cluster_keeps_the_pace_of_the_simulator(pace: Pace | Budget, monkeypatch: pytest.MonkeyPatch) -> None:
     network, (x, y) = config(5, "path", quantizer=QSGD(4), pace=pace), stream(5, 30)
     cluster = run(network, x, y)
     monkeypatch.setattr(features, "transform", one_by_one)
-    whole = numpy_run.run(network.method, x, y, network.topology, network.seed)
+    whole, schedule = numpy_run.run(network.method, x, y, network.topology, network.seed), network.method.schedule
+    assert schedule is not None
     for j, node in enumerate(cluster.nodes.values()):
         np.testing.assert_array_equal(node.learning.state.theta, whole.state.theta[j])
         np.testing.assert_array_equal(node.learning.state.hidden, whole.state.hidden[j])
         losses = [event.loss for id, event in cluster.of(Scored) if id == node.role.id]
         np.testing.assert_array_equal(losses, whole.loss[:, j])
-        assert node.round == pace.rounds(30)
-    assert len(cluster.of(Gossiped)) == 5 * int(pace.rounds(30))
+        assert node.round == schedule.rounds(30)
+    assert len(cluster.of(Gossiped)) == 5 * int(schedule.rounds(30))
     cluster.check_copies()
 
 
@@ -155,9 +206,9 @@ def test_a_cluster_leaves_out_what_the_simulator_does(rule: Any, monkeypatch: py
     cluster.check_copies()
 
 
-@pytest.mark.parametrize("pace", [None, *PACES], ids=str)
+@pytest.mark.parametrize("pace", [None, *WAYS], ids=str)
 @pytest.mark.parametrize("rule", [None, RULES[0], RULES[2]], ids=str)
-def test_the_simulator_equals_numpy(pace: Pace | None, rule: Any) -> None:
+def test_the_simulator_equals_numpy(pace: Pace | Budget | None, rule: Any) -> None:
     method = Gossip(eta=0.5, gamma=0.3, momentum=0.4, quantizer=None, features=5, pace=pace, sending=rule)
     x, y = stream(6, 25)
     result = omkl.simulate((x, y), "ring", method=method, seed=3)
@@ -220,7 +271,7 @@ def test_a_restart_keeps_the_pace(tmp_path: Path) -> None:
 def test_a_pace_is_part_of_the_contract_and_not_of_a_clock() -> None:
     assert "pace rate=0.5 until=8 least=0.25\n" in config(2, pace=Pace(0.5, until=8)).role("a").contract()
     assert "pace" not in config(2).role("a").contract()
-    with pytest.raises(InputError, match=r"learning.method.pace: given, and timing.mode is timer; there gossip goes"):
+    with pytest.raises(InputError, match=r"learning.method.pace: .* timing.mode is timer; .* pace = false"):
         replace(config(2, pace=Pace(0.5)), timing=Timing(mode="timer"))
 
 

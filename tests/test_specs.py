@@ -93,7 +93,23 @@ def test_parts_of_a_preset_keep_what_is_not_said_and_may_be_left_out() -> None:
     best = omkl.recommended()
     basis, learner = omkl.Landmarks(rank=120, rows=500, source="normal"), omkl.Pooled((50,))
     assert resolve(table).method == replace(best, basis=basis, learner=learner, pace=None, reach=omkl.Reach(5))
-    assert resolve({"name": "recommended", "pace": {"rate": 4}}).method == replace(best, pace=omkl.Pace(4, 1, 1))
+    assert resolve({"name": "recommended", "pace": {"rate": 4}}).method == replace(best, pace=omkl.Pace(4))
+    assert resolve({"name": "recommended", "pace": {"bytes": 20}}).method == replace(best, pace=omkl.Budget(20))
+    assert resolve({"pace": {"bytes": 20}}).method == omkl.Gossip(pace=omkl.Budget(20))
+
+
+def test_a_pace_over_a_pace_keeps_what_is_not_said() -> None:
+    def over(there: dict[str, Any], value: dict[str, Any]) -> Any:
+        tables = {"data": "banana", "method": {"name": "gossip", "pace": there}}, {"method": {"pace": value}}
+        method = specs.resolve(specs.merge(*tables)).method
+        assert isinstance(method, omkl.Gossip)
+        return method.pace
+
+    assert over({"bytes": 100}, {"samples": 60}) == omkl.Budget(100, 60)
+    assert over({"bytes": 100}, {"least": 0.5}) == omkl.Budget(100, least=0.5)
+    assert over({"rate": 4}, {"until": 100}) == omkl.Pace(4, 100)
+    assert over({"rate": 4}, {"bytes": 20}) == omkl.Budget(20)
+    assert over({"bytes": 100}, {"rate": 4}) == omkl.Pace(4)
 
 
 def test_a_loss_alone_describes_no_method() -> None:
@@ -297,7 +313,7 @@ def test_flags_describe_all_of_a_method() -> None:
         "sigma": "given",
     }
     changed = replace(
-        omkl.recommended(), pace=omkl.Pace(4, 1, 1), reach=omkl.Reach(5),
+        omkl.recommended(), pace=omkl.Pace(4), reach=omkl.Reach(5),
         sending=omkl.Triggered(), clip=0.3, basis=omkl.Landmarks(rank=90),
         gamma="auto", learner=omkl.Pooled((100,)), common_weights=False, weight_rate=0.5, momentum=0.1,
         sigma="given",

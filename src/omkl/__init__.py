@@ -19,7 +19,7 @@ from omkl.methods import Choco, Complete, Gossip, Local, frugal, letter, recomme
 from omkl.model import Model, load_model
 from omkl.quantizers import QSGD, Exact, Nearest
 from omkl.reach import Reach
-from omkl.sending import Pace, Sampled, Triggered
+from omkl.sending import Budget, Pace, Sampled, Triggered
 from omkl.theory import explain
 from omkl.topology import Faults
 
@@ -43,6 +43,7 @@ __all__ = [
     "AdaGrad",
     "AdaRaker",
     "Basis",
+    "Budget",
     "Choco",
     "Complete",
     "DivergedError",

@@ -145,7 +145,7 @@ def join(theta: Array, log_weights: Array, told: Array | None = None) -> Array:
     centered = log_weights - xp.mean(log_weights, axis=-1, keepdims=True)
     beside = xp.reshape(centered, (*theta.shape[:-2], -1))
     beside = (beside if told is None else xp.concat([beside, told], axis=-1))[..., None, :]
-    rest = xp.zeros_like(theta[..., 1:, : beside.shape[-1]])
+    rest = xp.zeros((*theta.shape[:-2], theta.shape[-2] - 1, beside.shape[-1]), dtype=theta.dtype)
     return xp.concat([theta, xp.concat([WEIGHT_SCALE * beside, rest], axis=-2)], axis=-1)
 
 

@@ -12,8 +12,8 @@ nodes on different machines come to the same coordinates, up to rounding.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ SOURCES = dict.fromkeys(("rows", "centers", "normal"))
 EQUAL = 1e-5  # of an eigenvalue: neighbors that differ by less are taken for equal, and their eigenvectors for a plane
 SMALLEST = 1e-5  # of the largest eigenvalue: below it a direction is left at zero, being made of rounding errors
 FARTHEST = 5.0  # deviations of a column beyond which inputs count as being there
+PER_COLUMN = 34  # directions at most: with one column or two there are hardly more above ``SMALLEST``; more cost bytes
 PASSES = 20  # of k-means
 
 
@@ -37,7 +38,8 @@ class Landmarks:
     Attributes
     ----------
     rank
-        r, the coefficients of a model. Those beyond what the landmarks span stay zero.
+        r, the coefficients of a model, at most: inputs of few columns have no more than 34 for each, for similarities
+        to them vary in fewer directions. Those beyond what the landmarks span stay zero.
     rows
         Landmarks, at most: so many are drawn of the inputs there are.
     source
@@ -59,6 +61,10 @@ class Landmarks:
         pick("source", self.source, SOURCES)
         if self.rank > self.rows:
             raise InputError(f"rank is {self.rank}; {self.rows} rows span no more directions; lower it or raise rows")
+
+    def within(self, inputs: int) -> Self:
+        """Return the same for inputs of so many columns."""
+        return replace(self, rank=min(self.rank, PER_COLUMN * inputs))
 
     @property
     def sampled(self) -> int:
@@ -119,17 +125,25 @@ def _settled(values: Floats, vectors: Floats, rank: int) -> Floats:
 
     Those of equal eigenvalues are replaced by projections of fixed random vectors, one after the other.
     """
-    count, first, made = len(values), 0, vectors.copy()
-    probes = _normal(count, count, 0)
-    while first < min(rank, count):
-        last = first + 1
-        while last < count and values[last - 1] - values[last] < EQUAL * values[last - 1]:
-            last += 1
+    count, made = len(values), vectors.copy()
+    spaces = _spaces(values, min(rank, count))
+    probes = _normal(count, spaces[-1][1], 0)
+    for first, last in spaces:
         space = vectors[:, first:last]
         turned, upper = np.linalg.qr(space.T @ probes[:, first:last])
         made[:, first:last] = space @ (turned * np.sign(np.diag(upper)))
-        first = last
     return made
+
+
+def _spaces(values: Floats, rank: int) -> list[tuple[int, int]]:
+    """Return where the eigenvalues begin and end that are taken for equal, until there are ``rank`` of them."""
+    found, last = [], 0
+    while last < rank:
+        first, last = last, last + 1
+        while last < len(values) and values[last - 1] - values[last] < EQUAL * values[last - 1]:
+            last += 1
+        found.append((first, last))
+    return found
 
 
 def centers(inputs: Floats, count: int, seed: int) -> Floats:

@@ -12,7 +12,8 @@ Steps of nodes that see the same thing at the same time add up to too much. What
 neighbors, which pull it back in the next round, unless they said the same: how much they do tells how alike it was.
 
 A node goes by the links it hears. Rounds in which it hears nobody do not count, and what it lacks of its links takes as
-much off alpha - 1: at once, while links that are back count again only after a while. A node alone has alpha 1.
+much off alpha - 1, where it hears fewer than two thirds: at once, while links that are back count again only after a
+while. A node alone has alpha 1.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,9 +35,11 @@ YOUNGEST = 0.5  # part of all rounds ago of the latest samples that alpha is abo
 AGES = 9  # ages that their mean is taken over
 PROBES = 32000  # numbers that the mean is estimated from: so many vectors of as many nodes
 LONGEST = 20  # knots: rounds up to 2^10, by half powers of two
+AHEAD = 15  # rounds that alpha counts beyond those that were: a step spreads before it is built upon
 UNKNOWN = 0.4  # how alike nodes are taken to be before any of them has said anything
 KEPT = 0.8  # share of what was heard in a round that counts in the next
-FALLS, RISES = 0.5, 1 / 8  # share of the way to what is heard that one round goes
+FALLS, RISES = 0.5, 1 / 4  # share of the way to what is heard that one round goes
+ENOUGH = 2 / 3  # of its links that a node need hear of late: one that loses messages now and then carries news too
 
 
 class Hearing(NamedTuple):
@@ -68,13 +71,13 @@ class Reach:
         alpha after 1, 2^(1/2), 2, ... rounds, as far as it grows: found by ``on``, for the network at hand.
     """
 
-    most: float = 12.0
+    most: float = 11.0
     knots: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "most", real("most", self.most))
         if not 1 <= self.most < np.inf:
-            raise InputError(f"most is {self.most}; a step counts for one sample at least; try 12")
+            raise InputError(f"most is {self.most}; a step counts for one sample at least; try 11")
         object.__setattr__(self, "knots", tuple(real("knots", one) for one in self.knots))
 
     def on(self, topologies: Sequence[Topology], pull: float) -> Self:
@@ -125,14 +128,15 @@ class Reach:
 
     def alpha(self, heard: Hearing) -> Array:
         """Return how many samples a step counts for, ``(...)``."""
-        return 1 + heard.share * (self.grown(heard.rounds) - 1)
+        whole = namespace(heard.said).clip(heard.share / ENOUGH, None, 1)
+        return 1 + whole * (self.grown(heard.rounds) - 1)
 
     def grown(self, rounds: Array) -> Array:
         """Return how many samples a step counts for after so many rounds in which all links were heard."""
         if not self.knots:
             raise InputError("reach has no knots; they follow from a network; call method.on(topology) first")
         xp = namespace(rounds)
-        grown = between_knots(self.knots, rounds)
+        grown = between_knots(self.knots, rounds + AHEAD)
         return 1 + xp.clip(rounds, 0, 1) * (grown - 1)  # before the first round it is one
 
 

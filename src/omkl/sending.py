@@ -1,8 +1,8 @@
 """Sending less: when nodes gossip, and which of their kernels are in a message.
 
-``Pace`` says how many rounds of gossip go with a sample. All nodes know it, so that a round which it leaves out costs
-nothing. ``Sampled`` and ``Triggered`` say which kernels a message has. The others are silent in it: their step is zero,
-as that of a zero vector is, and takes next to nothing on the wire. All go with any quantizer.
+``Pace`` and ``Budget`` say how many rounds of gossip go with a sample. All nodes know it, so that a round which is left
+out costs nothing. ``Sampled`` and ``Triggered`` say which kernels a message has. The others are silent in it: their
+step is zero, as that of a zero vector is, and takes next to nothing on the wire. All go with any quantizer.
 """
 
 import math
@@ -18,6 +18,9 @@ LAST = 2**31 - 1  # sample of a pace; with those after it a node has a round eac
 GOLDEN = 2654435769  # 2^32 over the golden ratio: its multiples modulo 2^32 are spread evenly, however many are taken
 RECENT = 0.1  # weight of a move in the mean of the squares of recent ones
 MOST_RATE = 64
+FINENESS = 4  # rates of a budget are multiples of a fourth
+FRAME_BYTES, STEP_BYTES = 4, 2  # of a message, and of a model in it, as the wire has them
+NUMBER_BYTES = 0.97 / 8  # what ``Nearest(2.5)`` takes of a number
 
 
 class Phase(NamedTuple):
@@ -29,8 +32,42 @@ class Phase(NamedTuple):
     seldom: int
 
 
+class Schedule:
+    """How many rounds of gossip go with a sample."""
+
+    @cached_property
+    def phases(self) -> tuple[Phase, ...]:
+        """Samples with as many rounds each."""
+        return tuple(self._phases())
+
+    def _phases(self) -> Iterator[Phase]:
+        raise NotImplementedError
+
+    def rounds(self, samples: Array | int) -> Array | int:
+        """Return how many rounds of gossip there are before the last of the first so many samples is learned."""
+        total: Array | int = 0
+        for start, length, often, seldom in self.phases:
+            inside = _within(samples, start, length)
+            total = total + often * ((inside + seldom - 1) // seldom)
+        return total
+
+    def samples(self, round_: int) -> int:
+        """Return how many samples a node learns after a round of gossip, counted from one, before the next."""
+        return self.learned(round_) - self.learned(round_ - 1)
+
+    def learned(self, rounds: int) -> int:
+        """Return how many samples a node has learned after so many rounds and before the next."""
+        total = 0
+        for _, length, often, seldom in self.phases:
+            most = often * -(-length // seldom)
+            if rounds < most:
+                return total + rounds // often * seldom
+            total, rounds = total + length, rounds - most
+        return total + rounds
+
+
 @dataclass(frozen=True)
-class Pace:
+class Pace(Schedule):
     """How many rounds of gossip go with a sample: many at first, when models change most, and then less.
 
     Attributes
@@ -58,21 +95,12 @@ class Pace:
         for name in ("rate", "least"):
             value = real(name, getattr(self, name))
             object.__setattr__(self, name, value)
-            if not 1 / MOST_RATE <= value <= MOST_RATE or value not in (round(value), 1 / max(1, round(1 / value))):
-                raise InputError(
-                    f"{name} is {value}; it must be 1 to {MOST_RATE} rounds of gossip a sample, or one round for as "
-                    "many samples; try 8 or 0.25"
-                )
+            _check_rate(name, value)
         if self.until is None:
             return
         object.__setattr__(self, "until", whole("until", self.until))
         if not math.log2(self.rate).is_integer():
             raise InputError(f"rate is {self.rate}; it is halved again and again; use a power of two, such as 8 or 0.5")
-
-    @cached_property
-    def phases(self) -> tuple[Phase, ...]:
-        """Samples of one rate each."""
-        return tuple(self._phases())
 
     def _phases(self) -> Iterator[Phase]:
         start, end, rate = 0, self.until or LAST, self.rate
@@ -82,27 +110,85 @@ class Pace:
             yield Phase(start, end - start, max(1, round(rate)), max(1, round(1 / rate)))
             start, end, rate = end, 4 * end, rate / 2
 
-    def rounds(self, samples: Array | int) -> Array | int:
-        """Return how many rounds of gossip there are before the last of the first so many samples is learned."""
-        total: Array | int = 0
-        for start, length, often, seldom in self.phases:
-            inside = _within(samples, start, length)
-            total = total + often * ((inside + seldom - 1) // seldom)
-        return total
 
-    def samples(self, round_: int) -> int:
-        """Return how many samples a node learns after a round of gossip, counted from one, before the next."""
-        return self.learned(round_) - self.learned(round_ - 1)
+@dataclass(frozen=True)
+class Budget:
+    """As many rounds of gossip as so many bytes a sample pay for, most of them with the first samples.
 
-    def learned(self, rounds: int) -> int:
-        """Return how many samples a node has learned after so many rounds and before the next."""
-        total = 0
-        for _, length, often, seldom in self.phases:
-            most = often * -(-length // seldom)
-            if rounds < most:
-                return total + rounds // often * seldom
-            total, rounds = total + length, rounds - most
-        return total + rounds
+    Attributes
+    ----------
+    bytes
+        What a node sends with a sample and an output at most, in the mean over a stream of ``samples`` or more. A
+        message counts as ``Nearest(2.5)`` has it, a bit a number; a quantizer of more bits has as many rounds.
+    samples
+        Of a node. A shorter stream costs more a sample, for the first samples have most of the gossip.
+    least
+        Rounds a sample that it does not fall below, whatever they cost, also where that is more than the budget: 1, or
+        one round for so many samples, as in 1/2.
+    """
+
+    bytes: float = 48
+    samples: int = 50
+    least: float = 1
+
+    name: ClassVar[str] = "budget"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bytes", positive("bytes", self.bytes, "try 48"))
+        object.__setattr__(self, "samples", whole("samples", self.samples))
+        object.__setattr__(self, "least", real("least", self.least))
+        _check_rate("least", self.least)
+        if self.least > 1:
+            raise InputError(f"least is {self.least}; it must be 1 or one round for so many samples; use a Pace")
+
+    def schedule(self, models: int, numbers: int) -> "Fading":
+        """Return the schedule that it pays for, where a message has so many numbers of each model."""
+        message = FRAME_BYTES + models * (STEP_BYTES + NUMBER_BYTES * numbers)
+        for quarters in range(MOST_RATE * FINENESS, 1, -1):
+            made = Fading(quarters / FINENESS, self.least)
+            rounds = int(made.rounds(self.samples)) - 1  # in the first nothing is said
+            if FRAME_BYTES + message * rounds <= self.bytes * self.samples:
+                return made
+        return Fading(1 / FINENESS, self.least)
+
+
+@dataclass(frozen=True)
+class Fading(Schedule):
+    """Rounds that fade as one over the square root of the samples: ``rate`` with the second, half of it with the fifth.
+
+    With the first there is one: nothing has been learned yet. Each number is rounded up, below one to halves, quarters
+    and so on, and never below ``least``. The steps of a learner that settles shrink faster, in proportion to the
+    samples, so that what nodes miss of each other fades.
+
+    Examples
+    --------
+    >>> [int(Fading(4).rounds(samples)) for samples in range(8)]
+    [0, 1, 5, 8, 11, 13, 15, 17]
+    """
+
+    rate: float
+    least: float = 1
+
+    def _phases(self) -> Iterator[Phase]:
+        yield Phase(0, 1, 1, 1)
+        start, often, seldom = 1, math.ceil(self.rate), 1
+        while start < LAST:
+            less = often - 1 if often > 1 else 1 / (2 * seldom)  # the next number of rounds a sample
+            last = less < self.least
+            # `less` is enough from sample t on, counted from zero, where rate / sqrt(t) <= less.
+            end = LAST if last else min(LAST, max(start, math.ceil((self.rate / less) ** 2)))
+            if end > start:
+                yield Phase(start, end - start, often, seldom)
+            start = end
+            often, seldom = (often - 1, 1) if often > 1 else (1, 2 * seldom)
+
+
+def _check_rate(name: str, value: float) -> None:
+    if not 1 / MOST_RATE <= value <= MOST_RATE or value not in (round(value), 1 / max(1, round(1 / value))):
+        raise InputError(
+            f"{name} is {value}; it must be 1 to {MOST_RATE} rounds of gossip a sample, or one round for as many "
+            "samples; try 8 or 0.25"
+        )
 
 
 def _within(samples: Array | int, start: int, length: int) -> Array | int:

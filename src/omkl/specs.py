@@ -26,7 +26,7 @@ from omkl.learners import LEARNERS, Learner
 from omkl.losses import LOSSES, Loss
 from omkl.methods import METHODS, PRESETS, Gossip, Method, recommended, suited, tables
 from omkl.quantizers import Quantizer
-from omkl.sending import SENDING, Sending
+from omkl.sending import SENDING, Budget, Pace, Sending
 from omkl.topology import GRAPHS, WEIGHTS, Faults, Schedule
 
 T = TypeVar("T")
@@ -45,8 +45,11 @@ CHOICES: dict[Any, tuple[str, Registry]] = {
 }
 
 
-FEATURES = "features"  # a basis without a name is of random features, as it ever was
-BASES: dict[str, Callable[..., Any]] = {FEATURES: Basis, Landmarks.name: Landmarks}
+# A table without a name is of the first that has its settings: a basis of random features, a pace of rounds a sample.
+UNNAMED: dict[Any, tuple[str, Registry]] = {
+    Basis: ("basis", {"features": Basis, Landmarks.name: Landmarks}),
+    Budget: ("pace", {"pace": Pace, Budget.name: Budget}),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,8 +193,16 @@ def _over(table: Table, changes: Table) -> Table:
     merged = table | changes
     for key, value in changes.items():
         if isinstance(value, dict) and "name" not in value and table.get(key, False) is not False and key != "kernels":
-            merged[key] = as_table(table[key], f"method.{key}") | value
+            there = as_table(table[key], f"method.{key}")
+            merged[key] = _over_pace(there, value) if key == "pace" else there | value
     return merged
+
+
+def _over_pace(there: Table, value: Table) -> Table:
+    """Return the pace that is there with changes, or another pace, where these are settings of the other one."""
+    _, known = UNNAMED[Budget]
+    kind = there.get("name") or _first_with(there, known)
+    return {"name": kind} | there | value if kind in known and set(value) <= set(_settings(known[kind])) else value
 
 
 def as_table(value: Any, path: str) -> Table:
@@ -238,8 +249,9 @@ def _convert(hint: Any, value: Any, path: str, default: Any) -> Any:
     if hint is Path:
         return Path(checked(str, value, path))
     for kind in get_args(hint) or (hint,):
-        if kind is Basis:
-            return choose("basis", BASES, value, path, FEATURES)
+        if kind in UNNAMED:
+            what, known = UNNAMED[kind]
+            return choose(what, known, value, path, _first_with(value, known))
         if kind in CHOICES:
             return choose(*CHOICES[kind], value, path, getattr(default, "name", default))
         if isinstance(kind, type) and is_dataclass(kind):
@@ -256,6 +268,12 @@ def checked(hint: Any, value: Any, path: str) -> Any:
         place = ".".join([path, *map(str, first["loc"])])
         rule = first["msg"].replace("Input should", "it must").replace("a valid dictionary", "a table, as {setting=1}")
         raise InputError(f"{place}: {first['input']!r} given; {rule}") from None
+
+
+def _first_with(value: Any, known: Registry) -> str:
+    """Return the first name whose settings include those of a table; the first of all where none does."""
+    having = (name for name, make in known.items() if isinstance(value, dict) and set(value) <= set(_settings(make)))
+    return next(having, next(iter(known)))
 
 
 def _kernels(value: Any, path: str) -> tuple[Kernel, ...]:

@@ -142,7 +142,7 @@ class Estimator:
     def write(self, folder: Path) -> None:
         """Learn, and save."""
         x = inputs(self.rows)
-        estimator: Any = self.kind(warmup=24, features=8, rank=6, kernels=(0.5, 1.0), nodes=self.nodes)
+        estimator: Any = self.kind(warmup=24, rank=6, kernels=(0.5, 1.0), nodes=self.nodes)
         if self.kind is OMKLClassifier:
             estimator.partial_fit(x, labels(x), classes=[-1, 1])
         else:

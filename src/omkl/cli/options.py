@@ -87,7 +87,7 @@ DESCRIBED: dict[str, Any] = {
     "gamma": Annotated[str | None, option(METHOD, "Consensus step, in (0, 1], or auto.", "FLOAT")],
     "momentum": Annotated[float | None, option(METHOD, "Share of a mixing move that is carried on.", "FLOAT")],
     "clip": Annotated[str | None, option(METHOD, "Bound what a neighbor can do; try 0.3.", "FLOAT")],
-    "pace": Annotated[str | None, option(METHOD, "Rounds of gossip a sample: 8, 0.25, {rate=8, until=8}.", "RATE")],
+    "pace": Annotated[str | None, option(METHOD, "Rounds of gossip a sample: 8, 0.25, {bytes=48}.", "RATE")],
     "reach": Annotated[str | None, option(METHOD, "Samples a step counts for at most.", "MOST")],
     "sending": Annotated[str | None, option(METHOD, f"Leave out kernels: {', '.join(SENDING)}.", "NAME")],
     "quantizer": Annotated[str | None, option(METHOD, f"{', '.join(QUANTIZERS)}.", "NAME")],

@@ -62,7 +62,7 @@ class Pooled:
         Each sample multiplies the count of earlier ones by it; one forgets nothing.
     """
 
-    priors: tuple[float, ...] = (600.0, 20.0)
+    priors: tuple[float, ...] = (400.0, 20.0)
     forget: float = 1.0
 
     name: ClassVar[str] = "pooled"
@@ -70,9 +70,9 @@ class Pooled:
 
     def __post_init__(self) -> None:
         given = tuple(self.priors) if isinstance(self.priors, tuple | list) else (self.priors,)
-        priors = tuple(positive("priors", real("priors", one), "try (600, 20)") for one in given)
+        priors = tuple(positive("priors", real("priors", one), "try (400, 20)") for one in given)
         if not priors or list(priors) != sorted(set(priors), reverse=True):
-            raise InputError(f"priors are {given}; the largest comes first, and no two are equal; try (600, 20)")
+            raise InputError(f"priors are {given}; the largest comes first, and no two are equal; try (400, 20)")
         object.__setattr__(self, "priors", priors)
         object.__setattr__(self, "forget", forgetting(self.forget))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from omkl.errors import InputError, pick
 from omkl.methods.choco import Choco
 from omkl.methods.complete import Complete
-from omkl.methods.ensemble import suited
+from omkl.methods.ensemble import for_inputs, suited
 from omkl.methods.gossip import Gossip
 from omkl.methods.local import Local
 from omkl.methods.presets import frugal, letter, recommended
@@ -44,6 +44,7 @@ __all__ = [
     "Neighbors",
     "Network",
     "Round",
+    "for_inputs",
     "frugal",
     "letter",
     "named",

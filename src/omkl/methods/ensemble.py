@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from omkl.losses import Loss
 from omkl.methods.protocol import Info, Method, Round
 from omkl.quantizers import QSGD, Message, Quantizer
 from omkl.wire import message_bytes
+
+M = TypeVar("M", bound=Method)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,6 +253,13 @@ class Quantized(Ensemble):
     def charge(self, info: Info, message: Message) -> Info:
         """Return the info with the size of the messages that were sent."""
         return info._replace(message_bytes=message_bytes(message, self.channel))
+
+
+def for_inputs(method: M, columns: int) -> M:
+    """Return the method for inputs of so many columns: where they are few, landmarks have fewer coordinates."""
+    if not isinstance(method, Ensemble) or not isinstance(method.basis, Landmarks):
+        return method
+    return replace(method, basis=method.basis.within(columns))
 
 
 def suited(method: Method, loss: Loss | str | None) -> Method:

@@ -17,7 +17,7 @@ from omkl.methods.protocol import Info, Network, Round
 from omkl.methods.steps import seldom, stable_step, tracking
 from omkl.quantizers import Message
 from omkl.reach import Reach, between_knots
-from omkl.sending import Pace, Sending, follow
+from omkl.sending import Budget, Pace, Schedule, Sending, follow
 from omkl.topology import Topology
 
 
@@ -40,7 +40,8 @@ class Gossip(Quantized):
         own, kernel by kernel. None, the letter's, trusts every neighbor; where not all are to be trusted 0.1 suits
         ``omkl.recommended()``, 0.3 the letter's steps, and more nodes that see different data.
     pace
-        How many rounds of gossip go with a sample; None is the letter's one.
+        How many rounds of gossip go with a sample: so many bytes' worth, ``Budget(48)``, or so many, ``Pace(8)``; None
+        is the letter's one.
     sending
         Which kernels are in a message: ``Sampled()`` or ``Triggered()``; None, the letter's, sends all.
     common_weights
@@ -48,7 +49,7 @@ class Gossip(Quantized):
         has to tell: else, as in the letter, each node prefers the kernel that suits its own samples, which misleads
         where nodes see different data.
     reach
-        Let steps count for all who are heard, as ``Reach(most=12)``; None, the letter's, lets each count for one. For
+        Let steps count for all who are heard, as ``Reach(most=11)``; None, the letter's, lets each count for one. For
         the learner ``Pooled``.
 
     Notes
@@ -69,7 +70,7 @@ class Gossip(Quantized):
     momentum: float = 0.0
     clip: float | None = None
     common_weights: bool = False
-    pace: Pace | None = None
+    pace: Budget | Pace | None = None
     sending: Sending | str | None = None
     reach: Reach | None = None
 
@@ -82,11 +83,11 @@ class Gossip(Quantized):
                     f"gamma is {self.gamma}; the consensus step must lie in (0, 1], or be 'auto'; the letter uses 0.009"
                 )
         sending.named(self.sending)
-        if not isinstance(self.pace, Pace | None):
-            raise InputError(f"pace is {self.pace!r}; it says how much gossip goes with a sample; pass omkl.Pace(8)")
+        if not isinstance(self.pace, Budget | Pace | None):
+            raise InputError(f"pace is {self.pace!r}; it says how much gossip goes with a sample; pass omkl.Budget(48)")
         if not isinstance(self.reach, Reach | None):
             raise InputError(
-                f"reach is {self.reach!r}; it says what steps count for; pass omkl.Reach(most=12), or None"
+                f"reach is {self.reach!r}; it says what steps count for; pass omkl.Reach(most=11), or None"
             )
         object.__setattr__(self, "momentum", real("momentum", self.momentum))
         if not 0 <= self.momentum < 1:
@@ -125,7 +126,7 @@ class Gossip(Quantized):
         forget = float(getattr(self.rule, "forget", 1.0))
         before, own, count = 0.0, [0.0], [0.0]
         for rounds in 2 ** (np.arange(61) / 2):
-            samples = float(rounds if self.pace is None else self.pace.learned(int(rounds)))
+            samples = float(rounds if self.schedule is None else self.schedule.learned(int(rounds)))
             alpha = 1.0 if self.reach is None else float(self.reach.grown(np.asarray(rounds, dtype=np.float32)))
             kept = forget ** (samples - before)
             fresh = samples - before if forget == 1 else (1 - kept) / (1 - forget)
@@ -133,6 +134,11 @@ class Gossip(Quantized):
             count.append(kept * count[-1] + alpha * fresh)
             before = samples
         return own[1:], count[1:]
+
+    @cached_property
+    def schedule(self) -> Schedule | None:
+        """How many rounds of gossip go with a sample; None is one with each."""
+        return self.pace.schedule(self.members, self.sent) if isinstance(self.pace, Budget) else self.pace
 
     @property
     def consensus_step(self) -> float:

@@ -67,8 +67,8 @@ def paced(method: Gossip, timing: Timing) -> None:
     """Refuse a pace where the clock has one."""
     if method.pace is not None and timing.mode != "lockstep":
         raise InputError(
-            f"learning.method.pace: given, and timing.mode is {timing.mode}; there gossip goes by the clock; set "
-            "timing.period, or mode = 'lockstep'"
+            f"learning.method.pace: given, or the method's own, and timing.mode is {timing.mode}; there gossip goes by "
+            "the clock, timing.period; write pace = false under [learning.method], or mode = 'lockstep'"
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from omkl import specs
 from omkl import topology as topologies
 from omkl.errors import InputError, unknown, whole
-from omkl.methods import Gossip
+from omkl.methods import Gossip, for_inputs
 from omkl.methods.tables import as_table
 from omkl.node import checks
 from omkl.node.role import Role
@@ -96,7 +96,7 @@ class NetworkConfig:
             network=self.name,
             id=id,
             index=self.index(id),
-            method=self.method.on(self.topology),
+            method=for_inputs(self.method, self.inputs).on(self.topology),
             inputs=self.inputs,
             seed=self.seed,
             neighbors=self.neighbors(id),

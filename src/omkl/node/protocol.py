@@ -213,8 +213,8 @@ class Protocol:
             return True
         self._blocked = self._invited = None
         self._gossip()
-        pace = self.role.method.pace
-        self.left = 1 if pace is None else pace.samples(self.round)
+        schedule = self.role.method.schedule
+        self.left = 1 if schedule is None else schedule.samples(self.round)
         if self.left:
             self._learn_next()
         return True

@@ -64,8 +64,8 @@ class Role:
         if isinstance(method.rule, Pooled):
             most = 1.0 if method.reach is None else method.reach.most
             lines["learner"] = f"pooled priors={','.join(map(repr, method.rule.priors))} reach={most!r}"
-        if (pace := method.pace) is not None:
-            lines["pace"] = f"rate={pace.rate} until={pace.until} least={pace.least}"
+        if method.pace is not None:
+            lines["pace"] = " ".join(f"{one.name}={getattr(method.pace, one.name)}" for one in fields(method.pace))
         lines |= {"inputs": f"standardized clip={CLIP:g}"} if self.standardize else {}
         return "".join(f"{key} {value}\n" for key, value in lines.items())
 

@@ -64,7 +64,7 @@ basis = {source = "normal"}
 
 # In seconds.
 [timing]
-mode = "lockstep"       # a round per observation, in step with the neighbors; "timer": one per period
+mode = "lockstep"       # rounds go with observations, in step with neighbors; "timer": with a clock, and pace = false
 deadline = 5.0          # a neighbor silent for so long is left out until it is heard again
 patience = 1.0          # lockstep: wait so long for an observation while neighbors wait for this node
 period = 1.0            # timer: from round to round; observations are learned as they come

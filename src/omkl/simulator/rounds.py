@@ -242,7 +242,7 @@ def _paced(
     method: Gossip, state: State, sample: Round, network: Network, key: noise.Key, t: Array
 ) -> tuple[State, Info]:
     """Return the state after as many rounds of gossip as go with sample t, and the sample; messages are added up."""
-    assert method.pace is not None
+    assert method.schedule is not None
     shape = (method.members, sample.y.shape[-1], method.sent)
 
     def gossip(round_: Array, before: tuple[State, Array]) -> tuple[State, Array]:
@@ -250,7 +250,7 @@ def _paced(
         after, message = method.gossip(before[0], uniforms, network, round_)
         return after, before[1] + message_bytes(message, method.channel)
 
-    first, last = (method.pace.rounds(count) for count in (t, t + 1))
+    first, last = (method.schedule.rounds(count) for count in (t, t + 1))
     state, sent = lax.fori_loop(first, last, gossip, (state, jnp.zeros(state.theta.shape[:-3])))
     state, info = method.learn(state, sample)
     return state, info._replace(message_bytes=sent)

@@ -13,7 +13,7 @@ from omkl.data import Data, Partition, Stream, as_stream, first_rounds, load
 from omkl.errors import InputError, whole
 from omkl.features import Features, stacked
 from omkl.losses import Loss
-from omkl.methods import Gossip, Method, Network, named, suited
+from omkl.methods import Gossip, Method, Network, for_inputs, named, suited
 from omkl.methods.protocol import MethodState
 from omkl.scaling import Moments, standardize_stream
 from omkl.simulator import engine
@@ -173,14 +173,15 @@ def compare(
         whole("shuffle", shuffle, 0)
     source = load(data) if isinstance(data, str) else data
     methods = [suited(named(method), source.loss if isinstance(source, Data) else None) for method, _ in pairs]
-    widest = _widest_bank(methods)
     own = getattr(source, "graph", None) or "path"
     given_graphs = [own if topology is None else topology for _, topology in pairs]
     nodes = _nodes(given_graphs, weights) if nodes is None else nodes
     given, _ = as_stream(source, nodes, shuffle, np.float64 if standardize else np.float32, partition)
     given = first_rounds(given, rounds)
     stream, moments = _standardized(given, pooled) if standardize else (given, None)
-    rounds, count, _ = stream.X.shape
+    rounds, count, columns = stream.X.shape
+    methods = [for_inputs(method, columns) for method in methods]
+    widest = _widest_bank(methods)
     if record_every > rounds:
         raise InputError(f"record_every is {record_every}; the stream has {rounds} rounds; record at least one of them")
     graphs = [topologies.turns(topology, count, weights) for topology in given_graphs]

@@ -152,7 +152,8 @@ def _mix(world: World) -> float:
         if k == MIXED // 2:  # answers to the last questions have come by now
             calm = len(world.trace)
     taken = min(node.round - mixing.rounds[id] for id, node in arena.nodes.items())
-    rate = min(1.0, pace.least if pace.until else pace.rate) if (pace := world.shape.config.method.pace) else 1.0
+    schedule = world.shape.config.method.schedule
+    rate = 1.0 if schedule is None else min(1.0, schedule.phases[-1].often / schedule.phases[-1].seldom)
     require(taken >= rate * MIXED - 3, f"{taken} rounds in the time of {rate * MIXED}")
     moved = [str(entry) for entry in world.trace[calm:] if isinstance(entry.what, Moved | Resynced)]
     require(not moved, f"a link moved though nothing happened: {moved[:1]}")

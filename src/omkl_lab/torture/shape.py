@@ -18,7 +18,7 @@ from omkl.node.config import Member, NetworkConfig
 from omkl.node.settings import Checkpoint, Timing
 from omkl.node.transports.memory import Conditions
 from omkl.reach import Reach
-from omkl.sending import Pace, Sampled, Triggered
+from omkl.sending import Budget, Pace, Sampled, Triggered
 from omkl.topology import Graph
 
 DEADLINE = 4.0
@@ -28,7 +28,7 @@ EVERY: tuple[Any, ...] = (5, 5, 20, 20, 20, 20, "observation")
 QUANTIZERS: tuple[tuple[Any, float], ...] = ((None, 0.8), ("nearest", 0.4), ("qsgd", 0.3), ("sign", 0.15))
 MORE = ("basis", "reach", "momentum", "common_weights", "pace", "sending", "clip")  # that is told of a method
 LOSSES = ("logistic", Softmax(classes=3), Squared(outputs=2))
-PACES = (None, Pace(8, until=8, least=1), Pace(2, until=4), Pace(0.5))
+PACES = (None, Budget(60, samples=4), Pace(2, until=4), Pace(0.5), Pace(8, until=8, least=1))
 SENDING = (None, None, Sampled(1.5, floor=0.4), Triggered())
 CALIBRATED: dict[str, Any] = {
     "kernels": gaussian(0.5, 1),

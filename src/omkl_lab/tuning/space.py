@@ -22,6 +22,7 @@ FACTORS = {
     "learner.eta": 30.0,
     "learner.prior": 5.0,
     "reach.most": 3.0,
+    "pace.bytes": 3.0,
     "learner.c": 4.0,
     "weight_rate": 4.0,
     "gamma": 3.0,

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from omkl.blas import one_thread
 from omkl.data import Stream, as_stream
 from omkl.features import Features, transform
-from omkl.methods import Local, Neighbors, Round, eager
+from omkl.methods import Local, Neighbors, Round, eager, for_inputs
 from omkl.wire import HEADER_BYTES
 from omkl_lab.paper.frontier.lines import Tell
 from omkl_lab.paper.letter import Floats
@@ -38,7 +38,7 @@ def flooded(data: str, method: Local, nodes: int, shuffle: int, share: range, te
     The loss is that of every node's own samples, each before it is learned, with the features that a simulation has.
     """
     stream, loss = as_stream(data, nodes, shuffle)
-    learner, rounds = replace(method, loss=loss), len(stream.X)
+    learner, rounds = for_inputs(replace(method, loss=loss), stream.X.shape[-1]), len(stream.X)
     losses = []
     for k, seed in enumerate(share):
         losses.append(learned(learner, stream, seed, list(WIDTHS.values())))
