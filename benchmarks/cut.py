@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +88,8 @@ def _give(fleet: Fleet, X: Any, y: Any, pause: float) -> None:
 
 def _alone(X: Any, y: Any, shared: Any) -> Any:
     """Return the losses ``(T, J)`` of nodes that learn alone on the same landmarks."""
-    method = replace(alone(), loss="logistic")
-    made = method.draw(X.shape[-1], 3, shared)
+    method = alone().replace(loss="logistic")
+    made = method.bank.draw(X.shape[-1], 3, shared)
     network = eager.fixed(topology.build("path", X.shape[1]))
     moments = eager.play(method, eager.mapped(X, made), y, network, 3, made.spectrum)
     return np.stack([np.asarray(moment.info.loss) for moment in moments])

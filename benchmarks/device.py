@@ -107,10 +107,10 @@ def _floor(method: omkl.Gossip, made: Any, rounds: int, seeds: int, most: Limits
     """Return the seconds for the features' products, and for every round's state moved once each way."""
     if made.landmarks is None:
         kernels, count, inputs = made.frequencies.shape[1:]
-        products = inputs * count + (0 if made.basis is None else 2 * count * method.width)
+        products = inputs * count + (0 if made.basis is None else 2 * count * method.bank.width)
     else:
         kernels, (count, inputs) = 1, made.landmarks.shape[1:]
-        products = count * (inputs + method.width)
+        products = count * (inputs + method.bank.width)
     state = jax.eval_shape(lambda: method.init(jnp, (NODES, seeds), 1, made.spectrum))
     moved = 2 * rounds * _bytes(state)
     return float(moved / most.bytes + 2 * products * kernels * rounds * NODES * seeds / most.operations)
@@ -121,7 +121,8 @@ def _bytes(state: Any) -> int:
 
 
 def _features(method: omkl.Gossip) -> int:
-    return method.basis.rows if isinstance(method.basis, omkl.Landmarks) else method.features
+    bank = method.bank
+    return bank.basis.rows if isinstance(bank.basis, omkl.Landmarks) else bank.features
 
 
 def large(preset: str, graph: str, nodes: int, rounds: int, most: Limits, tiled: bool) -> report.Row:
@@ -135,7 +136,7 @@ def large(preset: str, graph: str, nodes: int, rounds: int, most: Limits, tiled:
     key = noise.fold(noise.key([0], "quantizer"), np.arange(nodes)[:, None, None])
     given = Given(made, noise.Key(*map(jnp.asarray, key)), (network(topology),))
     states: Any = [method.init(jnp, (nodes, 1), 1, made.spectrum)]
-    rank = 0 if method.basis is None else method.width
+    rank = 0 if method.bank.basis is None else method.bank.width
     parts = list(chunks(rounds, rounds, most_rounds(nodes, 2, 1, method.members, _features(method), rank)))
 
     def run() -> Any:

@@ -152,7 +152,7 @@ def played(
     X, y, seen, held, held_y, station = stream
     method = for_inputs(method, X.shape[-1])
     method = method.on(network) if isinstance(method, omkl.Gossip) else method
-    made = method.draw(X.shape[-1], seed, X[seen])
+    made = method.bank.draw(X.shape[-1], seed, X[seen])
     whole, half = eager.fixed(network), len(X) // 2
     before, moments = (whole, set()) if away is None else (eager.fixed(away), {half - 1 + k for k in MOMENTS})
     links = lambda t: (before if t < half else whole)(t)  # noqa: E731

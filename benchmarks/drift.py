@@ -111,7 +111,7 @@ def learned(case: tuple[str, str, int, int]) -> Floats:
 
 def _played(method: Method, tables: list[Table]) -> Floats:
     """Run repeats side by side, as nodes without links."""
-    made = [method.draw(X.shape[1], seed, X[: len(X) // 2]) for seed, (X, _) in enumerate(tables)]
+    made = [method.bank.draw(X.shape[1], seed, X[: len(X) // 2]) for seed, (X, _) in enumerate(tables)]
     z = np.stack([eager.mapped(X, features) for (X, _), features in zip(tables, made, strict=True)], axis=1)
     spectra = [features.spectrum for features in made if features.spectrum is not None]
     y, network = np.stack([y for _, y in tables], axis=1), eager.fixed(topology.build("path", len(tables)))

@@ -14,7 +14,6 @@ import sys
 import time
 import timeit
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,13 +39,13 @@ QUANTIZERS: dict[str, Quantizer | None] = {
     "Nearest 2.5": omkl.Nearest(2.5),
     "exact": None,
 }
-METHODS = {"default": replace(omkl.recommended(), pace=None)} | {
+METHODS = {"default": omkl.recommended(pace=None)} | {
     name: omkl.Gossip(eta=1.0, gamma=0.5, quantizer=quantizer) for name, quantizer in QUANTIZERS.items()
 }
 
 
 def network(method: omkl.Gossip, graph: str, samples: Stream) -> NetworkConfig:
-    nodes, rows = samples.X.shape[1], None if method.basis is None else samples.X.reshape(-1, 2)
+    nodes, rows = samples.X.shape[1], None if method.bank.basis is None else samples.X.reshape(-1, 2)
     members = tuple(Member(id=f"n{j}", listen=f"tcp/127.0.0.1:{j + 1}") for j in range(nodes))
     return NetworkConfig(
         name="benchmark", inputs=2, method=method, seed=0, topology=topology.build(graph, nodes), members=members,
@@ -61,7 +60,7 @@ def one_round(nodes: int = NODES, rounds: int = 150, repeat: int = 20) -> Iterat
         config = network(method, "ring", samples)
         us = whole(config, samples, rounds, max(1, repeat // 4))
         row: report.Row = {"method": name, "through the protocol, us": us}
-        if method.basis is None:
+        if method.bank.basis is None:
             node = memory.run(config, samples.X[:50], samples.y[:50]).nodes["n0"]
             row |= parts(node, samples, repeat)
         yield row
@@ -74,12 +73,12 @@ def parts(node: Protocol, samples: Stream, repeat: int) -> dict[str, float]:
     z = features.transform(x, learning.features)
     copies, weights = neighbors.copies, neighbors.weights
     uniforms = np.full(learning.shape, 0.5, dtype=np.float32)
-    message = algorithm.emit(state.theta, 0.9 * state.hidden, method.channel, uniforms)
+    message = algorithm.emit(state.theta, 0.9 * state.hidden, method.channel.quantizer, uniforms)
     frame = wire.write_gossip(neighbors.codec, 1, 1, message, 0)
     steps: dict[str, Callable[[], Any]] = {
         "features": lambda: features.transform(x, learning.features),
-        "mix": lambda: algorithm.mix(state.theta, state.hidden, copies, weights, method.consensus_step),
-        "emit": lambda: algorithm.emit(state.theta, 0.9 * state.hidden, method.channel, uniforms),
+        "mix": lambda: algorithm.mix(state.theta, state.hidden, copies, weights, method.mixing.step),
+        "emit": lambda: algorithm.emit(state.theta, 0.9 * state.hidden, method.channel.quantizer, uniforms),
         "absorb x3": lambda: [algorithm.absorb(state.hidden, message) for _ in range(3)],
         "predict, weigh, learn": lambda: method.observe(state.theta, state.log_weights, (), Round(z, y, None)),
         "pack": lambda: wire.write_gossip(neighbors.codec, 1, 1, message, wire.digest(state.hidden)),

@@ -8,7 +8,6 @@ Beside the loss is its ratio to that of the best constant.
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -54,7 +53,7 @@ def ways() -> dict[str, tuple[Method, str]]:
     return {
         "recommended": (best, "path"),
         "no communication": (alone(best), "path"),
-        "a message a sample": (replace(best, pace=None, sending=None), "path"),
+        "a message a sample": (best.replace(pace=None, sending=None), "path"),
         "frugal": (omkl.frugal(), "path"),
         "complete graph, no quantizer": (averaged(best), "complete"),
     }
@@ -160,7 +159,7 @@ def by_position(X: Inputs, y: Inputs, rng: np.random.Generator) -> Integers:
 
 def averaged(method: omkl.Gossip) -> omkl.Gossip:
     """Return the same where all nodes hear all exactly: after every sample they hold the mean of their models."""
-    return replace(method, quantizer=None, pace=None, sending=None, gamma=1.0, momentum=0.0)
+    return method.replace(quantizer=None, pace=None, sending=None, gamma=1.0, momentum=0.0)
 
 
 def error(values: Sequence[float] | Floats) -> float:

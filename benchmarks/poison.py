@@ -9,7 +9,6 @@ python -m benchmarks.poison labels      the same for nodes that see one label ea
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -133,7 +132,7 @@ def honest_losses(
     """Return the losses of all nodes but the liar, in the order they came, and how many of these nodes had to halt."""
     members = tuple(Member(id=f"n{j}", listen=f"tcp/h:{j + 1}") for j in range(X.shape[1]))
     built = topology.build(graph, len(members))
-    shared = X.reshape(-1, X.shape[-1]) if calibration.rows(method.basis, method.sigma) else None
+    shared = X.reshape(-1, X.shape[-1]) if calibration.rows(method.bank.basis, method.bank.sigma) else None
     config = NetworkConfig(
         name="n", inputs=X.shape[-1], method=method, seed=seed, topology=built, members=members, calibration=shared
     )
@@ -173,7 +172,7 @@ def lied(
     for name in names:
         row: report.Row = {"setting": setting, "graph": graph, "liar": name}
         for told, clip in (("no clip", None), ("clip", clip_of(setting))):
-            method, rise, halts = replace(SETTINGS[setting], clip=clip), [], 0
+            method, rise, halts = SETTINGS[setting].replace(clip=clip), [], 0
             for seed in range(seeds):
                 X, y = first_rounds(as_stream(data, nodes, seed)[0], rounds)
                 losses, halted = honest_losses(method, graph, X, y, LIES[name], seed, nodes // 2)
@@ -201,7 +200,7 @@ def cost() -> None:
 
 def cost_of(data: str, setting: str, graph: str, rounds: int | None = None) -> report.Row:
     method, parts = SETTINGS[setting], []
-    cases = {"off": (method, graph), "on": (replace(method, clip=clip_of(setting)), graph)}
+    cases = {"off": (method, graph), "on": (method.replace(clip=clip_of(setting)), graph)}
     for shuffle in range(SEEDS):
         results = omkl.compare(data, cases, NODES, seeds=1, seed=shuffle, shuffle=shuffle, rounds=rounds)
         off, on = (float(results[case].loss.mean()) for case in ("off", "on"))
@@ -223,7 +222,7 @@ def labels(
     X, y = samples.X.reshape(-1, 2)[order], samples.y.reshape(-1)[order]
     rows: list[report.Row] = []
     for graph, clip in itertools.product(graphs, clips):
-        method = replace(SETTINGS["eta=1, gamma=.5, nearest"], clip=clip)
+        method = SETTINGS["eta=1, gamma=.5, nearest"].replace(clip=clip)
         result = omkl.simulate((X, y), graph, method=method, seeds=seeds, pooled=True)
         assert result.pooled_loss is not None
         last = result.pooled_loss[:, -len(X) // 5 :]

@@ -11,7 +11,7 @@ stream or its last third. Learners are drawn from ranges in which a node alone d
 import argparse
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -52,11 +52,12 @@ class Combination:
 
     def __str__(self) -> str:
         method, graph = self.method, self.network.graph
-        basis = "" if method.basis is None else f" basis {method.basis.rank}"
-        weights = "common" if method.common_weights else "own"
+        bank, mixing, channel = method.bank, method.mixing, method.channel
+        basis = "" if bank.basis is None else f" basis {bank.basis.rank}"
+        weights = "common" if method.weights.common else "own"
         return (
-            f"{graph.name} {graph.nodes}, {self.network.rule}, D {method.features}{basis}, {method.channel}, momentum "
-            f"{method.momentum}, {weights} weights, {method.pace}, {method.sending}, {method.rule}, {self.data} "
+            f"{graph.name} {graph.nodes}, {self.network.rule}, D {bank.features}{basis}, {channel.quantizer}, momentum "
+            f"{mixing.momentum}, {weights} weights, {channel.pace}, {channel.sending}, {method.learner}, {self.data} "
             f"{self.order}"
         )
 
@@ -199,7 +200,7 @@ def sending(rng: Rng) -> dict[str, Any]:
 def played(one: Combination, method: Method, network: Topology) -> Loss:
     """Return the loss of a method on the stream of a combination."""
     own, pooled = [], []
-    made = method.draw(one.X.shape[-1], one.number, one.X)
+    made = method.bank.draw(one.X.shape[-1], one.number, one.X)
     z, links = eager.mapped(one.X, made), eager.fixed(network)
     with np.errstate(all="ignore"):
         for t, moment in enumerate(eager.play(method, z, one.y, links, one.number, made.spectrum)):
@@ -226,17 +227,17 @@ def tried(number: int, rounds: int = ROUNDS) -> tuple[Loss, Loss | None, Loss | 
     if not auto.diverged and auto.pooled <= 2:
         return auto, None, None
     full = topology.metropolis(GRAPHS["complete"](one.network.nodes))
-    exact = replace(one.method, quantizer=None, momentum=0.0, gamma=1.0)
+    exact = one.method.replace(quantizer=None, momentum=0.0, gamma=1.0)
     return auto, played(one, alone(one.method), one.network), played(one, exact, full)
 
 
 def gammas(number: int, rounds: int = ROUNDS) -> tuple[float, dict[float, float]]:
     """Return gamma auto, and the pooled loss at multiples of it up to one."""
     one = drawn(number, rounds)
-    auto = one.method.on(one.network).consensus_step
+    auto = one.method.on(one.network).mixing.step
     steps = [auto * multiple for multiple in MULTIPLES]
     steps = [step for step in steps if step < 1] + [1.0] * (steps[-1] >= 1)
-    losses = {step / auto: played(one, replace(one.method, gamma=step), one.network).pooled for step in steps}
+    losses = {step / auto: played(one, one.method.replace(gamma=step), one.network).pooled for step in steps}
     return auto, {multiple: loss if math.isfinite(loss) else math.inf for multiple, loss in losses.items()}
 
 

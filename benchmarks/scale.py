@@ -79,7 +79,7 @@ def stream(rounds: int, nodes: int, inputs: int) -> tuple[npt.NDArray[np.float32
 def drawn(method: omkl.Gossip, X: npt.NDArray[np.float32], seeds: int) -> Features:
     """Return the features of every seed, calibrated on these inputs where the method asks for it."""
     with one_thread():  # as a simulation does
-        each = [method.draw(X.shape[-1], seed, X) for seed in range(seeds)]
+        each = [method.bank.draw(X.shape[-1], seed, X) for seed in range(seeds)]
     return stacked(each)
 
 

@@ -117,7 +117,7 @@ def stated(method: omkl.Gossip, X: Any, y: Any, V: Any) -> None:
     key = noise.fold(noise.key(range(len(V)), "quantizer"), np.arange(nodes)[:, None, None])
     state = method.init(np, (nodes, len(V)), 1)
     for t in range(len(X)):
-        uniforms = noise.dither(noise.fold(key, t), (len(method.kernels), 1, 2 * method.features))
+        uniforms = noise.dither(noise.fold(key, t), (len(method.bank.kernels), 1, 2 * method.bank.features))
         sample = Round(features.transform(X[t], Features(V)), y[t][:, None, None], uniforms)
         state, _ = method.step(state, sample, network)
 

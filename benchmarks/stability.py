@@ -20,7 +20,7 @@ from jax import lax
 from omkl import topology
 from omkl.arrays import Array
 from omkl.compressors import RandK, Sign, TopK
-from omkl.methods.steps import Tracking, stable_step, tracking
+from omkl.methods.consensus_step import Tracking, stable_step, tracking
 from omkl.quantizers import QSGD, Exact, Nearest, Quantizer, restore
 from omkl.topology import Topology
 

@@ -9,7 +9,6 @@ are stands beside them where its matrices of (2D)^2 for every output are small e
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -32,9 +31,9 @@ Table: TypeAlias = tuple[np.ndarray, np.ndarray]
 
 def methods(features: int) -> dict[str, tuple[Method, int]]:
     rank = 2 * features
-    gossip = replace(omkl.recommended(), basis=omkl.Landmarks(rank, rows=max(300, rank)), loss=omkl.Softmax(10))
+    gossip = omkl.recommended(basis=omkl.Landmarks(rank, rows=max(300, rank)), loss=omkl.Softmax(10))
     newton = omkl.Local(
-        kernels=gossip.kernels, sigma="median", features=features, learner=omkl.Newton(10), regularization=0.0,
+        kernels=gossip.bank.kernels, sigma="median", features=features, learner=omkl.Newton(10), regularization=0.0,
         weight_rate=1.0, loss=omkl.Softmax(10),
     )  # fmt: skip
     central = {"one place": (alone(gossip), 1)} | ({"Newton": (newton, 1)} if features <= LARGEST_NEWTON else {})
@@ -70,7 +69,7 @@ def rows(
             schedule = getattr(method, "schedule", None)
             rounds = len(result.rounds)
             messages = 1 if schedule is None else float(schedule.rounds(rounds)) / rounds
-            numbers = len(method.kernels) * 10 * method.sent * messages
+            numbers = len(method.bank.kernels) * 10 * method.sent * messages
             yield {
                 "D": features, "learner": name,
                 "test accuracy": f"{shares.mean():.4f} ± {1.96 * error(shares.mean(1)):.4f}",

@@ -8,7 +8,6 @@ Banana with one column in pascals and one in degrees; 20 nodes on a path, one ro
 import sys
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from omkl.data import load
 
 ROWS = 30  # that tell all nodes the units
 HELD_OUT = 530
-SETTING = replace(omkl.recommended(), gamma=0.25, momentum=0.7, pace=None, sending=None)
+SETTING = omkl.recommended(gamma=0.25, momentum=0.7, pace=None, sending=None)
 
 
 def rows(seeds: int, count: int | None = None, held: int = HELD_OUT) -> Iterator[report.Row]:
@@ -31,7 +30,7 @@ def rows(seeds: int, count: int | None = None, held: int = HELD_OUT) -> Iterator
     raw = X * [1000, 1] + [101325, 20]
     few = raw[np.random.default_rng(0).permutation(len(raw))[:ROWS]]
     known = (raw - few.mean(axis=0)) / few.std(axis=0)
-    closed = replace(SETTING, basis=omkl.Landmarks(rank=120, source="normal"))
+    closed = SETTING.replace(basis=omkl.Landmarks(rank=120, source="normal"))
     cases: dict[str, tuple[Floats, dict[str, Any]]] = {
         "as the data set has them": (X, {}),
         "raw": (raw, {}),

@@ -36,21 +36,21 @@ def sent(method: omkl.Gossip, rounds: int = ROUNDS) -> Iterator[Sent]:
     stream, _ = data.as_stream("banana", NODES)
     index, weights = build("path", NODES).neighbors()
     network = Neighbors(index, weights.astype(np.float32))
-    V = features.draw(method.kernels, method.features, stream.X.shape[-1], 0)
+    V = features.draw(method.bank.kernels, method.bank.features, stream.X.shape[-1], 0)
     key = noise.fold(noise.key(0, "quantizer"), np.arange(NODES)[:, None])
     state: Any = method.init(np, (NODES,), 1)
     for t, (X, y) in enumerate(zip(stream.X[:rounds], method.objective.encode(stream.y[:rounds]), strict=True)):
         uniforms = noise.dither(noise.fold(key, t), state.theta.shape[1:]) if method.dithered else None
-        theta = network.mix(state.theta, state.hidden, method.consensus_step)
-        yield Sent(state.hidden, algorithm.emit(theta, state.hidden, method.channel, uniforms))
+        theta = network.mix(state.theta, state.hidden, method.mixing.step)
+        yield Sent(state.hidden, algorithm.emit(theta, state.hidden, method.channel.quantizer, uniforms))
         state, _ = method.step(state, Round(features.transform(X, features.Features(V)), y, uniforms), network)
 
 
 def weigh(method: omkl.Gossip, rounds: int = ROUNDS) -> report.Row:
-    codec = wire.Codec((len(method.kernels), 1, 2 * method.features), method.channel)
+    codec = wire.Codec((len(method.bank.kernels), 1, 2 * method.bank.features), method.channel.quantizer)
     frames, steps = [], []
     for hidden, (levels, step) in sent(method, rounds):
-        table = sizes.costs(method.channel, codec.shape[2])  # type: ignore[arg-type]
+        table = sizes.costs(method.channel, codec.shape[2])
         bits = sizes.block_bits(np, step.reshape(NODES, 1, -1), step[0].size, table).sum(axis=-1)
         steps.append(np.clip(bits - table.start, 0, None).mean() / 8)
         for node in range(NODES):
@@ -63,7 +63,7 @@ def weigh(method: omkl.Gossip, rounds: int = ROUNDS) -> report.Row:
 
 def clock(method: omkl.Gossip, number: int = 1000, repeat: int = 9) -> report.Row:
     *_, (hidden, (levels, step)) = sent(method, rounds=20)
-    codec, message = wire.Codec(levels.shape[1:], method.channel), Message(levels[0], step[0])
+    codec, message = wire.Codec(levels.shape[1:], method.channel.quantizer), Message(levels[0], step[0])
     coded, body = codec.pack(message)
     seed = wire.digest(hidden[0])
     frame = wire.write_gossip(codec, 1, 2, message, seed)

@@ -29,33 +29,35 @@ from omkl.methods import for_inputs
 from omkl.quantizers import QSGD
 
 BEST = omkl.recommended()
-DRAWN = replace(BEST, kernels=omkl.gaussian(0.7), features=BEST.width // 2, reach=None)  # as many features as are sent
+DRAWN = BEST.replace(
+    kernels=omkl.gaussian(0.7), features=BEST.bank.width // 2, reach=None
+)  # as many features as are sent
 SETTINGS: dict[str, list[omkl.Gossip]] = {
     "nothing": [BEST],
-    "landmarks: centers of clusters": [replace(BEST, basis=omkl.Landmarks(BEST.width, 500, "centers"))],
-    "landmarks: standard normal": [replace(BEST, basis=omkl.Landmarks(BEST.width, 500, "normal"))],
-    "landmarks: random features, calibrated": [replace(BEST, features=256, basis=omkl.Basis(120))],
-    "landmarks: random features, closed form": [replace(BEST, features=256, basis=omkl.Basis(120, source="normal"))],
-    "landmarks: 60 random features, Newton": [replace(DRAWN, basis=None, learner=Newton(prior)) for prior in (30, 100)],
-    "landmarks: 500 become 120": [replace(BEST, basis=omkl.Landmarks(BEST.width, 120))],
+    "landmarks: centers of clusters": [BEST.replace(basis=omkl.Landmarks(BEST.bank.width, 500, "centers"))],
+    "landmarks: standard normal": [BEST.replace(basis=omkl.Landmarks(BEST.bank.width, 500, "normal"))],
+    "landmarks: random features, calibrated": [BEST.replace(features=256, basis=omkl.Basis(120))],
+    "landmarks: random features, closed form": [BEST.replace(features=256, basis=omkl.Basis(120, source="normal"))],
+    "landmarks: 60 random features, Newton": [DRAWN.replace(basis=None, learner=Newton(prior)) for prior in (30, 100)],
+    "landmarks: 500 become 120": [BEST.replace(basis=omkl.Landmarks(BEST.bank.width, 120))],
     "steps for all who are heard": [replace(BEST, reach=None)],
     "hedged priors": [replace(BEST, learner=omkl.Pooled((prior,))) for prior in (400, 40)],
     "shared curvature: Newton": [replace(BEST, reach=None, learner=Newton(prior)) for prior in (30, 100)],
     "shared curvature: AdaGrad": [replace(BEST, reach=None, learner=AdaGrad(eta)) for eta in (0.03, 0.1, 0.3)],
     "shared curvature: SGD": [replace(BEST, reach=None, learner=SGD(eta)) for eta in (0.01, 0.03, 0.1)],
-    "momentum": [replace(BEST, momentum=0.0, gamma=gamma) for gamma in (0.3, 0.6, 0.7)],
-    "common kernel weights": [replace(BEST, common_weights=False)],
+    "momentum": [BEST.replace(momentum=0.0, gamma=gamma) for gamma in (0.3, 0.6, 0.7)],
+    "common kernel weights": [BEST.replace(common_weights=False)],
     **{
         f"nearest quantizer: QSGD, {bits} bits": [
-            replace(BEST, quantizer=QSGD(bits, rescale=True), momentum=momentum, gamma=gamma)
+            BEST.replace(quantizer=QSGD(bits, rescale=True), momentum=momentum, gamma=gamma)
             for momentum, gamma in ((0.0, 0.1), (0.0, 0.2), (0.7, 0.05), (0.7, 0.1))
         ]
         for bits in (2, 3)
     },
-    "bandwidths by the median: 1, 3, 5": [replace(BEST, kernels=omkl.gaussian(1, 3, 5), sigma="given")],
-    "weights' rate of 1: 0.01": [replace(BEST, weight_rate=0.01)],
-    **({} if BEST.pace is None else {"pace": [replace(BEST, pace=None)]}),
-    **({} if BEST.sending is None else {"sending": [replace(BEST, sending=None)]}),
+    "bandwidths by the median: 1, 3, 5": [BEST.replace(kernels=omkl.gaussian(1, 3, 5), sigma="given")],
+    "weights' rate of 1: 0.01": [BEST.replace(weight_rate=0.01)],
+    **({} if BEST.channel.pace is None else {"pace": [BEST.replace(pace=None)]}),
+    **({} if BEST.channel.sending is None else {"sending": [BEST.replace(sending=None)]}),
 }
 SORTED = [
     name
@@ -94,7 +96,7 @@ def played(
 ) -> Iterator[tuple[Iterator[eager.Moment], omkl.Gossip, Features]]:
     """Yield the rounds of every setting to choose from; they have the same features."""
     methods = [for_inputs(method, X.shape[-1]) for method in SETTINGS[name]]
-    made = methods[0].draw(X.shape[-1], seed, X)
+    made = methods[0].bank.draw(X.shape[-1], seed, X)
     z, network = eager.mapped(X, made), topology.metropolis(topology.path(NODES))
     for method in methods:
         yield eager.play(method.on(network), z, y, eager.fixed(network), seed, made.spectrum), method, made

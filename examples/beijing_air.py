@@ -7,7 +7,7 @@ they would from earlier years: the mean and deviation of every kind of reading, 
 
 import sys
 import time
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SEEDS = 4
-BEST = replace(omkl.recommended(), loss="squared")
+BEST = omkl.recommended(loss="squared")
 ALONE = omkl.Local(**{one.name: getattr(BEST, one.name) for one in fields(omkl.Local)})  # the same learner
 FIRST = np.datetime64("2013-03-01T00", "h")
 STATION = "Dongsi"
@@ -102,7 +102,7 @@ def learn(air: Air, seeds: int) -> list[Seen]:
     """Return what the stations predicted, as a network and each alone, by the same features."""
     values, graph = air.standardized(), topology.build(air.graph)
     X, y = values[..., 1:], values[..., :1]
-    drawn = [BEST.draw(X.shape[-1], seed, X) for seed in range(seeds)]
+    drawn = [BEST.bank.draw(X.shape[-1], seed, X) for seed in range(seeds)]
     features = stacked(drawn)
     methods: list[Method] = [BEST.on(graph), ALONE]
     cases = [engine.Case(method, network(graph)) for method in methods]

@@ -41,7 +41,7 @@ def play(
 ) -> Iterator[tuple[Any, Info, Round]]:
     """Yield state, info and inputs of every round; the network is a topology, or what it is in round t."""
     method = for_inputs(method, X.shape[-1])
-    drawn = method.draw(X.shape[-1], seed, X)
+    drawn = method.bank.draw(X.shape[-1], seed, X)
     z = np.stack([features.transform(x, drawn) for x in X])
     network = eager.fixed(topology) if isinstance(topology, Topology) else topology
     yield from eager.play(method, z, y, network, seed, drawn.spectrum)

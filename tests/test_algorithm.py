@@ -203,7 +203,7 @@ def _fit(loss: Loss, X: np.ndarray, y: np.ndarray, eta: float) -> list[Model]:
     method = Gossip(
         kernels=gaussian(1, 2), features=30, eta=eta, gamma=0.5, regularization=0, loss=loss, quantizer=Nearest()
     )
-    V = features.draw(method.kernels, 30, X.shape[-1], 0)
+    V = features.draw(method.bank.kernels, 30, X.shape[-1], 0)
     ring = topology.build("ring", X.shape[1]).neighbors()
     network = Neighbors(ring[0], ring[1].astype(np.float32))
     state = method.init(np, (X.shape[1],), y.shape[-1])

@@ -5,7 +5,6 @@ import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ def test_baselines_compute_what_the_simulator_does(levels: int | None, rng: np.r
     X = rng.standard_normal((30, 5, 3), dtype=np.float32)
     y = np.where(X[..., 0] > 0, 1, -1).astype(np.float32)
     method = omkl.Gossip(eta=0.5, gamma=0.5, quantizer=omkl.QSGD(bits=3) if levels else None)
-    V = np.stack([features.draw(method.kernels, method.features, 3, seed) for seed in range(2)])
+    V = np.stack([features.draw(method.bank.kernels, method.bank.features, 3, seed) for seed in range(2)])
     laplacian = (build("path", 5).matrix() - np.eye(5)).astype(np.float32)
     result = omkl.simulate((X, y), "path", method=method, seeds=2)
     curves = vectorized.run(X, y, V, laplacian, levels, eta=0.5, gamma=0.5)
@@ -48,9 +47,9 @@ def test_rounds_in_numpy_are_the_simulators(
     quantizer: Quantizer, pace: omkl.Pace | None, rng: np.random.Generator
 ) -> None:
     X, y = small_stream(rng)
-    method = replace(omkl.recommended(), basis=omkl.Landmarks(rank=12, rows=100))
-    method = replace(method, quantizer=quantizer, pace=pace, sending=omkl.Triggered()).on(build("path", 5))
-    made = method.draw(3, 4, X)
+    method = omkl.recommended(basis=omkl.Landmarks(rank=12, rows=100))
+    method = method.replace(quantizer=quantizer, pace=pace, sending=omkl.Triggered()).on(build("path", 5))
+    made = method.bank.draw(3, 4, X)
     moments = eager.play(method, eager.mapped(X, made), y, eager.fixed(build("path", 5)), 4, made.spectrum)
     losses = [moment.info.loss.mean() for moment in moments]
     np.testing.assert_allclose(losses, omkl.simulate((X, y), "path", method=method, seed=4).loss[0], atol=0.01)
@@ -60,9 +59,9 @@ def test_rounds_in_numpy_are_the_simulators(
 def test_a_node_without_samples_mixes_and_learns_nothing(pace: omkl.Pace | None, rng: np.random.Generator) -> None:
     X, y = small_stream(rng)
     # Exact messages: a curvature that has moved little is a level of zero for many rounds.
-    method = replace(omkl.recommended(), basis=omkl.Landmarks(rank=12, rows=100), pace=pace, quantizer=None)
+    method = omkl.recommended(basis=omkl.Landmarks(rank=12, rows=100), pace=pace, quantizer=None)
     method = method.on(build("path", 5))
-    made, seen = method.draw(3, 0, X), np.ones((30, 5), dtype=bool)
+    made, seen = method.bank.draw(3, 0, X), np.ones((30, 5), dtype=bool)
     seen[:, 2] = False
     links = [eager.fixed(one) for one in (build("path", 5), topology.Topology(topology.path(5), np.zeros(4)))]
     heard, alone = (

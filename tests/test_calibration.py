@@ -163,7 +163,7 @@ def test_without_calibration_nothing_changes() -> None:
     made = calibrate(BANK, 8, 3, 5)
     assert set(made[1:]) == {None}
     np.testing.assert_array_equal(made.frequencies, features.draw(BANK, 8, 3, 5))
-    np.testing.assert_array_equal(Gossip(kernels=BANK, features=8).draw(3, 5).frequencies, made.frequencies)
+    np.testing.assert_array_equal(Gossip(kernels=BANK, features=8).bank.draw(3, 5).frequencies, made.frequencies)
 
 
 @pytest.mark.parametrize(
@@ -200,8 +200,8 @@ def test_a_small_sample_leaves_coordinates_at_zero() -> None:
         (lambda: Basis(rank=301), "rank is 301; 300 rows span no more directions; lower it or raise rows"),
         (lambda: Basis(source="smaple"), "did you mean 'sample'"),  # type: ignore[arg-type]
         (lambda: Gossip(features=20, basis=Basis(rank=41)), "basis.rank is 41; 20 features span 40 directions; lower"),
-        (lambda: Gossip(basis=40), "basis is 40; .*; pass omkl.Landmarks"),  # type: ignore[arg-type]
-        (lambda: Gossip(sigma="mean"), "unknown sigma 'mean'"),  # type: ignore[arg-type]
+        (lambda: Gossip(basis=40), "basis is 40; .*; pass omkl.Landmarks"),
+        (lambda: Gossip(sigma="mean"), "unknown sigma 'mean'"),
         (lambda: Gossip(features=100, basis=Basis(rank=20), quantizer=Nearest(block=30)), "block"),
         (lambda: calibrate(BANK, 4, 3, 0, np.eye(3), Basis(rank=9, rows=9, source="normal")), "span 8 directions"),
     ],
@@ -212,7 +212,7 @@ def test_settings_that_cannot_be(make: Any, message: str) -> None:
 
 
 def test_width_is_what_a_model_has() -> None:
-    assert (Gossip(features=20).width, METHOD.width) == (40, 12)
+    assert (Gossip(features=20).bank.width, METHOD.bank.width) == (40, 12)
     assert METHOD.init(np, (2,), 1).theta.shape == (2, 2, 1, 12)
     with pytest.raises(InputError, match="vectors of length 80"):
         Gossip(features=40)
@@ -226,7 +226,7 @@ def test_the_simulator_learns_in_the_basis(learner: Any, d: int, rng: np.random.
     """Eight seeds and short inputs would take the fast paths; these step aside."""
     x = rng.normal(size=(30, 4, d)).astype(np.float32)
     y = np.sign(x[..., 0] * x[..., 1])
-    method = replace(METHOD, quantizer=None, learner=learner, basis=Basis(rank=12, rows=60))
+    method = METHOD.replace(quantizer=None, learner=learner, basis=Basis(rank=12, rows=60))
     result = omkl.simulate((x, y), "ring", method=method, seeds=8)
     for s in (0, 5):
         alone = numpy_run.run(method, x, y, build("ring", 4), s)
@@ -249,7 +249,7 @@ def test_methods_share_a_basis_or_are_refused() -> None:
     assert results["one"].theta.shape == (4, 2, 1, 1, 12)
     assert results["one"].basis.shape == (2, 1, 80, 12)  # type: ignore[union-attr]
     np.testing.assert_array_equal(results["gossip"].basis, results["local"].basis)
-    for other in (replace(METHOD, basis=Basis(rank=11)), replace(METHOD, sigma="given")):
+    for other in (METHOD.replace(basis=Basis(rank=11)), METHOD.replace(sigma="given")):
         with pytest.raises(InputError, match=r"cases differ in basis or sigma; .*; compare them in separate runs"):
             omkl.compare((x, y), {"a": (METHOD, "ring"), "b": (other, "ring")})
 
@@ -359,7 +359,7 @@ def test_a_file_brings_its_sample(tmp_path: Path) -> None:
     (tmp_path / "network.toml").write_text(NETWORK)
     np.savez(tmp_path / "calibration.npz", X=x.reshape(-1, 2).astype(np.float64))
     network = load(tmp_path / "network.toml")
-    assert network.method.basis == BASIS
+    assert network.method.bank.basis == BASIS
     rows = network.role("a").calibration
     np.testing.assert_array_equal(rows, sample(x, 60, 3))
     assert rows is not None
@@ -396,7 +396,7 @@ def test_a_spec_names_the_basis() -> None:
     method = {"sigma": "median", "features": 100, "basis": {"rank": 30, "source": "normal"}}
     spec = specs.resolve({"data": "banana", "method": method})
     assert spec.method == Gossip(sigma="median", features=100, basis=Basis(rank=30, source="normal"))
-    assert calibration.rows(spec.method.basis, spec.method.sigma) == 0
+    assert calibration.rows(spec.method.bank.basis, spec.method.bank.sigma) == 0
     for wrong, message in (
         ({"rank": 400}, r"^method.basis.rank: rank is 400; 300 rows span"),
         ({"ranks": 4}, r"^method.basis.ranks: unknown key; did you mean 'rank'"),

@@ -220,7 +220,7 @@ def test_explain_is_the_page_of_the_theory() -> None:
 def test_explain_of_a_preset() -> None:
     best = omkl.recommended()
     page = as_json(run("explain", "--nodes", 5, "--format", "json"))
-    assert (page["delta"], page["regret"]) == (best.channel.delta(best.sent), None)
+    assert (page["delta"], page["regret"]) == (best.channel.quantizer.delta(best.sent), None)
     assert page["beyond"] == ["basis", "learner", "common_weights", "reach", "momentum", "pace"]
     assert "theory knows no basis, no learner, no common_weights" in run("explain", "--nodes", 5).stdout
     letter = f"{omkl.explain('path', 5, quantizer=omkl.QSGD(3))}\n"

@@ -1,7 +1,5 @@
 """Kernel weights that are gossiped with the models."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -29,9 +27,9 @@ def test_what_is_joined_comes_apart(library: Library, rng: np.random.Generator) 
     xp = library.xp
     theta = rng.normal(size=(5, 3, 2, 4)).astype(np.float32)
     weights = rng.normal(size=(5, 3)).astype(np.float32)
-    joined = algorithm.join(xp.asarray(theta), xp.asarray(weights))
+    joined = algorithm.append_weights(xp.asarray(theta), xp.asarray(weights))
     assert joined.shape == (5, 3, 2, 5)
-    models, told = (np.asarray(part) for part in algorithm.part(joined)[:2])
+    models, told = (np.asarray(part) for part in algorithm.split_weights(joined)[:2])
     np.testing.assert_array_equal(models, theta)
     np.testing.assert_allclose(told, weights - weights.mean(axis=-1, keepdims=True), atol=1e-6)
     np.testing.assert_array_equal(np.asarray(joined)[:, :, 1, -1], 0)
@@ -109,13 +107,13 @@ def test_it_is_part_of_the_contract_and_of_no_fast_path() -> None:
 def test_where_the_loss_has_no_bound_a_sample_moves_common_weights_by_so_much_at_most() -> None:
     weighed = algorithm.weigh(np.zeros(3), np.array([0.2, 0.7, 400.0]), 0.5, most=1.0)
     np.testing.assert_allclose(weighed, [0, -0.25, -0.5])
-    assert Gossip(common_weights=True, loss="squared").most_apart == 1
-    assert Gossip(common_weights=True, loss="huber").most_apart is None
-    assert Gossip(loss="squared").most_apart is None
+    assert Gossip(common_weights=True, loss="squared").loss_gap_cap == 1
+    assert Gossip(common_weights=True, loss="huber").loss_gap_cap is None
+    assert Gossip(loss="squared").loss_gap_cap is None
 
 
 @pytest.mark.skipif(not status("twitter").verified, reason="twitter is not at hand")
 def test_outliers_in_regression_do_not_carry_the_recommended_setting_away() -> None:
     X, y, loss, _ = load("twitter")
-    method = replace(omkl.recommended(), loss=loss)
+    method = omkl.recommended(loss=loss)
     assert omkl.simulate((X[:4000], y[:4000]), "path", nodes=20, method=method).loss.mean() < 0.8

@@ -202,7 +202,7 @@ def test_nothing_fails_is_no_faults_and_all_fails_is_alone(method: Gossip) -> No
         np.testing.assert_allclose(same.loss, steady.loss, atol=1e-4)
         assert_same_but_for_flips(same.bits, steady.bits)
         assert_same_but_for_flips(same.link_bits, steady.link_bits)
-    alone = omkl.simulate((X, y), "ring", method=Local(eta=1, kernels=method.kernels), seeds=2)
+    alone = omkl.simulate((X, y), "ring", method=Local(eta=1, kernels=method.bank.kernels), seeds=2)
     for everything in (Faults(links=1), Faults(nodes=1)):
         none = omkl.simulate((X, y), "ring", method=method, seeds=2, faults=everything)
         np.testing.assert_allclose(none.theta, alone.theta, atol=1e-6)

@@ -147,7 +147,7 @@ def test_normal_landmarks_need_no_sample() -> None:
     np.testing.assert_array_equal(made.landmarks, again.landmarks)
     assert not np.array_equal(made.landmarks, other.landmarks)
     assert np.abs(made.landmarks.mean(axis=0)).max() < 0.3
-    assert Gossip(basis=Landmarks(rank=10, source="normal")).draw(4, 0).landmarks is not None
+    assert Gossip(basis=Landmarks(rank=10, source="normal")).bank.draw(4, 0).landmarks is not None
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import omkl
 from omkl import Choco, Gossip, InputError, algorithm, features, topology
 from omkl.algorithm import State
 from omkl.learners import Newton
-from omkl.methods import Neighbors, Round
+from omkl.methods import Neighbors, Round, clipping
 from omkl.methods.plain import is_plain
 from omkl.node import checkpoint
 from omkl.node.learning import Plain
@@ -36,14 +36,14 @@ def consensus(
     links: Neighbors, theta: np.ndarray, gamma: float, momentum: float, quantizer: Quantizer, rounds: int
 ) -> tuple[np.ndarray, list[float]]:
     """Return models after rounds without samples, and how far they lay apart after each, of the start."""
-    hidden, velocity = np.zeros_like(theta), algorithm.at_rest(theta, momentum)
+    hidden, velocity = np.zeros_like(theta), np.zeros_like(theta) if momentum else ()
 
     def mix(start: np.ndarray) -> np.ndarray:
         return np.asarray(links.mix(start, hidden, gamma))
 
     rng, apart = np.random.default_rng(0), [float(theta.std(axis=0).max())]
     for _ in range(rounds):
-        theta, velocity = algorithm.carry(theta, velocity, momentum, mix)
+        theta, velocity = algorithm.heavy_ball(theta, velocity, momentum, mix)
         uniforms = rng.uniform(size=theta.shape).astype(np.float32)
         hidden = algorithm.absorb(hidden, algorithm.emit(theta, hidden, quantizer, uniforms))
         apart.append(float(theta.std(axis=0).max()))
@@ -55,11 +55,10 @@ def test_two_nodes_by_hand() -> None:
     links, hidden = network("path", 2), np.array([1, -1], np.float32).reshape(2, 1, 1, 1)
     method = Gossip(gamma=0.5, momentum=0.5, quantizer=None, features=1)
     state = State(hidden, hidden, np.zeros((2, 1), np.float32), (), np.zeros_like(hidden))
-    theta, velocity = method.mix(state, hidden, links, 0)
+    theta, velocity = method.mixing.mix(state.theta, state.velocity, hidden, links)
     np.testing.assert_array_equal(theta[:, 0, 0, 0], [0.5, -0.5])
     np.testing.assert_array_equal(velocity[:, 0, 0, 0], [-0.5, 0.5])
-    state = state._replace(theta=theta, velocity=velocity)
-    theta, velocity = method.mix(state, theta, links, 1)  # pulls of 1/2 * 1/2 * (-1) = -1/4
+    theta, velocity = method.mixing.mix(theta, velocity, theta, links)  # pulls of 1/2 * 1/2 * (-1) = -1/4
     np.testing.assert_array_equal(velocity[:, 0, 0, 0], [-0.5, 0.5])
     np.testing.assert_array_equal(theta[:, 0, 0, 0], [0, 0])
 
@@ -68,7 +67,7 @@ def test_carrying_on_every_library(library: Library, rng: np.random.Generator) -
     theta, velocity, pull = rng.normal(size=(3, 4, 2, 1, 6)).astype(np.float32)
 
     def carry(theta: Any, velocity: Any, pull: Any) -> Any:
-        return algorithm.carry(theta, velocity, 0.5, lambda start: start + pull)
+        return algorithm.heavy_ball(theta, velocity, 0.5, lambda start: start + pull)
 
     for mine, due in zip(library.call(carry, theta, velocity, pull), carry(theta, velocity, pull), strict=True):
         np.testing.assert_allclose(mine, due, rtol=1e-6, atol=1e-6)
@@ -184,8 +183,8 @@ def test_without_momentum_nothing_is_carried() -> None:
 
 def test_a_radius_follows_the_momentum() -> None:
     method = Gossip(eta=2, gamma=0.25, clip=0.5, momentum=0.75)
-    assert method.radius(method.init(np, (2,), 1), 0) == 1.0
-    assert Plain(Gossip(clip=0.5, momentum=0.5))._method.momentum == 0.5
+    assert clipping.radius(method, method.init(np, (2,), 1), 0) == 1.0
+    assert Plain(Gossip(clip=0.5, momentum=0.5))._method.mixing.momentum == 0.5
 
 
 @pytest.mark.parametrize("momentum", [-0.1, 1.0, float("nan")])

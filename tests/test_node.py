@@ -72,7 +72,7 @@ def test_a_full_node_says_so(tmp_path: Path) -> None:
 
 
 def test_a_node_that_diverges_refuses_more(config: NetworkConfig) -> None:
-    method = replace(config.method, loss="squared", eta=50.0)
+    method = config.method.replace(loss="squared", eta=50.0)
     with Node.join(replace(config, method=method), "a") as node:
 
         def learn() -> None:

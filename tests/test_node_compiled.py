@@ -28,7 +28,7 @@ def drawn(shape: tuple[int, ...], seed: int) -> np.ndarray:
 @pytest.mark.parametrize("channel", CHANNELS, ids=str)
 @pytest.mark.parametrize("neighbors", [0, 1, 3])
 def test_gossip_is_that_of_the_algorithm(channel: QSGD | Nearest | None, neighbors: int) -> None:
-    method = replace(METHOD, quantizer=channel)
+    method = METHOD.replace(quantizer=channel)
     shape = (3, 2, 20)
     plain, compiled = Plain(method), Compiled(method, shape)
     weights = np.full(neighbors, 0.3, dtype=np.float32)
@@ -48,7 +48,7 @@ def test_gossip_is_that_of_the_algorithm(channel: QSGD | Nearest | None, neighbo
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 @pytest.mark.parametrize("learner", [None, SGD(0.2)], ids=str)
 def test_learning_is_that_of_the_algorithm(loss: str | Squared | Softmax, learner: SGD | None) -> None:
-    method = replace(METHOD, loss=loss, learner=learner)
+    method = METHOD.replace(loss=loss, learner=learner)
     learning = Learning(method, 4, 0, 0)
     plain, compiled = Plain(method), Compiled(method, learning.shape)
     for seed in range(50):
@@ -69,7 +69,7 @@ def test_learning_is_that_of_the_algorithm(loss: str | Squared | Softmax, learne
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 1e30, 3e38, np.inf, np.nan])
 def test_what_is_not_finite_is_seen(value: float) -> None:
-    method = replace(METHOD, quantizer=None)
+    method = METHOD.replace(quantizer=None)
     learning = Learning(method, 2, 0, 0)
     plain, compiled = Plain(method), Compiled(method, learning.shape)
     wrong, right, weights = drawn(learning.shape, 0), drawn(learning.shape, 1), np.zeros(3, dtype=np.float32)
@@ -91,11 +91,11 @@ def test_other_methods_take_the_plain_halves() -> None:
     assert isinstance(halves(METHOD, shape), Compiled)
     for other in (
         replace(METHOD, learner=Custom(0.1)),
-        replace(METHOD, weigh_first=True),
-        replace(METHOD, quantizer=QSGD(3, block=10)),
-        replace(METHOD, quantizer="sign"),
-        replace(METHOD, pace=Pace(2)),
-        replace(METHOD, sending="sampled"),
+        METHOD.replace(weigh_first=True),
+        METHOD.replace(quantizer=QSGD(3, block=10)),
+        METHOD.replace(quantizer="sign"),
+        METHOD.replace(pace=Pace(2)),
+        METHOD.replace(sending="sampled"),
     ):
         assert not knows(other)
         assert isinstance(halves(other, shape), Plain)

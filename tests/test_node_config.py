@@ -1,7 +1,6 @@
 import itertools
 import math
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +213,7 @@ def test_without_a_method_it_is_the_recommended_one(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", X=np.random.default_rng(0).normal(size=(200, 2)))
     assert parse(network(learning={}, calibration={"file": "x.npz"}), tmp_path).method == omkl.recommended()
     closed = parse(method(name="recommended", basis={"source": "normal"}), HERE)
-    assert (closed.method.basis, closed.calibration) == (omkl.Landmarks(120, 500, "normal"), None)
+    assert (closed.method.bank.basis, closed.calibration) == (omkl.Landmarks(120, 500, "normal"), None)
     with pytest.raises(InputError, match=r"basis\.source: 'centers' given; .*; write omkl\.landmarks\.centers"):
         parse(method(name="recommended", basis={"source": "centers"}), HERE)
 
@@ -308,7 +307,7 @@ def test_the_file_to_start_from_is_five_sensors_on_a_ring(tmp_path: Path) -> Non
     assert [one.listen for one in read.members] == [f"tcp/127.0.0.1:{port}" for port in range(7447, 7452)]
     assert len({one.metrics for one in read.members}) == 5
     assert np.array_equal(read.topology.graph.edges, topology.ring(5).edges)
-    best = replace(omkl.recommended(), loss=omkl.Logistic(), basis=omkl.Landmarks(source="normal"))
+    best = omkl.recommended(loss=omkl.Logistic(), basis=omkl.Landmarks(source="normal"))
     assert read.method == written.method == best
     assert read.calibration is None  # nothing is shared
     assert read.checkpoint == Checkpoint(folder=tmp_path / "checkpoints")
@@ -320,7 +319,7 @@ def test_what_it_says_in_comments_holds(tmp_path: Path) -> None:
     text = (tmp_path / "network.toml").read_text()
     links = text.replace("# links", "links").replace('topology = "ring"', "")
     assert parse(tomllib.loads(links), tmp_path).topology.graph.edges.tolist() == [[0, 1], [1, 2]]
-    assert parse(tomllib.loads(text.replace("# clip", "clip")), tmp_path).method.clip == 0.1
+    assert parse(tomllib.loads(text.replace("# clip", "clip")), tmp_path).method.mixing.clip == 0.1
     head, _, tls = text.replace("tcp/1", "tls/1").partition("# [tls]")
     assert parse(tomllib.loads(head + "[tls]" + tls.replace("# ", "")), tmp_path).tls is not None
     (tmp_path / "spec.toml").write_text(text[text.index("[learning]") : text.index("# In sec")].replace("learning.", "")

@@ -769,7 +769,7 @@ def test_gossip_of_one_that_is_not_known_yet_is_dropped_and_asks() -> None:
 
 def test_other_settings_are_told_once_and_mended() -> None:
     network = config(2)
-    ours, other = network.role("a").settings, replace(network, method=replace(network.method, gamma=0.123))
+    ours, other = network.role("a").settings, replace(network, method=network.method.replace(gamma=0.123))
     graph = replace(network, topology=topology.build("path", 2, "max_degree"))
     assert len({ours, other.role("b").settings}) == 2
     assert network.role("b").settings == ours

@@ -121,10 +121,16 @@ def test_remarks_say_where_and_why() -> None:
 def test_cases_are_the_letters() -> None:
     for method, _ in letter.FIGURE1.values():
         assert isinstance(method, Gossip | Complete | Local)
-        assert (method.eta, method.regularization, method.features) == (0.01, 1e-3, 20)
-        assert [kernel.sigma for kernel in method.kernels] == ([1.0] if isinstance(method, Choco) else [1.0, 3.0, 5.0])
+        assert (method.eta, method.regularization, method.bank.features) == (
+            0.01,
+            1e-3,
+            20,
+        )
+        assert [kernel.sigma for kernel in method.bank.kernels] == (
+            [1.0] if isinstance(method, Choco) else [1.0, 3.0, 5.0]
+        )
         if isinstance(method, Gossip):
-            assert method.gamma == 0.009
+            assert method.mixing.gamma == 0.009
     graphs = {case: graph for case, (_, graph) in letter.FIGURE1.items()}
     assert (graphs["gossip"], graphs["single"], graphs["exact"]) == ("path", "path", "path")
     assert (graphs["ring"], graphs["full"], graphs["complete"]) == ("ring", "complete", "complete")

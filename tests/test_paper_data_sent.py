@@ -1,4 +1,3 @@
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from omkl_lab.paper.frontier.data_sent import WIDTHS, coarse, flooded, heard, le
 from omkl_lab.paper.frontier.study import DATA, Study, alone
 from omkl_lab.paper.store import Store
 
-METHOD = alone(replace(recommended(), basis=Landmarks(rank=8, rows=30)))
+METHOD = alone(recommended(basis=Landmarks(rank=8, rows=30)))
 
 
 def stream(rounds: int, nodes: int, rng: np.random.Generator) -> Stream:
@@ -76,7 +75,7 @@ def test_alone_it_is_the_learner_in_one_place(rng: np.random.Generator) -> None:
 def test_three_nodes_by_hand(rng: np.random.Generator) -> None:
     """Each node by itself, given what it has seen and heard one after the other."""
     given = stream(15, 3, rng)
-    made = METHOD.draw(2, 0, given.X)
+    made = METHOD.bank.draw(2, 0, given.X)
     sent, total, nobody = coarse(given.X, made, 4), 0.0, Neighbors(np.zeros((1, 0), np.int64), np.zeros((1, 0)))
     orders = ((1, 2), (2, 0), (0, 1))
     for node in range(3):

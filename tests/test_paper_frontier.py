@@ -101,12 +101,18 @@ def test_lines_of_a_small_table(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_families_differ_in_what_they_send() -> None:
     assert VARIATIONS["quantizers"][PRESET] == recommended()
     for family in FAMILIES.values():
-        assert len({(one.quantizer, one.gamma) for one in family.tried.values()}) == 1
+        assert len({(one.channel.quantizer, one.mixing.gamma) for one in family.tried.values()}) == 1
     for variations in VARIATIONS.values():
-        assert len({(one.basis, one.sigma, one.kernels, one.learner) for one in variations.values()}) == 1
+        assert (
+            len({(one.bank.basis, one.bank.sigma, one.bank.kernels, one.learner) for one in variations.values()}) == 1
+        )
     lonely = alone(recommended())
     assert isinstance(lonely, Local)
-    assert (lonely.rule, lonely.basis, lonely.hedge_rate) == (recommended().rule, recommended().basis, 1.0)
+    assert (lonely.learner, lonely.bank.basis, lonely.hedge_rate) == (
+        recommended().learner,
+        recommended().bank.basis,
+        1.0,
+    )
 
 
 def test_points_are_means_of_simulations(tmp_path: Path) -> None:
@@ -126,7 +132,7 @@ def test_best_setting_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     class Fake:
         def __init__(self, method: Gossip, seeds: int) -> None:
             self.loss = np.full((seeds, 3), 1 / method.eta, dtype=np.float32)
-            self.bits = np.full((seeds, 3), 160 * method.features)
+            self.bits = np.full((seeds, 3), 160 * method.bank.features)
 
     def fake(data: str, cases: Any, nodes: int, *, seeds: int, **rest: Any) -> dict[str, Fake]:
         calls.append(list(cases))

@@ -93,10 +93,10 @@ def test_what_is_told_comes_back() -> None:
     rng = np.random.default_rng(0)
     theta, log_weights = rng.normal(size=(4, 2, 3, 5)), rng.normal(size=(4, 6))
     told = rng.normal(size=(4, 2, 1))
-    joined = algorithm.join(theta, log_weights, told)
+    joined = algorithm.append_weights(theta, log_weights, told)
     assert joined.shape == (4, 2, 3, 9)
     assert (joined[..., 1:, 5:] == 0).all()
-    models, weights, numbers = algorithm.part(joined, 3, 1)
+    models, weights, numbers = algorithm.split_weights(joined, 3, 1)
     np.testing.assert_array_equal(models, theta)
     np.testing.assert_allclose(weights, log_weights - log_weights.mean(axis=1, keepdims=True))
     np.testing.assert_allclose(numbers, told)
@@ -153,8 +153,8 @@ def test_refusals() -> None:
 
 
 def test_numpy_keeps_float32() -> None:
-    method = replace(omkl.recommended(), basis=omkl.Landmarks(rank=5)).on(omkl.topology.build("ring", 4))
-    made = method.draw(2, 0, np.random.default_rng(0).normal(size=(50, 2)))
+    method = omkl.recommended(basis=omkl.Landmarks(rank=5)).on(omkl.topology.build("ring", 4))
+    made = method.bank.draw(2, 0, np.random.default_rng(0).normal(size=(50, 2)))
     state = method.init(np, (4,), 1, made.spectrum)
     z = omkl.features.transform(np.ones((4, 2), np.float32), made)
     state, info = method.learn(state, Round(z, np.ones((4, 1), np.float32), None))
@@ -167,7 +167,7 @@ def test_nodes_that_all_see_the_same_do_not_overshoot(loss: str) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 1, 3)).repeat(10, axis=1).astype(np.float32)
     y = np.sign(X[..., 0] * X[..., 1]) if loss == "logistic" else np.sin(X[..., 0]) * X[..., 1]
-    method = replace(omkl.recommended(), loss=loss)
+    method = omkl.recommended(loss=loss)
     heard, one = (omkl.simulate((X, y), "ring", method=replace(method, reach=reach)) for reach in (method.reach, None))
     assert heard.loss.mean() < 1.25 * one.loss.mean()  # not less: they are counted as so many different samples
 
@@ -176,6 +176,6 @@ def test_a_series_in_which_samples_are_alike_does_not_overshoot() -> None:
     turns = np.linspace(0, 12 * np.pi, 300)[:, None] + 0.3 * np.arange(8)
     X = np.stack([np.sin(turns), np.cos(0.7 * turns)], axis=-1).astype(np.float32)
     y = (X[..., 0] * X[..., 1]).astype(np.float32)
-    method = replace(omkl.recommended(), loss="squared")
+    method = omkl.recommended(loss="squared")
     heard, one = (omkl.simulate((X, y), "ring", method=replace(method, reach=reach)) for reach in (method.reach, None))
     assert heard.loss.mean() < 1.15 * one.loss.mean()

@@ -1,7 +1,6 @@
 """How many nodes a sample has reached, and what a node makes of the links it hears."""
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -125,7 +124,7 @@ def test_refusals() -> None:
     with pytest.raises(InputError, match="reach has no knots"):
         Reach().alpha(heard(1, 1))
     with pytest.raises(InputError, match="reach is 3"):
-        Gossip(reach=3)  # type: ignore[arg-type]
+        Gossip(reach=3)
     with pytest.raises(InputError, match="reach with fresh"):
         omkl.Choco(fresh=True, reach=Reach())
 
@@ -138,15 +137,14 @@ def test_one_network_is_one_learner_where_it_must_be(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(pooled, "RECENT", 0.0)
     monkeypatch.setattr(Reach, "alike", lambda self, heard: 0 * heard.due)
     nodes, rounds = 5, 40
-    method = replace(
-        omkl.recommended(), quantizer=None, gamma=1.0, momentum=0.0, pace=omkl.Pace(2), basis=omkl.Landmarks(rank=30),
+    method = omkl.recommended(quantizer=None, gamma=1.0, momentum=0.0, pace=omkl.Pace(2), basis=omkl.Landmarks(rank=30),
         reach=Reach(nodes, (float(nodes),)), learner=omkl.Pooled(priors=(300.0,)),
     )  # fmt: skip
     stream, _ = as_stream("banana", nodes, 0)
     X, y = stream.X[:rounds], stream.y[:rounds]
     W = np.full((nodes, nodes), 1 / nodes)
     found = omkl.simulate((X, y), W, method=method).loss[0]
-    made = method.draw(2, 0, X)
+    made = method.bank.draw(2, 0, X)
     z = np.asarray(omkl.features.transform(X, made), dtype=np.float64)[:, :, 0]
     assert made.spectrum is not None
     m, theta, losses = made.spectrum[0].astype(np.float64), np.zeros(30), []

@@ -63,7 +63,7 @@ def test_a_method_of_another_package_has_a_name() -> None:
     assert {"mine", "gone"} < set(METHODS)
     assert "my_package" not in sys.modules
     assert named("mine").name == "mine"
-    assert specs.resolve({"data": "banana", "method": {"name": "mine", "features": 7}}).method.features == 7
+    assert specs.resolve({"data": "banana", "method": {"name": "mine", "features": 7}}).method.bank.features == 7
     assert isinstance(named("mine"), Local)
 
 

@@ -93,7 +93,7 @@ def problem() -> Any:
         (Local(kernels=gaussian(1), features=4), network(build("path", NODES))),
     ]
     key = noise.fold(noise.key([0, 1], "quantizer"), np.arange(NODES)[:, None, None])
-    V = np.stack([features.draw(method.kernels, 4, 3, seed) for seed in (0, 1)])
+    V = np.stack([features.draw(method.bank.kernels, 4, 3, seed) for seed in (0, 1)])
     methods, networks = zip(*cases, strict=True)
     return methods, rounds.Given(features.Features(V), key, networks)
 

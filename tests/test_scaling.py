@@ -148,7 +148,7 @@ def test_a_simulation_keeps_double_precision(tmp_path: Path) -> None:
 
 def test_every_case_of_a_pass_is_standardized() -> None:
     x, y = stream(4, 30)
-    cases: dict[str, Any] = {"a": (RAW, "ring"), "b": (replace(RAW, gamma=0.1), "path")}
+    cases: dict[str, Any] = {"a": (RAW, "ring"), "b": (RAW.replace(gamma=0.1), "path")}
     for name, result in omkl.compare((raw(x), y), cases, standardize=True).items():
         method, graph = cases[name]
         alone = omkl.simulate((raw(x), y), graph, method=method, standardize=True)

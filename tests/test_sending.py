@@ -279,4 +279,4 @@ def test_settings_by_name() -> None:
     table = {"name": "gossip", "pace": {"rate": 4, "until": 8}, "sending": {"name": "sampled", "kernels": 2}}
     method = specs.resolve({"data": "banana", "nodes": 4, "method": table}).method
     assert isinstance(method, Gossip)
-    assert (method.pace, method.sending) == (Pace(4, 8), Sampled(2))
+    assert (method.channel.pace, method.channel.sending) == (Pace(4, 8), Sampled(2))

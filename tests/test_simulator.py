@@ -3,7 +3,6 @@ import subprocess
 import sys
 import threading
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,7 @@ def test_equals_numpy_where_neighbors_are_clipped(name: str) -> None:
     X, y = blobs(300, 40)
     method = Gossip(eta=1.0, gamma=0.5, quantizer=None, clip=0.2)
     here = numpy_run.run(method, X, y, topology.build(name, 40), seed=3)
-    cases = {"clipped": (method, name), "free": (replace(method, clip=None), name)}
+    cases = {"clipped": (method, name), "free": (method.replace(clip=None), name)}
     there, free = omkl.compare((X, y), cases, seed=3).values()
     distance = np.linalg.norm(here.state.theta - there.theta[:, 0], axis=-1)
     assert (distance <= 1e-4 * np.linalg.norm(here.state.theta, axis=-1)).all()
@@ -71,7 +70,7 @@ def test_a_radius_that_nobody_reaches_changes_nothing() -> None:
 @pytest.mark.parametrize("quantizer", [QSGD(bits=3), Nearest()], ids=str)
 def test_equals_numpy_in_loss_with_quantizer(quantizer: object) -> None:
     X, y = blobs(1500, 8)
-    method = Gossip(quantizer=quantizer)  # type: ignore[arg-type]
+    method = Gossip(quantizer=quantizer)
     here = numpy_run.run(method, X, y, topology.build("path", 8), seed=3)
     there = omkl.simulate((X, y), "path", method=method, seed=3)
     np.testing.assert_allclose(there.loss[0], here.loss.mean(axis=1), atol=1e-4)
@@ -222,7 +221,7 @@ def test_orthogonal_features_are_drawn_where_asked_for() -> None:
     X, y = blobs(40, 4)
     method = Gossip(kernels=omkl.matern(1) + omkl.gaussian(2), eta=0.5, gamma=0.3, orthogonal=True)
     there = omkl.simulate((X, y), "path", method=method, seed=3)
-    drawn = features.draw(method.kernels, method.features, X.shape[-1], 3, orthogonal=True)
+    drawn = features.draw(method.bank.kernels, method.bank.features, X.shape[-1], 3, orthogonal=True)
     np.testing.assert_array_equal(there.frequencies[0], drawn)
     assert there.config["method"]["orthogonal"] is True
     here = numpy_run.run(method, X, y, topology.build("path", 4), seed=3)
@@ -281,10 +280,10 @@ def test_bits_and_links() -> None:
 def test_bits_are_what_the_codec_packs(quantizer: Any, eta: float, gamma: float) -> None:
     X, y = blobs(60, 6)
     method = Gossip(eta=eta, gamma=gamma, quantizer=quantizer)
-    star, codec = topology.build("star", 6), wire.Codec((3, 1, 40), method.channel)
+    star, codec = topology.build("star", 6), wire.Codec((3, 1, 40), method.channel.quantizer)
     before, packed = method.init(np, (6,), 1), np.zeros((60, 6))
     for t, (after, info, given) in enumerate(numpy_run.play(method, X, y, star, seed=0)):
-        levels, step = algorithm.emit(info.theta, before.hidden, method.channel, given.uniforms)
+        levels, step = algorithm.emit(info.theta, before.hidden, method.channel.quantizer, given.uniforms)
         packed[t] = [len(wire.write_gossip(codec, 0, t, Message(levels[j], step[j]), 0)) for j in range(6)]
         before = after
     found = omkl.simulate((X, y), star, method=method)

@@ -268,9 +268,9 @@ def test_class_weights_that_are_none(moons: Any) -> None:
 def test_documented_defaults_are_the_numbers_of_the_network() -> None:
     best = omkl.recommended()
     defaults = OMKLClassifier().get_params()
-    assert isinstance(best.basis, omkl.Landmarks)
-    assert defaults["kernels"] == tuple(kernel.sigma for kernel in best.kernels)
-    assert defaults["rank"] == best.basis.rank
+    assert isinstance(best.bank.basis, omkl.Landmarks)
+    assert defaults["kernels"] == tuple(kernel.sigma for kernel in best.bank.kernels)
+    assert defaults["rank"] == best.bank.basis.rank
     for name in ("kernels", "rank", "weight_rate", "warmup"):
         assert str(defaults[name]) in (OMKLClassifier.__doc__ or "")
 

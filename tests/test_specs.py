@@ -82,7 +82,7 @@ def test_a_preset_by_name_takes_settings_of_its_parts(name: str) -> None:
     assert specs.resolve({"data": "banana", "method": name}).method == preset
     assert resolve({"name": name, "loss": "squared"}).method == replace(preset, loss=omkl.Squared())
     table = {"name": name, "common_weights": False, "kernels": {"cauchy": [2]}, "quantizer": {"block": 5}}
-    quantizer = replace(preset.channel, block=5)
+    quantizer = replace(preset.channel.quantizer, block=5)
     changed = replace(preset, common_weights=False, kernels=omkl.cauchy(2), quantizer=quantizer)
     assert resolve(table).method == changed
 
@@ -92,9 +92,9 @@ def test_parts_of_a_preset_keep_what_is_not_said_and_may_be_left_out() -> None:
     table |= {"reach": {"most": 5}, "clip": False}
     best = omkl.recommended()
     basis, learner = omkl.Landmarks(rank=120, rows=500, source="normal"), omkl.Pooled((50,))
-    assert resolve(table).method == replace(best, basis=basis, learner=learner, pace=None, reach=omkl.Reach(5))
-    assert resolve({"name": "recommended", "pace": {"rate": 4}}).method == replace(best, pace=omkl.Pace(4))
-    assert resolve({"name": "recommended", "pace": {"bytes": 20}}).method == replace(best, pace=omkl.Budget(20))
+    assert resolve(table).method == best.replace(basis=basis, learner=learner, pace=None, reach=omkl.Reach(5))
+    assert resolve({"name": "recommended", "pace": {"rate": 4}}).method == best.replace(pace=omkl.Pace(4))
+    assert resolve({"name": "recommended", "pace": {"bytes": 20}}).method == best.replace(pace=omkl.Budget(20))
     assert resolve({"pace": {"bytes": 20}}).method == omkl.Gossip(pace=omkl.Budget(20))
 
 
@@ -103,7 +103,7 @@ def test_a_pace_over_a_pace_keeps_what_is_not_said() -> None:
         tables = {"data": "banana", "method": {"name": "gossip", "pace": there}}, {"method": {"pace": value}}
         method = specs.resolve(specs.merge(*tables)).method
         assert isinstance(method, omkl.Gossip)
-        return method.pace
+        return method.channel.pace
 
     assert over({"bytes": 100}, {"samples": 60}) == omkl.Budget(100, 60)
     assert over({"bytes": 100}, {"least": 0.5}) == omkl.Budget(100, least=0.5)
@@ -287,7 +287,7 @@ def test_another_method_than_a_preset_keeps_what_it_shares() -> None:
     table = specs.merge({"method": "recommended"}, {"method": {"name": "local"}})
     assert specs.resolve({"data": "banana"} | table).method == omkl.Local(**shared(omkl.recommended()))
     table = specs.merge({"method": "recommended"}, {"method": {"momentum": 0.1, "basis": {"rank": 90}}})
-    changed = replace(omkl.recommended(), momentum=0.1, basis=omkl.Landmarks(rank=90))
+    changed = omkl.recommended(momentum=0.1, basis=omkl.Landmarks(rank=90))
     assert specs.resolve({"data": "banana"} | table).method == changed
 
 
@@ -312,15 +312,14 @@ def test_flags_describe_all_of_a_method() -> None:
         "momentum": 0.1,
         "sigma": "given",
     }
-    changed = replace(
-        omkl.recommended(), pace=omkl.Pace(4), reach=omkl.Reach(5),
+    changed = omkl.recommended(pace=omkl.Pace(4), reach=omkl.Reach(5),
         sending=omkl.Triggered(), clip=0.3, basis=omkl.Landmarks(rank=90),
         gamma="auto", learner=omkl.Pooled((100,)), common_weights=False, weight_rate=0.5, momentum=0.1,
         sigma="given",
     )  # fmt: skip
     assert specs.resolve({"data": "banana"} | options.tables(given)).method == changed
     none = options.tables(dict.fromkeys(("pace", "sending", "clip"), "none") | {"method": "recommended"})
-    plain = replace(omkl.recommended(), pace=None, sending=None)
+    plain = omkl.recommended(pace=None, sending=None)
     assert specs.resolve({"data": "banana"} | none).method == plain
 
 

@@ -42,7 +42,7 @@ def lists(graph: Any = "path", nodes: int = NODES) -> Lists:
 def samples(method: Gossip, count: int, nodes: int = NODES, d: int = 2, seeds: int = 1, bank: Any = None) -> Any:
     """Yield rounds of random samples."""
     rng = np.random.default_rng(d)
-    V = np.stack([features.draw(bank or method.kernels, method.features, d, seed) for seed in range(seeds)])
+    V = np.stack([features.draw(bank or method.bank.kernels, method.bank.features, d, seed) for seed in range(seeds)])
     key = noise.fold(noise.key(list(range(seeds)), "quantizer"), np.arange(nodes)[:, None, None])
     for t in range(count):
         x = rng.normal(size=(nodes, d)).astype(np.float32)
@@ -65,8 +65,8 @@ def stated(method: Gossip, network: Any, state: State, sample: Sample) -> tuple[
     """Return a round as the method states it."""
     projected, y, V, key, t = sample
     angles = projected if projected.ndim > 2 else jnp.einsum("jd,spfd->jspf", projected, V, precision="highest")
-    z = waves(angles)[..., : len(method.kernels), :] * method.features**-0.5
-    shape = (len(method.kernels), 1, 2 * method.features)
+    z = waves(angles)[..., : len(method.bank.kernels), :] * method.bank.features**-0.5
+    shape = (len(method.bank.kernels), 1, 2 * method.bank.features)
     uniforms = noise.dither(noise.fold(key, t), shape) if method.dithered else None
     return method.step(state, Round(z, y[:, None, :], uniforms), network)
 

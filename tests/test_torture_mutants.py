@@ -325,7 +325,7 @@ def mixing_by_half(patch: Patch) -> None:
 
 def sending_kernels_that_are_not_due(patch: Patch) -> None:
     def emit(self: Gossip, own: Floats, state: State, uniforms: Floats | None, round_: int) -> Any:
-        return algorithm.emit(own, state.hidden, self.channel, uniforms)
+        return algorithm.emit(own, state.hidden, self.channel.quantizer, uniforms)
 
     patch.setattr(Gossip, "emit", emit)
 

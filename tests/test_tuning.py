@@ -150,7 +150,10 @@ def test_settings_are_placed_together() -> None:
     made = place(base, {"features": 32, "basis.rank": 60, "kernels.scale": 2, "quantizer.step": 3.0})
     assert (made.features, made.basis.rank, made.basis.rows, made.quantizer) == (32, 60, 500, omkl.Nearest(3.0))
     assert made.kernels == omkl.gaussian(0.7, 1.4, 2.8, 5.6, 11.2)
-    assert replace(made, features=20, basis=base.basis, kernels=base.kernels, quantizer=base.quantizer) == base
+    assert (
+        replace(made, features=20, basis=base.bank.basis, kernels=base.bank.kernels, quantizer=base.channel.quantizer)
+        == base
+    )
     assert place(omkl.Gossip(), {"learner.eta": 2.0}).learner == omkl.SGD(2.0)
 
 
@@ -185,7 +188,7 @@ def test_default_space_leaves_an_automatic_step_alone() -> None:
         ({"momentum": (0, 0.9)}, "momentum is (0, 0.9); a range has two positive ends"),
         ({"gamma": ("a", "b")}, "gamma is 'a'; it must be a number"),
         ({"gamma": [2, 3]}, "the consensus step must lie in (0, 1]"),
-        ({"gamma": [omkl.recommended().gamma]}, "the space holds nothing but the base's own values"),
+        ({"gamma": [omkl.recommended().mixing.gamma]}, "the space holds nothing but the base's own values"),
     ],
 )
 def test_a_bad_space_is_refused_before_any_work(space: dict[str, Any], message: str) -> None:
@@ -249,7 +252,7 @@ def test_a_run_finds_what_learns_within_the_budget(stream: tuple[Any, Any]) -> N
         (0.05, 2.0): None, (0.2, 2.0): None, (1e30, 2.0): "diverged",
     }  # fmt: skip
     assert found.settings == {"eta": 0.2, "quantizer.step": 2.0}
-    assert found.method == replace(BASIC, eta=0.2, quantizer=omkl.Nearest(2.0))
+    assert found.method == BASIC.replace(eta=0.2, quantizer=omkl.Nearest(2.0))
     told = found.comparison
     assert -told.half < told.difference < 0
     assert told.bytes <= BUDGET

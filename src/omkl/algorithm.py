@@ -5,7 +5,7 @@ numbers of Algorithm 1 in T. Ortega and H. Jafarkhani, "Gossiped and Quantized O
 Signal Processing Letters 30 (2023):
 
     mix      [8]      theta  = theta' + gamma * sum_i w_ij (h_i - h_j)      each difference bounded where it is clipped
-    carry             theta  = theta' + v,  v = momentum * v + gamma * sum_i w_ij (h_i - h_j)    momentum 0 is line 8
+    heavy_ball        theta  = theta' + v,  v = momentum * v + gamma * sum_i w_ij (h_i - h_j)    momentum 0 is mix
     emit     [9]      q      = Q(theta - h_j)                              this, and nothing else, is sent
     absorb   [12]     h_i    = h_i + q_i                                   for every neighbor i and for j itself
     predict  [3,4,6]  f_p    = theta_p . z_p(x),  f = sum_p wbar_p f_p
@@ -28,7 +28,7 @@ from omkl.learners import Learner, Memory, Sample
 from omkl.losses import Loss
 from omkl.quantizers import Message, Quantizer, restore
 
-Velocity: TypeAlias = Any
+Velocity: TypeAlias = Array
 """What mixing carries on from round to round, in the shape of the models; empty without momentum."""
 
 
@@ -48,7 +48,7 @@ class State(NamedTuple):
     """The learner's own."""
     velocity: Velocity = ()
     """v; over all nodes it adds up to zero, as the pulls of mixing do."""
-    moved: Any = ()
+    moved: Array | tuple[()] = ()
     """Mean square of recent moves in learning, ``(..., P)``, where not all kernels are sent; else empty."""
     hearing: Any = ()
     """What a node has heard, where steps count for all who are heard; else empty."""
@@ -63,19 +63,14 @@ class Prediction(NamedTuple):
     """f_p, shape ``(..., P, C)``."""
 
 
-def init(theta: Array, learner: Learner, spectrum: Array | None = None, momentum: float = 0.0) -> State:
+def init(theta: Array, learner: Learner, spectrum: Array | None = None) -> State:
     """Return the state before the first round, for models ``theta`` (zeros, in the letter).
 
     ``spectrum`` has the eigenvalues of the basis the features are in, ``(..., P, 2D)``, where there is one.
     """
     xp = namespace(theta)
     log_weights = xp.zeros(theta.shape[:-2], dtype=theta.dtype)
-    return State(theta, xp.zeros_like(theta), log_weights, learner.init(theta, spectrum), at_rest(theta, momentum))
-
-
-def at_rest(theta: Array, momentum: float) -> Velocity:
-    """Return no velocity, for models ``theta``."""
-    return namespace(theta).zeros_like(theta) if momentum else ()
+    return State(theta, xp.zeros_like(theta), log_weights, learner.init(theta, spectrum))
 
 
 def clipped(hidden: Array, copies: Array, radius: Array | float | None) -> Array:
@@ -116,7 +111,9 @@ def mix(theta: Array, hidden: Array, neighbors: Array, weights: Array, gamma: fl
     return theta + gamma * xp.sum(pull, axis=-4)
 
 
-def carry(theta: Array, velocity: Velocity, momentum: float, mix: Callable[[Array], Array]) -> tuple[Array, Velocity]:
+def heavy_ball(
+    theta: Array, velocity: Velocity, momentum: float, mix: Callable[[Array], Array]
+) -> tuple[Array, Velocity]:
     """Return the models after mixing, and the velocity: heavy-ball consensus.
 
     ``mix`` adds the pull of the neighbors to what it is given. Pulls add up to zero over the network, so velocities do,
@@ -133,7 +130,7 @@ def carry(theta: Array, velocity: Velocity, momentum: float, mix: Callable[[Arra
     return theta + velocity, velocity
 
 
-def join(theta: Array, log_weights: Array, told: Array | None = None) -> Array:
+def append_weights(theta: Array, log_weights: Array, told: Array | None = None) -> Array:
     """Return what nodes gossip where kernel weights are common: each kernel's model, and its log weight after it.
 
     Shape ``(..., P, C, n + 1)``; the weight is in the row of the first output, and those of the others end with zero.
@@ -149,8 +146,8 @@ def join(theta: Array, log_weights: Array, told: Array | None = None) -> Array:
     return xp.concat([theta, xp.concat([WEIGHT_SCALE * beside, rest], axis=-2)], axis=-1)
 
 
-def part(joined: Array, views: int = 1, told: int = 0) -> tuple[Array, Array, Array]:
-    """Return models, log weights and what else was told of what ``join`` has joined."""
+def split_weights(joined: Array, views: int = 1, told: int = 0) -> tuple[Array, Array, Array]:
+    """Return models, log weights and what else was told of what ``append_weights`` returned."""
     n = joined.shape[-1] - views - told
     beside = joined[..., 0, n:] / WEIGHT_SCALE
     weights = namespace(joined).reshape(beside[..., :views], (*joined.shape[:-3], -1))

@@ -25,6 +25,7 @@ from omkl.landmarks import Landmarks
 from omkl.learners import LEARNERS, Learner
 from omkl.losses import LOSSES, Loss
 from omkl.methods import METHODS, PRESETS, Gossip, Method, recommended, suited, tables
+from omkl.methods.composed import Composed, Setting
 from omkl.quantizers import Quantizer
 from omkl.sending import SENDING, Budget, Pace, Sending
 from omkl.topology import GRAPHS, WEIGHTS, Faults, Schedule
@@ -214,20 +215,32 @@ def as_table(value: Any, path: str) -> Table:
     raise InputError(f"{path}: {value!r} given; it must be a name or a table with a name and settings")
 
 
-def _settings(make: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(make).parameters
+def _settings(make: Callable[..., Any]) -> Mapping[str, Setting]:
+    """Return what a thing is made of: names, types and defaults."""
+    made = _makes(make)
+    if made is not None:
+        return made.known()
+    hints = get_type_hints(make, include_extras=True)
+    return {key: Setting(hints[key], one.default) for key, one in inspect.signature(make).parameters.items()}
+
+
+def _makes(make: Any) -> type[Composed] | None:
+    """Return the class of parts that is made, by itself or by a preset."""
+    if isinstance(make, type):
+        return make if issubclass(make, Composed) else None
+    return Gossip if make in PRESETS.values() else None
 
 
 def _arguments(make: Callable[..., Any], table: Table, path: str, fixed: Table | None = None) -> Table:
     """Return the table's values, each as ``make`` wants it."""
-    settings, hints = _settings(make), get_type_hints(make, include_extras=True)
+    settings = _settings(make)
     known = [key for key in settings if key not in (fixed or {})]
     values = {}
     for key, value in table.items():
         place = f"{path}.{key}".lstrip(".")
         if key not in known:
             raise InputError(f"{place}: {_unknown_key(key, known)}")
-        values[key] = _convert(hints[key], value, place, settings[key].default)
+        values[key] = _convert(settings[key].hint, value, place, settings[key].default)
     return values
 
 
@@ -238,7 +251,7 @@ def _unknown_key(key: str, known: list[str]) -> str:
 
 
 def _convert(hint: Any, value: Any, path: str, default: Any) -> Any:
-    if value is False and type(None) in get_args(hint):  # TOML has no null
+    if value is False and (hint is Quantizer or type(None) in get_args(hint)):  # TOML has no null
         return None
     if hint == tuple[Kernel, ...]:
         return _kernels(value, path)
@@ -309,7 +322,9 @@ def _make(make: Callable[..., T], values: Table, path: str) -> T:
 
 
 def _require(make: Callable[..., Any], values: Table, path: str) -> None:
-    missing = [key for key, one in _settings(make).items() if one.default is one.empty and key not in values]
+    missing = [
+        key for key, one in _settings(make).items() if one.default is inspect.Parameter.empty and key not in values
+    ]
     if missing:
         raise InputError(f"{path}.{missing[0]}: missing; it has no default; set it".lstrip("."))
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from omkl import losses
 from omkl.errors import InputError
-from omkl.methods.steps import Tracking, seldom, stable_step, tracking
+from omkl.methods.consensus_step import Tracking, seldom, stable_step, tracking
 from omkl.topology import Topology, build
 
 SMALLEST = 1e-12  # of a rate; zero learns nothing and has no bound

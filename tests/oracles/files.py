@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,7 @@ CALIBRATED: dict[str, Any] = {"kernels": omkl.gaussian(0.5, 1), "features": 8, "
 METHODS: dict[str, Gossip] = {
     "paper": Gossip(features=4, eta=0.2, gamma=0.5),
     "softmax": Gossip(features=4, eta=0.2, gamma=0.5, loss=omkl.Softmax(classes=3)),
-    "landmarks": replace(
-        omkl.recommended(),
+    "landmarks": omkl.recommended(
         kernels=omkl.gaussian(0.5, 1),
         basis=omkl.Landmarks(rank=6, rows=20),
         gamma=0.3,
@@ -60,7 +59,7 @@ def labels(x: np.ndarray, classes: int = 2) -> np.ndarray:
 def network(name: str, standardize: bool) -> NetworkConfig:
     """Return a network of three nodes on a path."""
     method = METHODS[name]
-    rows = inputs(20) if method.basis else None
+    rows = inputs(20) if method.bank.basis else None
     return NetworkConfig(
         name="n", inputs=2, method=method, seed=3, topology=topology.build("path", NODES),
         members=tuple(Member(id="abc"[k], listen=f"tcp/h:{k + 1}") for k in range(NODES)),

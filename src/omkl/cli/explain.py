@@ -1,6 +1,5 @@
 """``omkl explain``: what the theory says of a setting."""
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -9,7 +8,6 @@ from omkl import theory
 from omkl.cli import options, show
 from omkl.cli.options import METHOD, Format
 from omkl.compressors import QUANTIZERS
-from omkl.learners import SGD
 from omkl.methods import PRESETS, Gossip
 
 BEYOND = ("basis", "learner", "common_weights", "reach", "momentum", "clip", "pace", "sending")  # not in the theory
@@ -38,25 +36,23 @@ def explain(
     channel = specs.choose("quantizer", QUANTIZERS, settings.get("quantizer", {}), "quantizer", "qsgd")
     known = {**PRESETS, Gossip.name: Gossip}
     method: Gossip = specs.choose("method", known, settings | {"quantizer": "exact"}, "method", Gossip.name)
-    if method.rule == SGD(rate := getattr(method.rule, "eta", 1.0)):
-        method = replace(method, learner=None, eta=rate, weight_rate=method.hedge_rate)
     page = theory.explain(
         specs.topology(table.get("topology", "path"), nodes),
         nodes,
         weights=table.get("weights", "metropolis"),
         quantizer=channel,
-        features=method.features,
+        features=method.bank.features,
         kernels=method.members,
         rounds=rounds,
         eta=method.eta,
-        gamma=method.gamma,
-        momentum=method.momentum,
-        weight_rate=method.weight_rate,
+        gamma=method.mixing.gamma,
+        momentum=method.mixing.momentum,
+        weight_rate=method.weights.rate,
         regularization=method.regularization,
         loss=method.objective,
         sent=method.sent,
-        share=method.least_share,
-        beyond=[name for name in BEYOND if getattr(method, name)],
+        share=method.channel.least_share(method.members),
+        beyond=[name for name in BEYOND if method.settings()[name]],
     )
     if output is Format.JSON:
         show.print_json(vars(page) | {"regret": page.terms.total, "vacuous": page.vacuous})

@@ -4,19 +4,23 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping
 
 from omkl.errors import InputError, pick
+from omkl.methods.bank import Bank
+from omkl.methods.channel import Channel
 from omkl.methods.choco import Choco
 from omkl.methods.complete import Complete
 from omkl.methods.ensemble import for_inputs, suited
 from omkl.methods.gossip import Gossip
 from omkl.methods.local import Local
+from omkl.methods.mixing import Mixing
 from omkl.methods.presets import frugal, letter, recommended
 from omkl.methods.protocol import Info, Method, Neighbors, Network, Round
+from omkl.methods.weights import GossipedWeights, Weights
 from omkl.registry import Registry
 
 METHODS: Registry[type[Method]] = Registry(
     "omkl.methods", {method.name: method for method in (Gossip, Complete, Choco, Local)}
 )
-PRESETS: dict[str, Callable[[], Gossip]] = {"recommended": recommended, "frugal": frugal, "letter": letter}
+PRESETS: dict[str, Callable[..., Gossip]] = {"recommended": recommended, "frugal": frugal, "letter": letter}
 
 
 def named(method: Method | str | None) -> Method:
@@ -35,15 +39,20 @@ def named(method: Method | str | None) -> Method:
 __all__ = [
     "METHODS",
     "PRESETS",
+    "Bank",
+    "Channel",
     "Choco",
     "Complete",
     "Gossip",
+    "GossipedWeights",
     "Info",
     "Local",
     "Method",
+    "Mixing",
     "Neighbors",
     "Network",
     "Round",
+    "Weights",
     "for_inputs",
     "frugal",
     "letter",

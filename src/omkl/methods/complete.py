@@ -3,15 +3,16 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from omkl import algorithm
+from omkl import algorithm, compressors
 from omkl.arrays import Array, namespace
 from omkl.errors import InputError
-from omkl.methods.ensemble import Quantized
+from omkl.methods.ensemble import Ensemble, require_sgd
 from omkl.methods.protocol import Info, Network, Round
-from omkl.quantizers import Message, restore
+from omkl.quantizers import QSGD, Quantizer, restore
 from omkl.topology import Topology
+from omkl.wire import message_bytes
 
-LOSS_BYTES = 4
+LOSS_BYTES = 4  # of each loss that a message carries besides
 
 
 class CommonState(NamedTuple):
@@ -23,12 +24,14 @@ class CommonState(NamedTuple):
     """An empty array ``(J, 0)``: how many nodes share the state."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Complete(Quantized):
+@dataclass(frozen=True, init=False, repr=False)
+class Complete(Ensemble):
     """Every node broadcasts its quantized gradients and its P losses to all others; all apply the same mean.
 
     Attributes
     ----------
+    quantizer
+        ``QSGD(bits=3)`` is the paper's; None sends exact float32.
     exchange
         ``"gradients"``, or ``"models"``: each node takes its step, and the quantized results are averaged.
     combine
@@ -44,6 +47,7 @@ class Complete(Quantized):
     name: ClassVar[str] = "complete"
     endures_faults: ClassVar[bool] = False
 
+    quantizer: Quantizer = QSGD(bits=3)  # noqa: RUF009 - it is frozen
     exchange: Literal["gradients", "models"] = "gradients"
     combine: Literal["mean", "sum"] = "mean"
 
@@ -55,8 +59,14 @@ class Complete(Quantized):
         ):
             if value not in known:
                 raise InputError(f"{name} is {value!r}; it must be {known[0]!r} or {known[1]!r}")
-        if self.learner is not None:
-            raise InputError(f"learner is {self.learner}; Complete applies one mean gradient step; leave learner out")
+        require_sgd(self, "Complete applies one mean gradient step")
+        object.__setattr__(self, "quantizer", compressors.named(self.quantizer))
+        self.quantizer.check(self.sent)
+
+    @property
+    def dithered(self) -> bool:
+        """Whether the quantizer needs uniforms."""
+        return self.quantizer.dithered
 
     def check(self, topology: Topology) -> None:
         """Refuse any graph but the complete one."""
@@ -69,14 +79,14 @@ class Complete(Quantized):
 
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> CommonState:
         """Return zero models and equal weights."""
-        theta = self.zeros(xp, (1, *leading[1:]), outputs)
+        theta = self.bank.zeros(xp, (1, *leading[1:]), outputs)
         log_weights = xp.zeros(theta.shape[:-2], dtype=theta.dtype)
         return CommonState(theta, log_weights, xp.zeros((leading[0], 0), dtype=theta.dtype))
 
     def step(self, state: CommonState, inputs: Round, network: Network) -> tuple[CommonState, Info]:
         """Return the common model after every node's message has been applied."""
         xp = namespace(state.theta)
-        loss, lam = self.objective, self.regularization
+        loss, lam, eta = self.objective, self.regularization, self.eta
         theta, log_weights = self.models(state)
         outputs = algorithm.predict(theta, log_weights, inputs.z).kernel_outputs
         losses = algorithm.kernel_losses(theta, outputs, inputs.y, loss, lam)
@@ -84,22 +94,18 @@ class Complete(Quantized):
         combined = together(losses, axis=0, keepdims=True)
         weighed = algorithm.weigh(state.log_weights, combined, self.hedge_rate)
         slopes = algorithm.gradient(theta, outputs, inputs.z, inputs.y, loss, lam)
-        sent = slopes if self.exchange == "gradients" else theta - self.eta * slopes
-        message = self.channel.quantize(sent, inputs.uniforms)
+        sent = slopes if self.exchange == "gradients" else theta - eta * slopes
+        message = self.quantizer.quantize(sent, inputs.uniforms)
         mean = xp.mean(restore(message), axis=0, keepdims=True)
-        common = state.theta - self.eta * mean if self.exchange == "gradients" else mean
+        common = state.theta - eta * mean if self.exchange == "gradients" else mean
         after = CommonState(common, weighed, state.nodes)
-        scored = self.models(after)[1] if self.weigh_first else log_weights
+        scored = self.models(after)[1] if self.weights.first else log_weights
         info = self.score(algorithm.predict(theta, scored, inputs.z).output, theta, scored, inputs.y)
-        return after, self.charge(info, message)
+        size = message_bytes(message, self.quantizer) + LOSS_BYTES * self.members * self.views
+        return after, info._replace(message_bytes=size)
 
     def models(self, state: CommonState) -> tuple[Array, Array]:
         """Return the common models and log weights once for every node."""
         xp, nodes = namespace(state.theta), state.nodes.shape[0]
         theta = xp.broadcast_to(state.theta, (nodes, *state.theta.shape[1:]))
         return theta, xp.broadcast_to(state.log_weights, (nodes, *state.log_weights.shape[1:]))
-
-    def charge(self, info: Info, message: Message) -> Info:
-        """Return the info with the size of a gossip frame that carries P losses besides."""
-        charged = super().charge(info, message)
-        return charged._replace(message_bytes=charged.message_bytes + LOSS_BYTES * self.members * self.views)

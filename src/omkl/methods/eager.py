@@ -20,7 +20,7 @@ def dither(method: Method, nodes: int, outputs: int, seed: int) -> Dither:
     if not method.dithered:
         return _nothing
     key = noise.fold(noise.key(seed, "quantizer"), np.arange(nodes)[:, None])
-    shape = (method.members, outputs, method.sent)
+    shape = (method.bank.members, outputs, method.sent)
     return lambda round_: noise.dither(noise.fold(key, round_), shape)
 
 
@@ -59,7 +59,7 @@ def _gossiped(method: Gossip, state: Any, sample: Round, network: Network, dithe
     for round_ in range(first, last):
         uniforms = sample.uniforms if pace is None else dither(round_)
         state, message = method.gossip(state, uniforms, network, round_)
-        sent += message_bytes(message, method.channel)
+        sent += message_bytes(message, method.channel.quantizer)
     return state, sent
 
 

@@ -1,149 +1,134 @@
 """What every method here shares: a bank of kernels, a loss, a learner, and the local half of a round."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, TypeVar
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self, TypeVar
 
-import numpy as np
-
-from omkl import algorithm, calibration, compressors, landmarks, losses, scaling
+from omkl import algorithm, losses
 from omkl.arrays import Array, namespace
-from omkl.calibration import SIGMA, Basis
-from omkl.errors import InputError, pick, real, whole
-from omkl.features import Features, Kernel, gaussian
-from omkl.landmarks import Landmarks
+from omkl.errors import InputError, real
 from omkl.learners import SGD, Learner, Memory
-from omkl.losses import Loss
+from omkl.losses import Logistic, Loss
+from omkl.methods.bank import Bank
+from omkl.methods.composed import Composed, Setting
 from omkl.methods.protocol import Info, Method, Round
-from omkl.quantizers import QSGD, Message, Quantizer
-from omkl.wire import message_bytes
+from omkl.methods.weights import Weights
 
 M = TypeVar("M", bound=Method)
 
+USUAL_ETA = 0.01  # the paper's; what stands for eta where a learner has none
 
-@dataclass(frozen=True, kw_only=True)
-class Ensemble:
-    """A weighted ensemble of random-feature kernel models.
+
+@dataclass(frozen=True, init=False, repr=False)
+class Ensemble(Composed):
+    """A weighted ensemble of kernel models.
 
     Attributes
     ----------
-    kernels
-        The bank, such as ``gaussian(1, 3, 5)``.
-    features
-        D, spectral samples per kernel; a model has 2D coefficients.
-    orthogonal
-        Whether each d frequencies of a radial kernel (Gaussian, Matérn) are orthogonal: a better estimate of the kernel
-        from as many. Those of other kernels are independent either way.
-    basis
-        Learn in a basis of fewer coordinates: ``Landmarks(rank=120)``, similarities to unlabelled inputs by all kernels
-        at once, of which there is then one model; or ``Basis(rank=160)``, of each kernel's random features; None learns
-        the 2D coefficients.
-    sigma
-        What the bandwidths of the kernels are in: ``"given"``, the units of the inputs, or ``"median"``, the median
-        distance between inputs, as ``omkl.calibration`` finds it.
-    eta
-        Learning rate of the models.
-    regularization
-        lambda, the weight of |theta|^2 in the loss that is learned.
+    bank
+        Kernels and features: ``kernels``, ``features``, ``orthogonal``, ``basis``, ``sigma``; see ``Bank``.
     loss
         ``"logistic"``, ``"smoothed_hinge"``, ``"softmax"``, ``"squared"``, ``"huber"``, or an object; None is the one
         that suits a data set known by name, and logistic otherwise.
-    weight_rate
-        Rate of the kernel weights; None takes ``eta``, as the letter does.
+    regularization
+        lambda, the weight of |theta|^2 in the loss that is learned.
     learner
-        The local update rule; None is the letter's gradient step at rate ``eta``.
-    weigh_first
-        Score the ensemble with weights that have already seen the sample, in the order the letter prints. For
-        comparison only: the score is then no longer a prediction.
+        The local update rule. None is the paper's gradient step, whose rate ``eta`` sets.
+    weights
+        How models are weighed: ``weight_rate``, ``weigh_first``; see ``Weights``.
     """
 
     endures_faults: ClassVar[bool] = True
 
-    kernels: tuple[Kernel, ...] = gaussian(1, 3, 5)
-    features: int = 20
-    orthogonal: bool = False
-    basis: Basis | Landmarks | None = None
-    sigma: Literal["given", "median"] = "given"
-    eta: float = 0.01
+    bank: Bank = Bank()  # noqa: RUF009 - parts are frozen
+    loss: Loss | None = None
     regularization: float = 1e-3
-    loss: Loss | str | None = None
-    weight_rate: float | None = None
-    learner: Learner | None = None
-    weigh_first: bool = False
+    learner: Learner = SGD(USUAL_ETA)  # noqa: RUF009
+    weights: Weights = Weights()  # noqa: RUF009
+
+    def _routed(self, made: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+        """Return the parts with eta: the rate of gradient steps, beside another learner that of the weights."""
+        usual = type(self).learner
+        is_own = made["learner"] in (None, usual)
+        if made["learner"] is None:
+            made["learner"] = usual
+        if "eta" in given:
+            eta = given.pop("eta")
+            if is_own:
+                made["learner"] = replace(usual, eta=eta)  # type: ignore[type-var]
+            elif made["weights"].rate is None:
+                given.setdefault("weight_rate", eta)
+            elif eta != USUAL_ETA:  # files of 0.1 spell it out where it has no effect
+                raise InputError(
+                    f"eta is {eta}; {made['learner']} is a rule that has no such rate; leave eta out, or take another: "
+                    "learner=omkl.SGD(eta=1.0), or learner=None"
+                )
+        return made
+
+    def replace(self, **changes: Any) -> Self:
+        """Return the same with other parts or settings: ``omkl.recommended().replace(gamma=0.2)``."""
+        if "eta" in changes and "learner" not in changes and isinstance(self.learner, SGD):
+            changes["learner"] = replace(self.learner, eta=changes.pop("eta"))
+        return super().replace(**changes)
 
     def __post_init__(self) -> None:
-        kernels = self.kernels if isinstance(self.kernels, Sequence) else (self.kernels,)
-        if not kernels or not all(isinstance(kernel, Kernel) for kernel in kernels):
-            raise InputError(f"kernels is {self.kernels!r}; a bank is one kernel or more; try omkl.gaussian(1, 3, 5)")
-        object.__setattr__(self, "kernels", tuple(kernels))
-        object.__setattr__(self, "features", whole("features", self.features))
-        self._check_basis()
-        for name in ("eta", "regularization", "weight_rate"):
-            value = getattr(self, name)
-            object.__setattr__(self, name, None if value is None and name == "weight_rate" else real(name, value))
+        super().__post_init__()
+        object.__setattr__(self, "regularization", real("regularization", self.regularization))
         if not 0 <= self.regularization < math.inf:
             raise InputError(f"regularization is {self.regularization}; lambda must be >= 0 and finite; try 1e-3")
-        if self.weight_rate is not None and not 0 <= self.weight_rate < math.inf:
-            raise InputError(f"weight_rate is {self.weight_rate}; it must be >= 0 and finite; None takes eta")
-        SGD(self.eta)
-        _ = self.objective
+        if self.loss is not None:
+            object.__setattr__(self, "loss", losses.named(self.loss))
 
-    def _check_basis(self) -> None:
-        pick("sigma", self.sigma, SIGMA)
-        if self.basis is None:
-            return
-        if not isinstance(self.basis, Basis | Landmarks):
-            raise InputError(
-                f"basis is {self.basis!r}; it must say how many directions to keep; pass omkl.Landmarks(rank=120)"
-            )
-        if isinstance(self.basis, Basis) and self.basis.rank > 2 * self.features:
-            raise InputError(
-                f"basis.rank is {self.basis.rank}; {self.features} features span {2 * self.features} directions; lower "
-                "the rank or raise features"
-            )
+    @classmethod
+    def known(cls) -> dict[str, Setting]:
+        """Return all settings by the names that files and flags give them."""
+        usual = {"eta": Setting(float, cls.learner.eta), "learner": Setting(Learner | None, None)}  # type: ignore[attr-defined]
+        return super().known() | usual
+
+    def _settings(self) -> Iterator[tuple[str, Any]]:
+        for name, value in super()._settings():
+            if name != "learner":
+                yield name, value
+            elif type(value) is SGD and value.decay == "none":
+                yield from {"eta": value.eta, "learner": None}.items()
+            else:
+                yield from {"eta": USUAL_ETA, "learner": value}.items()
 
     @property
     def members(self) -> int:
-        """P, the models of a node: one for each kernel, or one on landmarks."""
-        return 1 if isinstance(self.basis, Landmarks) else len(self.kernels)
+        """P, the models of a node."""
+        return self.bank.members
 
     @property
     def views(self) -> int:
         """In how many ways a model is read, and weighed."""
-        return int(getattr(self.rule, "views", 1))
+        return int(getattr(self.learner, "views", 1))
 
     @property
     def labels(self) -> list[str]:
         """What the weights are of: kernels, or priors on landmarks."""
-        bank = [f"{kernel.name} {kernel.sigma:g}" for kernel in self.kernels]
-        readings = [f"prior {one:g}" for one in getattr(self.rule, "priors", ())]
-        if self.members < len(bank):
-            return readings or ["landmarks"]
-        return [f"{kernel}, {one}" for kernel in bank for one in readings] if self.views > 1 else bank
-
-    @property
-    def width(self) -> int:
-        """The coefficients of one model and output: 2D, or the rank of the basis."""
-        return 2 * self.features if self.basis is None else self.basis.rank
+        return self.bank.labels([f"prior {one:g}" for one in getattr(self.learner, "priors", ())])
 
     @property
     def objective(self) -> Loss:
         """The loss C."""
-        return losses.named("logistic" if self.loss is None else self.loss)
+        return Logistic() if self.loss is None else self.loss
 
     @property
-    def rule(self) -> Learner:
-        """The local update rule."""
-        return SGD(self.eta) if self.learner is None else self.learner
+    def eta(self) -> float:
+        """The rate of the learner, the paper's where it has none."""
+        return float(getattr(self.learner, "eta", USUAL_ETA))
 
     @property
     def hedge_rate(self) -> float:
         """The rate of the kernel weights."""
-        return self.eta if self.weight_rate is None else self.weight_rate
+        if self.weights.rate is not None:
+            return self.weights.rate
+        return self.eta if isinstance(self.learner, SGD) else USUAL_ETA
 
     @property
-    def most_apart(self) -> float | None:
+    def loss_gap_cap(self) -> float | None:
         """How much more than the best one a kernel can lose by a sample, for its weight; None sets no bound."""
         return None
 
@@ -155,27 +140,7 @@ class Ensemble:
     @property
     def sent(self) -> int:
         """The numbers that are sent of a model."""
-        return self.width
-
-    def draw(self, dimension: int, seed: int, X: Array | None = None, standardize: bool = False) -> Features:
-        """Return the features of a seed, calibrated on rows of unlabelled inputs X ``(..., d)`` where asked for.
-
-        Those that nodes standardize are given as they come, and standardized here: the rows that are taken, by
-        themselves.
-        """
-        basis = self.basis
-        count = calibration.rows(basis, self.sigma)
-        sample = None if X is None or not count else calibration.sample(X, count, seed)
-        if sample is not None:
-            sample = scaling.standardize_rows(sample) if standardize else sample.astype(np.float32)
-        if isinstance(basis, Landmarks):
-            return landmarks.place(self.kernels, dimension, seed, sample, basis, self.sigma)
-        settings = basis, self.sigma, self.orthogonal
-        return calibration.calibrate(self.kernels, self.features, dimension, seed, sample, *settings)
-
-    def zeros(self, xp: Any, leading: tuple[int, ...], outputs: int) -> Array:
-        """Return the models to start from, ``(J, ..., P, C, 2D)``."""
-        return xp.zeros((*leading, self.members, outputs, self.width), dtype=xp.float32)
+        return self.bank.width
 
     def equal_weights(self, theta: Array) -> Array:
         """Return the log weights to start from, ``(J, ..., P V)``."""
@@ -183,7 +148,7 @@ class Ensemble:
 
     def readings(self, memory: Memory) -> Array | None:
         """Return what coefficients are multiplied by in every reading, ``(J, ..., P, V, n)``; None if there is one."""
-        return self.rule.read(memory) if self.views > 1 else None  # type: ignore[attr-defined]
+        return self.learner.read(memory) if self.views > 1 else None  # type: ignore[attr-defined]
 
     def read(self, theta: Array, memory: Memory) -> Array:
         """Return the models as they are weighed, each in all its readings, ``(J, ..., P V, C, n)``."""
@@ -206,15 +171,15 @@ class Ensemble:
             losses = loss.value(outputs, inputs.y[..., None, :])
         if inputs.weight is not None:
             losses = inputs.weight[..., None] * losses
-        weighed = algorithm.weigh(log_weights, losses, self.hedge_rate, self.most_apart)
-        if self.weigh_first:
+        weighed = algorithm.weigh(log_weights, losses, self.hedge_rate, self.loss_gap_cap)
+        if self.weights.first:
             told = algorithm.predict(theta, weighed, inputs.z, readings).output
             info = self.score(told, theta, weighed, inputs.y)
         else:
             info = self.score(output, theta, log_weights, inputs.y)
         info = info._replace(readings=readings)
         own = outputs[..., :: self.views, :]  # of the models as they are learned, the first reading of each
-        given = own, inputs.z, inputs.y, loss, lam, self.rule, inputs.weight, inputs.reach, inputs.alike
+        given = own, inputs.z, inputs.y, loss, lam, self.learner, inputs.weight, inputs.reach, inputs.alike
         theta, memory = algorithm.learn(theta, memory, *given)
         return theta, weighed, memory, info
 
@@ -224,45 +189,19 @@ class Ensemble:
         return Info(output, loss, theta, log_weights, namespace(loss).zeros_like(loss))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Quantized(Ensemble):
-    """An ensemble whose nodes send each other quantized vectors.
-
-    Attributes
-    ----------
-    quantizer
-        ``QSGD(bits=3)`` is the letter's; None sends exact float32.
-    """
-
-    quantizer: Quantizer | str | None = field(default=QSGD(bits=3))
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.channel.check(self.sent)
-
-    @property
-    def channel(self) -> Quantizer:
-        """The quantizer in use."""
-        return compressors.named(self.quantizer)
-
-    @property
-    def dithered(self) -> bool:
-        """Whether the quantizer needs uniforms."""
-        return self.channel.dithered
-
-    def charge(self, info: Info, message: Message) -> Info:
-        """Return the info with the size of the messages that were sent."""
-        return info._replace(message_bytes=message_bytes(message, self.channel))
-
-
 def for_inputs(method: M, columns: int) -> M:
     """Return the method for inputs of so many columns: where they are few, landmarks have fewer coordinates."""
-    if not isinstance(method, Ensemble) or not isinstance(method.basis, Landmarks):
-        return method
-    return replace(method, basis=method.basis.within(columns))
+    return method.replace(bank=method.bank.within(columns)) if isinstance(method, Ensemble) else method
 
 
 def suited(method: Method, loss: Loss | str | None) -> Method:
     """Return the method with a loss that suits the data, where it has none of its own."""
     unsaid = isinstance(method, Ensemble) and method.loss is None and loss is not None
-    return replace(method, loss=loss) if unsaid else method  # type: ignore[type-var]
+    return method.replace(loss=loss) if unsaid else method
+
+
+def require_sgd(method: Ensemble, why: str) -> None:
+    """Refuse any learner but gradient steps at one rate."""
+    learner = method.learner
+    if type(learner) is not SGD or learner.decay != "none":
+        raise InputError(f"learner is {learner}; {why}; leave learner out")

@@ -18,7 +18,7 @@ class LocalState(NamedTuple):
     memory: Memory
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, init=False, repr=False)
 class Local(Ensemble):
     """Online gradient descent per kernel and multiplicative weights, at every node by itself.
 
@@ -36,7 +36,7 @@ class Local(Ensemble):
         return False
 
     @property
-    def most_apart(self) -> float | None:
+    def loss_gap_cap(self) -> float | None:
         """Ten, where the loss has no bound on its slope: an outlier would choose the kernel for good."""
         return None if self.has_bounded_slope else 10.0
 
@@ -45,8 +45,8 @@ class Local(Ensemble):
 
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> LocalState:
         """Return zero models and equal weights."""
-        theta = self.zeros(xp, leading, outputs)
-        return LocalState(theta, self.equal_weights(theta), self.rule.init(theta, spectrum))
+        theta = self.bank.zeros(xp, leading, outputs)
+        return LocalState(theta, self.equal_weights(theta), self.learner.init(theta, spectrum))
 
     def step(self, state: LocalState, inputs: Round, network: Network) -> tuple[LocalState, Info]:
         """Return the nodes after each has learned its own sample."""

@@ -8,17 +8,17 @@ def is_plain(method: Method, losses: tuple[type, ...], quantizers: tuple[type, .
     """Return whether a method is gossip with gradient steps, one of these losses, and one of these quantizers."""
     return (
         (type(method) is Gossip or (type(method) is Choco and not method.fresh))
-        and not method.weigh_first
-        and method.clip is None
-        and method.momentum == 0
-        and not method.common_weights
-        and method.pace is None
-        and method.sending is None
+        and not method.weights.first
+        and method.mixing.clip is None
+        and method.mixing.momentum == 0
+        and not method.weights.common
+        and method.channel.pace is None
+        and method.channel.sending is None
         and method.reach is None
-        and method.basis is None
-        and type(method.rule) is SGD
-        and method.rule.decay == "none"
+        and method.bank.basis is None
+        and type(method.learner) is SGD
+        and method.learner.decay == "none"
         and type(method.objective) in losses
-        and type(method.channel) in quantizers
-        and getattr(method.channel, "block", None) is None
+        and type(method.channel.quantizer) in quantizers
+        and getattr(method.channel.quantizer, "block", None) is None
     )

@@ -1,6 +1,6 @@
 """Settings by name: those of the letter, and those that learn most from the bits they send."""
 
-from dataclasses import replace
+from typing import Any
 
 from omkl.features import gaussian
 from omkl.landmarks import Landmarks
@@ -11,7 +11,7 @@ from omkl.reach import Reach
 from omkl.sending import Budget
 
 
-def letter() -> Gossip:
+def letter(**changes: Any) -> Gossip:
     """Return the letter's experiments: eta 0.01, gamma 0.009, three Gaussian kernels, D = 20, seven levels."""
     return Gossip(
         kernels=gaussian(1, 3, 5),
@@ -20,10 +20,10 @@ def letter() -> Gossip:
         gamma=0.009,
         regularization=1e-3,
         quantizer=QSGD(bits=3),
-    )
+    ).replace(**changes)
 
 
-def recommended() -> Gossip:
+def recommended(**changes: Any) -> Gossip:
     """Return one setting for everything: 22 to 48 bytes a sample, and nothing to tune.
 
     Inputs are compared with 500 unlabelled ones, the landmarks, which all nodes must hold; a simulation draws them from
@@ -32,6 +32,8 @@ def recommended() -> Gossip:
     with the curvature of the loss as it is measured. The model is read under two priors, and what they are worth is
     learned and common to all. Most gossip goes with the first samples: 48 bytes a sample over fifty of them, and one
     message a sample later.
+
+    ``changes`` are settings or parts of ``Gossip``: ``recommended(gamma=0.2, loss="squared")``.
 
     Examples
     --------
@@ -54,14 +56,10 @@ def recommended() -> Gossip:
         momentum=0.4,
         quantizer=Nearest(2.5),
         pace=Budget(48),
-    )
+    ).replace(**changes)
 
 
-def frugal() -> Gossip:
+def frugal(**changes: Any) -> Gossip:
     """Return the recommended setting for a third of the bytes: fewer coefficients, and less gossip throughout."""
-    return replace(
-        recommended(),
-        basis=Landmarks(rank=70, rows=500),
-        reach=Reach(most=8),
-        pace=Budget(16, least=0.5),
-    )
+    own = recommended(basis=Landmarks(rank=70, rows=500), reach=Reach(most=8), pace=Budget(16, least=0.5))
+    return own.replace(**changes)

@@ -3,14 +3,12 @@
 The first axis of every array is the nodes; further axes before the model's own (P, C, 2D) are free, for seeds.
 """
 
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias
 
 from omkl import algorithm
 from omkl.arrays import Array, namespace
-from omkl.calibration import Basis
-from omkl.features import Features, Kernel
-from omkl.landmarks import Landmarks
 from omkl.losses import Loss
+from omkl.methods.bank import Bank
 from omkl.topology import Topology
 
 MethodState: TypeAlias = Any
@@ -77,36 +75,12 @@ class Method(Protocol):
     """Whether it runs on networks that change; one that does not hears all nodes in every round."""
 
     @property
-    def kernels(self) -> tuple[Kernel, ...]:
-        """The bank of P kernels."""
-
-    @property
-    def features(self) -> int:
-        """D, spectral samples per kernel."""
-
-    @property
-    def orthogonal(self) -> bool:
-        """Whether those of radial kernels are orthogonal, d by d."""
-
-    @property
-    def basis(self) -> Basis | Landmarks | None:
-        """The basis that models are learned in, if any."""
-
-    @property
-    def sigma(self) -> str:
-        """What bandwidths are in: ``"given"`` units, or those of the ``"median"`` distance."""
-
-    @property
-    def members(self) -> int:
-        """P, the models of a node: one for each kernel, or one on landmarks."""
+    def bank(self) -> Bank:
+        """Kernels, and the features that models are learned in."""
 
     @property
     def labels(self) -> list[str]:
         """What the weights are of."""
-
-    @property
-    def width(self) -> int:
-        """The coefficients of one model and output: 2D, or the rank of the basis."""
 
     @property
     def sent(self) -> int:
@@ -120,8 +94,8 @@ class Method(Protocol):
     def dithered(self) -> bool:
         """Whether ``step`` needs uniforms."""
 
-    def draw(self, dimension: int, seed: int, X: Array | None = None, standardize: bool = False) -> Features:
-        """Return the features of a seed, calibrated on rows of unlabelled inputs X ``(..., d)`` where asked for."""
+    def replace(self, **changes: Any) -> Self:
+        """Return the same with other parts or settings."""
 
     def check(self, topology: Topology) -> None:
         """Refuse a network the method cannot run on, before any computation."""

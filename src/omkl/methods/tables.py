@@ -7,11 +7,12 @@ from typing import Any
 
 from omkl.errors import InputError
 from omkl.features import Kernel
+from omkl.methods.composed import Composed
 
 
 def as_table(method: Any) -> dict[str, Any]:
     """Return the table of a method: every setting that is not None, which TOML lacks, or empty."""
-    return _table(method) | {"quantizer": _table(method.channel)} if hasattr(method, "channel") else _table(method)
+    return _table(method)
 
 
 def as_toml(method: Any) -> str:
@@ -21,7 +22,12 @@ def as_toml(method: Any) -> str:
 
 
 def _table(thing: Any) -> dict[str, Any]:
-    values = {field.name: _plain(getattr(thing, field.name)) for field in fields(thing)}
+    given = (
+        thing.settings()
+        if isinstance(thing, Composed)
+        else {one.name: getattr(thing, one.name) for one in fields(thing)}
+    )
+    values = {name: _plain(value) for name, value in given.items()}
     name = {"name": thing.name} if hasattr(thing, "name") else {}
     return name | {key: value for key, value in values.items() if value is not None and value != ()}
 

@@ -65,7 +65,7 @@ def agrees(spec: Spec, learning: Table, nodes: int, inputs: int) -> None:
 
 def paced(method: Gossip, timing: Timing) -> None:
     """Refuse a pace where the clock has one."""
-    if method.pace is not None and timing.mode != "lockstep":
+    if method.channel.pace is not None and timing.mode != "lockstep":
         raise InputError(
             f"learning.method.pace: given, or the method's own, and timing.mode is {timing.mode}; there gossip goes by "
             "the clock, timing.period; write pace = false under [learning.method], or mode = 'lockstep'"
@@ -80,12 +80,12 @@ def runnable(method: Method) -> Gossip:
             f"learning.method: {method.name}{' with fresh copies' if fresh else ''} is for the simulator alone; nodes "
             "run gossip, or choco without fresh; choose one"
         )
-    if not isinstance(method.channel, ON_THE_WIRE):
+    if not isinstance(method.channel.quantizer, ON_THE_WIRE):
         raise InputError(
-            f"learning.method.quantizer: {method.channel.name} is for the simulator alone; nodes send "
+            f"learning.method.quantizer: {method.channel.quantizer.name} is for the simulator alone; nodes send "
             f"{', '.join(one.name for one in ON_THE_WIRE)}; try nearest"
         )
-    for kernel in method.kernels:
+    for kernel in method.bank.kernels:
         if kernel.spectrum is not None:
             raise InputError(
                 f"learning.method.kernels: {kernel.name!r} has a spectrum of its own; nodes compare kernels by name "
@@ -103,10 +103,10 @@ def calibrated(
     method: Gossip, given: npt.ArrayLike | None, inputs: int, seed: int, standardize: bool = False
 ) -> Inputs | None:
     """Return the rows that a method is calibrated on, of those given; refuse what it cannot be. None if it is not."""
-    count = calibration.rows(method.basis, method.sigma)
+    count = calibration.rows(method.bank.basis, method.bank.sigma)
     if not count:
         return None
-    if method.basis is not None and method.basis.source == "centers":
+    if method.bank.basis is not None and method.bank.basis.source == "centers":
         raise InputError(
             "learning.method.basis.source: 'centers' given; each node would find them anew, from rows that all hold; "
             'write omkl.landmarks.centers(X, 300, 0) into the file of [calibration], and source = "rows"'
@@ -123,7 +123,7 @@ def calibrated(
         calibration.checked(table, inputs)
         rows = calibration.sample(table, count, seed)
         seen = scaling.standardize_rows(rows) if standardize else rows
-        calibration.checked(seen, inputs, method.sigma)
+        calibration.checked(seen, inputs, method.bank.sigma)
         return rows
 
 

@@ -46,15 +46,15 @@ class Compiled:
     """The rounds of a method that these loops know."""
 
     def __init__(self, method: Gossip, shape: tuple[int, int, int]) -> None:
-        channel, n = method.channel, 2 * method.features
+        channel, n = method.channel.quantizer, 2 * method.bank.features
         most, scale = 0.0, 1.0
         if isinstance(channel, QSGD):
             most, scale = channel.levels, channel.tau(n)
         elif isinstance(channel, Nearest):
             most, scale = channel.most(n), channel.step / math.sqrt(n)
-        assert isinstance(method.rule, SGD)
-        self._gossip = np.array([method.consensus_step, most, scale], dtype=np.float32)
-        self._learn = np.array([method.rule.eta, method.hedge_rate, method.regularization], dtype=np.float32)
+        assert isinstance(method.learner, SGD)
+        self._gossip = np.array([method.mixing.step, most, scale], dtype=np.float32)
+        self._learn = np.array([method.learner.eta, method.hedge_rate, method.regularization], dtype=np.float32)
         self._quantizer, self._loss = QUANTIZERS.index(type(channel)), LOSSES.index(type(method.objective))
         self._levels = np.float32 if isinstance(channel, Exact) else np.int16
         self._compile(np.zeros(shape, dtype=np.float32))

@@ -108,7 +108,7 @@ class NetworkConfig:
 
     def _settings(self) -> bytes:
         """Return a digest of what is learned with and of the graph with its weights: equal where files are."""
-        if any(kernel.spectrum is not None for kernel in self.method.kernels):
+        if any(kernel.spectrum is not None for kernel in self.method.bank.kernels):
             return bytes(SETTINGS_BYTES)  # a spectrum of one's own has no text
         graph = [self.ids, self.topology.graph.edges.tolist(), self.topology.weights.tolist()]
         text = json.dumps([as_table(self.method), self.seed, *graph], sort_keys=True)

@@ -36,7 +36,7 @@ def largest_frame(role: Role) -> int:
     method = role.method
     shape = (method.members, outputs(method.objective), method.sent)
     snapshot = 4 * shape[0] * shape[1] * shape[2]
-    return FRAME_BYTES + SLACK + max(snapshot, MOST_CONTRACT, Codec(shape, method.channel).most_bytes)
+    return FRAME_BYTES + SLACK + max(snapshot, MOST_CONTRACT, Codec(shape, method.channel.quantizer).most_bytes)
 
 
 def largest_sample(role: Role) -> int:

@@ -143,7 +143,7 @@ class Learning:
         links: float | None = None,
     ) -> None:
         self.method = method
-        self.features = method.draw(inputs, seed, sample, standardize)
+        self.features = method.bank.draw(inputs, seed, sample, standardize)
         self.moments: Moments | tuple[()] = scaling.start(inputs) if standardize else ()
         self.state: State = method.init(np, (), outputs(method.objective), self.features.spectrum)
         self.round = 0

@@ -64,7 +64,7 @@ class Neighbors:
     def __init__(self, role: Role, learning: Learning, boot: int) -> None:
         self.contract, self.settings = role.contract(), role.settings
         self.learning, self.boot = learning, boot
-        self.codec = wire.Codec(learning.shape, role.method.channel)
+        self.codec = wire.Codec(learning.shape, role.method.channel.quantizer)
         self.copies: Floats = np.zeros((len(role.neighbors), *learning.shape), dtype=np.float32)
         self.links = {peer: Link(peer, self.copies[k]) for k, peer in enumerate(role.neighbors)}
         self.recent: deque[bytes] = deque(maxlen=RECENT)

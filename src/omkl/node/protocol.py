@@ -30,7 +30,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from omkl import algorithm, wire
+from omkl import wire
 from omkl.errors import InputError
 from omkl.node.events import Diverged, Dropped, Event, Gossiped, Recovered, Scored
 from omkl.node.learning import Floats, Learning, quiet
@@ -312,11 +312,10 @@ class Protocol:
     def _recover(self, peer: str, kept: Kept, began: Floats, now: float) -> None:
         """Take a hidden state of before for hidden state and models, with what was learned since."""
         state, method, hidden = self.learning.state, self.role.method, kept.hidden.copy()
-        given = method.heard(hidden, state)
+        given = method.unpack(hidden, state)
         with quiet():
             theta = given.theta + (state.theta - began)
-        rest = algorithm.at_rest(hidden, method.momentum)
-        self.learning.state = given._replace(theta=theta, hidden=hidden, velocity=rest)
+        self.learning.state = given._replace(theta=theta, hidden=hidden, velocity=method.mixing.start(hidden))
         self.neighbors.skip(kept.round, now)
         self._events.append(Recovered(peer, kept.round))
 

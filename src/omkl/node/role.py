@@ -42,11 +42,11 @@ class Role:
         Features are compared by their specification, not by values, which may differ in the last bit of a sine.
         """
         method = self.method
-        bank = " ".join(f"{kernel.name}:{kernel.sigma!r}" for kernel in method.kernels)
-        features = f"{bank} D={method.features} d={self.inputs} seed={self.seed}"
-        features += " orthogonal" if method.orthogonal else ""
-        features += "" if method.sigma == "given" else f" sigma={method.sigma}"
-        basis = method.basis
+        bank = " ".join(f"{kernel.name}:{kernel.sigma!r}" for kernel in method.bank.kernels)
+        features = f"{bank} D={method.bank.features} d={self.inputs} seed={self.seed}"
+        features += " orthogonal" if method.bank.orthogonal else ""
+        features += "" if method.bank.sigma == "given" else f" sigma={method.bank.sigma}"
+        basis = method.bank.basis
         if basis is not None:
             features += f" {'landmarks' if isinstance(basis, Landmarks) else 'basis'}={basis.rank}:{basis.source}"
             features += f":{basis.rows}" if isinstance(basis, Landmarks) else ""
@@ -57,15 +57,15 @@ class Role:
             "network": self.network,
             "mode": self.timing.mode,
             "features": f"{_digest(features.encode())} {features}",
-            "quantizer": describe(method.channel),
+            "quantizer": describe(method.channel.quantizer),
             "loss": f"{describe(method.objective)} C={outputs(method.objective)}",
         }
-        lines |= {"weights": "common"} if method.common_weights else {}
-        if isinstance(method.rule, Pooled):
+        lines |= {"weights": "common"} if method.weights.common else {}
+        if isinstance(method.learner, Pooled):
             most = 1.0 if method.reach is None else method.reach.most
-            lines["learner"] = f"pooled priors={','.join(map(repr, method.rule.priors))} reach={most!r}"
-        if method.pace is not None:
-            lines["pace"] = " ".join(f"{one.name}={getattr(method.pace, one.name)}" for one in fields(method.pace))
+            lines["learner"] = f"pooled priors={','.join(map(repr, method.learner.priors))} reach={most!r}"
+        if (pace := method.channel.pace) is not None:
+            lines["pace"] = " ".join(f"{one.name}={getattr(pace, one.name)}" for one in fields(pace))
         lines |= {"inputs": f"standardized clip={CLIP:g}"} if self.standardize else {}
         return "".join(f"{key} {value}\n" for key, value in lines.items())
 

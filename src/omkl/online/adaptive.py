@@ -145,7 +145,7 @@ def reexpressed(watch: Watch, made: Calibrated, rows: list[Row]) -> TrackingStat
     told = np.einsum("rcn,tn->trc", state.theta[0, :, 0], old)
     told = (told * before.targets.scale + before.targets.center - made.targets.center) / made.targets.scale
     fresh = method.init(np, (1,), told.shape[2], made.features.spectrum)
-    variance = method.rule.priors[0] * LOGISTIC * fresh.memory.spectrum[0, 0, 0]
+    variance = method.learner.priors[0] * LOGISTIC * fresh.memory.spectrum[0, 0, 0]
     moments = new.T @ new + np.diag(1 / np.maximum(variance, 1e-12))
     theta = np.linalg.solve(moments, new.T @ told.reshape(len(X), -1)).T.reshape(1, told.shape[1], 1, told.shape[2], -1)
     memory = fresh.memory._replace(

@@ -52,7 +52,7 @@ def calibrate(method: Any, X: Floats, targets: Units, learned: Rows, seed: int) 
     """
     inputs = units(X)
     sample, factors, directions = standardized(X, inputs), None, None
-    if isinstance(method.basis, Landmarks):
+    if isinstance(method.bank.basis, Landmarks):
         marks = _some(len(sample))
         factors = relevance(sample[marks], np.clip(learned[marks], -FARTHEST, FARTHEST))
         sample = sample[marks] * factors.astype(np.float32)
@@ -76,7 +76,7 @@ def lined(method: Tracking, made: Features, lines: int) -> tuple[Tracking, Featu
     """Return the method for features of which the last are the columns themselves."""
     assert made.spectrum is not None
     rank = made.spectrum.shape[-1]
-    return replace(method, lines=lines, basis=Landmarks(rank, max(2, rank))), made
+    return method.replace(lines=lines, basis=Landmarks(rank, max(2, rank))), made
 
 
 def _lines(sample: Rows, most: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
@@ -98,24 +98,25 @@ def calibrated(method: Any, sample: Rows, seed: int) -> tuple[Any, Features]:
     """
     rows, inputs = sample.shape
     unit = spread(sample)
-    if method.sigma == "median":
-        bank = tuple(
-            replace(one, sigma=one.sigma * (unit or calibration.normal_median(inputs))) for one in method.kernels
+    if method.bank.sigma == "median":
+        kernels = tuple(
+            replace(one, sigma=one.sigma * (unit or calibration.normal_median(inputs))) for one in method.bank.kernels
         )
-        method = replace(method, kernels=bank, sigma="given")
-    if method.basis is not None:
-        rank = min(method.basis.rank, rows) if unit else 1
-        method = replace(method, basis=type(method.basis)(rank, max(rows, 2)))
-    if isinstance(method.basis, Landmarks):
+        method = method.replace(kernels=kernels, sigma="given")
+    if (basis := method.bank.basis) is not None:
+        rank = min(basis.rank, rows) if unit else 1
+        method = method.replace(basis=type(basis)(rank, max(rows, 2)))
+    bank = method.bank
+    if isinstance(bank.basis, Landmarks):
         if unit:
-            return method, landmarks.place(method.kernels, inputs, seed, sample, method.basis)
-        widths = np.array([kernel.sigma for kernel in method.kernels], np.float32)
+            return method, landmarks.place(bank.kernels, inputs, seed, sample, bank.basis)
+        widths = np.array([kernel.sigma for kernel in bank.kernels], np.float32)
         limits = np.concatenate([sample[:1] - FARTHEST, sample[:1] + FARTHEST])
         one = np.ones((1, 1, 1), np.float32)
         return method, Features(None, one, one[0], sample[:1], limits, widths)
-    if unit or method.basis is None:
-        return method, method.draw(inputs, seed, sample)
-    frequencies = features.draw(method.kernels, method.features, inputs, seed, orthogonal=method.orthogonal)
+    if unit or bank.basis is None:
+        return method, bank.draw(inputs, seed, sample)
+    frequencies = features.draw(bank.kernels, bank.features, inputs, seed, orthogonal=bank.orthogonal)
     place = features.transform(sample[:1], Features(frequencies))[0]
     return method, Features(frequencies, place[..., None], np.ones((len(place), 1), np.float32))
 

@@ -50,7 +50,7 @@ class Compiled:
     def __init__(self, made: Calibrated) -> None:
         method, parts = made.method, made.features
         assert isinstance(method, Tracking)
-        assert isinstance(method.rule, Pooled)
+        assert isinstance(method.learner, Pooled)
         assert parts.basis is not None
         assert parts.landmarks is not None
         assert parts.spectrum is not None
@@ -72,8 +72,8 @@ class Compiled:
         self._directions = made.directions
         self._width = parts.spectrum.shape[-1]
         bound = method.objective.smoothness
-        self._variance = np.float32(method.rule.priors[0] * LOGISTIC / bound) * method.shown(parts.spectrum)[0]
-        self._priors = np.array(method.rule.priors, np.float32) / np.float32(method.rule.priors[0])
+        self._variance = np.float32(method.learner.priors[0] * LOGISTIC / bound) * method.shown(parts.spectrum)[0]
+        self._priors = np.array(method.learner.priors, np.float32) / np.float32(method.learner.priors[0])
         self._forget = np.array(method.forgets, np.float32)
         self._rates = np.array([bound, method.hedge_rate, method.share, method.line_rule.forget], dtype=np.float32)
         self._stakes = method.stakes(np)

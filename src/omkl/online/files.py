@@ -6,7 +6,7 @@ and the rows of the round that is open.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,6 +21,7 @@ from omkl.landmarks import Landmarks
 from omkl.learners import LEARNERS
 from omkl.losses import LOSSES
 from omkl.methods import METHODS
+from omkl.methods.composed import Composed
 from omkl.model import DAMAGED
 from omkl.online.adaptive import Adaptive
 from omkl.online.calibrating import Calibrated, Units, lined, table
@@ -67,7 +68,9 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], Arrays]:
 def plain(thing: Any) -> Any:
     """Return a setting as JSON; refuse one that is code."""
     if is_dataclass(thing) and type(thing).__name__ in KNOWN:
-        return {"is": type(thing).__name__} | {field.name: plain(getattr(thing, field.name)) for field in fields(thing)}
+        own = {one.name: getattr(thing, one.name) for one in fields(thing)}
+        given = thing.settings() if isinstance(thing, Composed) else own
+        return {"is": type(thing).__name__} | {name: plain(value) for name, value in given.items()}
     if isinstance(thing, list | tuple):
         return [plain(item) for item in thing]
     if isinstance(thing, dict):
@@ -126,11 +129,11 @@ def _made(online: Online, prefix: str, rows: int, arrays: Arrays) -> Calibrated:
     features = Features(*(arrays.get(prefix + name) for name in FEATURES))
     center, scale, *targets = (arrays[prefix + name] for name in UNITS)
     factors, directions = (arrays.get(prefix + name) for name in COLUMNS)
-    method: Any = replace(online.method, loss=online.task.loss)  # type: ignore[type-var]
+    method: Any = online.method.replace(loss=online.task.loss)
     if features.basis is not None:
         rank = features.basis.shape[-1]
         kind = Basis if features.landmarks is None else Landmarks
-        method = replace(method, basis=kind(rank, max(rank, rows, 2)))
+        method = method.replace(basis=kind(rank, max(rank, rows, 2)))
     if directions is not None:
         method, _ = lined(method, features, directions.shape[1] + 1)
     return Calibrated(rows, method, features, Units(center, scale), Units(*targets), factors, directions)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -108,7 +107,7 @@ class Online:
 
     def knowing(self, made: Calibrated) -> Calibrated:
         """Return a calibration for the loss of the task as it is now."""
-        return made._replace(method=replace(made.method, loss=self.task.loss))  # type: ignore[type-var]
+        return made._replace(method=made.method.replace(loss=self.task.loss))
 
     def outputs(self, X: Floats, node: int | None = None) -> Floats:
         """Return the outputs ``(n, C)`` for rows ``(n, d)``, in the units of the targets.
@@ -195,7 +194,7 @@ class Online:
         """Return the state after a round in which these nodes have samples."""
         made = self.settled()
         method, outputs = made.method, self.task.outputs
-        z = np.zeros((self.nodes, method.members, method.width), np.float32)
+        z = np.zeros((self.nodes, method.bank.members, method.bank.width), np.float32)
         y, weight = np.zeros((self.nodes, outputs), np.float32), np.ones(self.nodes, np.float32)
         seen = np.zeros(self.nodes, bool)
         for node, row in rows.items():
@@ -211,7 +210,7 @@ class Online:
     def _calibrated(self, rows: list[Row]) -> Calibrated:
         X, units = table([row.x for row in rows]), self.task.units(np.stack([row.y for row in rows]))
         learned = np.stack([self.task.target(row.y, units) for row in rows])
-        method: Any = replace(self.method, loss=self.task.loss)  # type: ignore[type-var]
+        method: Any = self.method.replace(loss=self.task.loss)
         return calibrate(method, X, units, learned, self.seed)
 
 

@@ -18,13 +18,13 @@ from omkl.methods import Local, Method, recommended
 from omkl.online.tracking import Tracking
 
 _NETWORK = recommended()
-LEARNER = replace(_NETWORK.rule, priors=(600.0, 20.0))  # type: ignore[type-var]
+LEARNER = replace(_NETWORK.learner, priors=(600.0, 20.0))  # type: ignore[type-var]
 """The network's, with a prior that learns clean data sooner, digits .048 for .050: here nothing of it is sent."""
 
 
 def _rank() -> int:
-    assert isinstance(_NETWORK.basis, Landmarks)
-    return _NETWORK.basis.rank
+    assert isinstance(_NETWORK.bank.basis, Landmarks)
+    return _NETWORK.bank.basis.rank
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Settings:
         Rows to calibrate on. They are landmarks, of which the network's default has as many.
     """
 
-    kernels: tuple[Kernel, ...] = _NETWORK.kernels
+    kernels: tuple[Kernel, ...] = _NETWORK.bank.kernels
     rank: int = _rank()
     learner: Learner = LEARNER
     forget: tuple[float, ...] | None = None
@@ -86,14 +86,14 @@ class Settings:
         own: dict[str, Any] = {"kernels": self.kernels, "basis": basis, "sigma": "median"}
         own |= {"learner": self.learner, "weight_rate": self.weight_rate, "regularization": 0.0}
         if nodes > 1:
-            return replace(_NETWORK, **own | {"learner": self._of_a_network()})
+            return _NETWORK.replace(**own | {"learner": self._of_a_network()})
         if not isinstance(self.learner, Pooled):
             return Local(**own)
         own_rate = (self.learner.forget,) if self.learner.forget < 1 else None
         return Tracking(**own, rates=self.forget or own_rate)
 
     def _of_a_network(self) -> Learner:
-        learner = _NETWORK.rule if self.learner == LEARNER else self.learner
+        learner = _NETWORK.learner if self.learner == LEARNER else self.learner
         if self.forget is None:
             return learner
         if len(self.forget) > 1:

@@ -54,7 +54,7 @@ class TrackingState(NamedTuple):
     """Variance of the error, and of how many rows it is the mean, ``(J, 2)``."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, init=False, repr=False)
 class Tracking(Ensemble):
     """Models that forget at different rates, hedged.
 
@@ -77,8 +77,8 @@ class Tracking(Ensemble):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.rule, Pooled):
-            raise InputError(f"learner is {self.rule}; models that are hedged by rate share a Pooled; use Pooled()")
+        if not isinstance(self.learner, Pooled):
+            raise InputError(f"learner is {self.learner}; models that are hedged by rate share a Pooled; use Pooled()")
         rates = tuple(forgetting(rate) for rate in self.forgets)
         if not rates or list(rates) != sorted(set(rates), reverse=True):
             raise InputError(f"rates are {self.rates}; the largest comes first, and no two are equal; try {CLASSES}")
@@ -131,12 +131,12 @@ class Tracking(Ensemble):
 
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> TrackingState:
         """Return zero models and equal weights."""
-        theta = self.zeros(xp, (*leading, len(self.forgets)), outputs)
+        theta = self.bank.zeros(xp, (*leading, len(self.forgets)), outputs)
         line = xp.zeros((*leading, 1, outputs, self.lines), dtype=xp.float32)
         assert spectrum is not None
         weights = xp.log(self.stakes(xp)) + xp.zeros((*leading, 1), dtype=xp.float32)
         spread = xp.zeros((*leading, 2), dtype=xp.float32) + xp.asarray([1.0, 0.0], dtype=xp.float32)
-        memory = self.rule.init(theta, self.shown(spectrum))
+        memory = self.learner.init(theta, self.shown(spectrum))
         if self.is_bounded:
             memory = memory._replace(log_curvature=memory.log_curvature + math.log(FIRST_CURVATURE))
         kept = self.line_rule.init(line, spectrum[..., -self.lines :]) if self.lines else ()
@@ -209,7 +209,7 @@ class Tracking(Ensemble):
         before = state.memory._replace(own=forget * state.memory.own, count=forget * state.memory.count)
         weight = None if inputs.weight is None else inputs.weight[..., None]
         own = xp.reshape(outputs[..., : count * self.views, :], (*state.theta.shape[:-3], self.views, -1))[..., :1, :]
-        rule = replace(self.rule, forget=1.0)  # type: ignore[type-var]
+        rule = replace(self.learner, forget=1.0)  # type: ignore[type-var]
         given = inputs.z[..., None, :, :], inputs.y[..., None, :], self.objective, 0.0
         theta, memory = algorithm.learn(state.theta, before, own, *given, rule, weight)
         if not self.lines:

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from omkl.data import Stream
+from omkl.methods.composed import Composed
 from omkl.topology import Schedule, Topology
 
 MOST_EDGES = 5000  # of a graph of the user's own that go into the record
@@ -19,8 +20,9 @@ MOST_EDGES = 5000  # of a graph of the user's own that go into the record
 def describe(thing: Any) -> Any:
     """Return a setting as JSON: a dataclass as its name and fields, an array by its digest, the rest as it prints."""
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        values = {field.name: describe(getattr(thing, field.name)) for field in dataclasses.fields(thing)}
-        return {"name": getattr(thing, "name", type(thing).__name__)} | values
+        own = {one.name: getattr(thing, one.name) for one in dataclasses.fields(thing)}
+        given = thing.settings() if isinstance(thing, Composed) else own
+        return {"name": getattr(thing, "name", type(thing).__name__)} | {key: describe(given[key]) for key in given}
     if isinstance(thing, list | tuple):
         return [describe(item) for item in thing]
     if isinstance(thing, np.ndarray):

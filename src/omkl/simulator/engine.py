@@ -194,7 +194,7 @@ def _run_share(
 
 def _start(methods: Sequence[Method], leading: tuple[int, int], outputs: int, spectrum: Array | None) -> list[Any]:
     """Return the states before the first round; a method has the first of the kernels."""
-    own = [None if spectrum is None else jnp.asarray(spectrum[:, : method.members]) for method in methods]
+    own = [None if spectrum is None else jnp.asarray(spectrum[:, : method.bank.members]) for method in methods]
     return [method.init(jnp, leading, outputs, part) for method, part in zip(methods, own, strict=True)]
 
 

@@ -63,10 +63,11 @@ def loads() -> bool:
 
 def knows(method: Method, network: Any) -> bool:
     """Return whether the loops compute this method on this network."""
-    plain = is_plain(method, (Logistic, Squared, Softmax), (QSGD, Nearest, Exact))
+    if not is_plain(method, (Logistic, Squared, Softmax), (QSGD, Nearest, Exact)):
+        return False
     # The levels of longer vectors go into several numbers on the wire, which the loops do not count.
-    long = 2 * method.features > ELEMENTS and not isinstance(getattr(method, "channel", None), Exact)
-    return plain and not long and isinstance(network, Dense | Lists | Edges | Hubs)
+    long = 2 * method.bank.features > ELEMENTS and not isinstance(method.channel.quantizer, Exact)  # type: ignore[attr-defined]
+    return not long and isinstance(network, Dense | Lists | Edges | Hubs)
 
 
 def run(
@@ -87,7 +88,7 @@ def run(
     from omkl.simulator import fused
 
     rounds, nodes, inputs = X.shape
-    kernels, outputs, n, count = len(method.kernels), y.shape[2], 2 * method.features, len(seeds)
+    kernels, outputs, n, count = len(method.bank.kernels), y.shape[2], 2 * method.bank.features, len(seeds)
     filled = [*seeds, *seeds[:1] * (-count % LANES)]
     V = np.concatenate([frequencies, frequencies[:1].repeat(len(filled) - count, axis=0)])[:, :kernels]
     V = np.ascontiguousarray(V.transpose(3, 1, 2, 0)).reshape(inputs, -1)
@@ -96,7 +97,7 @@ def run(
     hidden, log_weights = np.zeros((2, *theta.shape), np.float32), np.zeros((nodes, kernels, len(filled)), np.float32)
     lanes = fused.Lanes(theta, hidden, log_weights, key.low[..., 0], key.high[..., 0])
     links, settings = _links(network, nodes), _settings(method, n)
-    prices = _prices(method.channel, kernels * outputs, n)
+    prices = _prices(method.channel.quantizer, kernels * outputs, n)
     recorded = np.empty((rounds // every, fused.WEIGHTS + kernels, len(filled)))
     traffic = np.zeros((rounds // every, 2, len(filled)))
     budget = ANGLE_BYTES if inputs < LONG_INPUT else LONG_ANGLE_BYTES
@@ -130,14 +131,14 @@ def _settings(method: Gossip, n: int) -> "fused.Settings":
 
     loss = {Logistic: fused.LOGISTIC, Squared: fused.SQUARED, Softmax: fused.SOFTMAX}[type(method.objective)]
     kind, levels, scale = fused.EXACT, 0.0, 1.0
-    match method.channel:
+    match method.channel.quantizer:
         case QSGD() as channel:
             kind, levels, scale = fused.QSGD, channel.levels, channel.tau(n)
         case Nearest() as channel:
             kind, levels, scale = fused.NEAREST, channel.most(n), channel.step / math.sqrt(n)
-    eta, f = method.rule.eta, np.float32  # type: ignore[attr-defined]
-    rates = f(method.consensus_step), f(eta), f(method.hedge_rate), f(method.regularization)
-    return fused.Settings(*rates, loss, kind, f(levels), f(scale), f(method.features**-0.5))
+    eta, f = method.learner.eta, np.float32  # type: ignore[attr-defined]
+    rates = f(method.mixing.step), f(eta), f(method.hedge_rate), f(method.regularization)
+    return fused.Settings(*rates, loss, kind, f(levels), f(scale), f(method.bank.features**-0.5))
 
 
 def _prices(quantizer: Quantizer, rows: int, n: int) -> "fused.Prices":

@@ -217,7 +217,7 @@ def _round(
     now = noise.fold(given.key, t)
     after, seen = [], []
     for method, network, state in zip(program.methods, given.networks, states, strict=True):
-        shape = (method.members, targets.shape[-1], method.sent)
+        shape = (method.bank.members, targets.shape[-1], method.sent)
         uniforms = _alone(noise.dither(now, shape)) if method.dithered and not is_paced(method) else None
         sample = Round(z[..., : shape[0], :], targets[:, None, :], uniforms, t)
         here = network.at(t) if isinstance(network, Changing) else network
@@ -235,7 +235,7 @@ def _round(
 
 def is_paced(method: Method) -> TypeGuard[Gossip]:
     """Return whether a method has a pace of its own."""
-    return isinstance(method, Gossip) and method.pace is not None
+    return isinstance(method, Gossip) and method.channel.pace is not None
 
 
 def _paced(
@@ -243,12 +243,12 @@ def _paced(
 ) -> tuple[State, Info]:
     """Return the state after as many rounds of gossip as go with sample t, and the sample; messages are added up."""
     assert method.schedule is not None
-    shape = (method.members, sample.y.shape[-1], method.sent)
+    shape = (method.bank.members, sample.y.shape[-1], method.sent)
 
     def gossip(round_: Array, before: tuple[State, Array]) -> tuple[State, Array]:
         uniforms = noise.dither(noise.fold(key, round_), shape) if method.dithered else None
         after, message = method.gossip(before[0], uniforms, network, round_)
-        return after, before[1] + message_bytes(message, method.channel)
+        return after, before[1] + message_bytes(message, method.channel.quantizer)
 
     first, last = (method.schedule.rounds(count) for count in (t, t + 1))
     state, sent = lax.fori_loop(first, last, gossip, (state, jnp.zeros(state.theta.shape[:-3])))

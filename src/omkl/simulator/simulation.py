@@ -14,6 +14,7 @@ from omkl.errors import InputError, whole
 from omkl.features import Features, stacked
 from omkl.losses import Loss
 from omkl.methods import Gossip, Method, Network, for_inputs, named, suited
+from omkl.methods.clipping import clips
 from omkl.methods.protocol import MethodState
 from omkl.scaling import Moments, standardize_stream
 from omkl.simulator import engine
@@ -199,8 +200,8 @@ def compare(
     held = size(stream.X.shape, targets.shape[-1], methods, steady, seeds, pooled, record_every, moving)
     require_room(held, where.devices)
     features = _features(widest, given, runs, standardize)
-    clips = [getattr(method, "clip", None) is not None for method in methods]
-    networks = [_network(turns, faults, runs, where, each) for turns, each in zip(graphs, clips, strict=True)]
+    clipped = [clips(method) for method in methods]
+    networks = [_network(turns, faults, runs, where, each) for turns, each in zip(graphs, clipped, strict=True)]
     settings = {
         "data": describe_data(data, given),
         "nodes": count,
@@ -266,7 +267,7 @@ def _result(
         link_bits=_bits(curves.pop("carried")),
         theta=theta,
         log_weights=log_weights,
-        **_of_first(features, method.members),
+        **_of_first(features, method.bank.members),
         center=center,
         scale=scale,
         **curves,
@@ -324,16 +325,18 @@ def _network(
 
 def _widest_bank(methods: Sequence[Method]) -> Method:
     """Return the method with most kernels, whose features serve all; refuse methods that need others."""
-    widest = max(methods, key=lambda method: len(method.kernels))
+    widest = max(methods, key=lambda method: len(method.bank.kernels))
     for method in methods:
-        if method.kernels != (bank := widest.kernels)[: len(method.kernels)]:
-            raise InputError(f"kernels {method.kernels} are not the first of {bank}; compare them in separate runs")
-        given, first = ((one.features, one.orthogonal, one.objective) for one in (method, widest))
-        if given != first:
+        own, bank = method.bank, widest.bank
+        if own.kernels != bank.kernels[: len(own.kernels)]:
+            raise InputError(
+                f"kernels {own.kernels} are not the first of {bank.kernels}; compare them in separate runs"
+            )
+        if (own.features, own.orthogonal, method.objective) != (bank.features, bank.orthogonal, widest.objective):
             raise InputError(
                 "cases differ in features, orthogonal or loss; one pass has one of each; compare them in separate runs"
             )
-        if (method.basis, method.sigma) != (widest.basis, widest.sigma):
+        if (own.basis, own.sigma) != (bank.basis, bank.sigma):
             raise InputError("cases differ in basis or sigma; one pass has one of each; compare them in separate runs")
     return widest
 
@@ -352,7 +355,7 @@ def _standardized(given: Stream, pooled: bool) -> tuple[Stream, Moments]:
 def _features(method: Method, given: Stream, runs: list[int], standardize: bool) -> Features:
     """Return the features of every run, calibrated on its own rows of the stream where the method asks for it."""
     with one_thread():  # small matrices: more threads would wait for each other
-        each = [method.draw(given.X.shape[-1], run, given.X, standardize) for run in runs]
+        each = [method.bank.draw(given.X.shape[-1], run, given.X, standardize) for run in runs]
     return stacked(each)
 
 
@@ -376,11 +379,11 @@ def _runs(seeds: int, seed: int) -> list[int]:
 
 
 def _warn_if_far(stream: Stream, method: Method) -> None:
-    if method.sigma == "median":
+    if method.bank.sigma == "median":
         return
     some = stream.X.reshape(-1, stream.X.shape[-1])[:1000].astype(np.float64)
     length = float(np.median(np.linalg.norm(some, axis=-1)))
-    widest = max(kernel.sigma for kernel in method.kernels)
+    widest = max(kernel.sigma for kernel in method.bank.kernels)
     if length > FAR * widest:
         warnings.warn(
             f"a typical input has length {length:.3g}, the widest bandwidth is {widest:g}: to these kernels all "

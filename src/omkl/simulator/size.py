@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from omkl.errors import InputError
 from omkl.landmarks import Landmarks
 from omkl.methods import Method
+from omkl.methods.clipping import clips
 from omkl.methods.protocol import MethodState
 from omkl.simulator import rounds as chunked
 from omkl.simulator.networks import DENSE_NODES, are_even, are_many, further_lists
@@ -68,17 +69,18 @@ def size(
     13.5 GiB (state 927.0 MiB, rounds 1.4 GiB, inputs 11.2 GiB, records 78.1 KiB, features 480 B, network 22.9 MiB)
     """
     rounds, nodes, dimension = shape
-    kernels, features, basis = max(method.members for method in methods), methods[0].features, methods[0].basis
+    kernels, bank = max(method.bank.members for method in methods), methods[0].bank
+    features, basis = bank.features, bank.basis
     rank = 0 if basis is None else basis.rank
     if isinstance(basis, Landmarks):
         features = basis.rows
-    row = FLOAT * seeds * kernels * outputs * methods[0].width  # all models of a node
+    row = FLOAT * seeds * kernels * outputs * bank.width  # all models of a node
     states = [_state(method, nodes, seeds, outputs) for method in methods]
     ahead = min(rounds, chunked.most_rounds(nodes, dimension, seeds, kernels, features, rank))
     short = dimension <= chunked.SHORT_INPUT and not rank
     given = FLOAT * nodes * (dimension if short else seeds * kernels * chunked.ahead(features, rank))
-    clips = [getattr(method, "clip", None) is not None for method in methods]
-    copies = max(_copied(graph, changing, each) for graph, each in zip(graphs, clips, strict=True)) * row
+    clipped = [clips(method) for method in methods]
+    copies = max(_copied(graph, changing, each) for graph, each in zip(graphs, clipped, strict=True)) * row
     record = 2 * FLOAT * (5 + kernels) + 16  # as recorded and as joined; bits
     answers = 2 * FLOAT * nodes**2 * seeds * outputs if pooled else 0  # of every model to every sample; losses
     return Size(
@@ -93,7 +95,7 @@ def size(
 
 def _state(method: Method, nodes: int, seeds: int, outputs: int) -> MethodState:
     """Return the shapes of a method's state."""
-    kernels, basis = method.members, method.basis
+    kernels, basis = method.bank.members, method.bank.basis
     spectrum = None if basis is None else jnp.zeros((seeds, kernels, basis.rank), dtype=jnp.float32)
     return jax.eval_shape(partial(method.init, jnp, (nodes, seeds), outputs), spectrum)
 

@@ -71,7 +71,7 @@ def knows(method: Method, network: Any, outputs: int) -> bool:
         triton is not None
         and is_plain(method, (Logistic,), (QSGD, Exact))
         and outputs == 1
-        and 2 * method.features * len(method.kernels) <= WIDEST
+        and 2 * method.bank.features * len(method.bank.kernels) <= WIDEST
         and isinstance(network, Lists)
         and network.weights.ndim == 2  # not those of every seed
         and 0 < network.weights.shape[1] <= LONGEST_LIST  # each is compiled by itself
@@ -122,7 +122,7 @@ def step(
         network.ids,
         network.weights,
         t.reshape(1),
-        jnp.asarray(_level_bits(method.channel, n), dtype=jnp.float32),
+        jnp.asarray(_level_bits(method.channel.quantizer, n), dtype=jnp.float32),
     )
     before = state.log_weights
     after = State(
@@ -144,7 +144,7 @@ def _floats(*shape: int) -> jax.ShapeDtypeStruct:
 
 def _kernel(method: Any, shape: Shape, neighbors: int, inputs: int) -> Callable[..., None]:
     """Return the kernel of one tile."""
-    lam, eta, rate = method.regularization, method.rule.eta, method.hedge_rate
+    lam, eta, rate = method.regularization, method.learner.eta, method.hedge_rate
 
     def kernel(
         theta_in: Any, hidden_in: Any, log_weights_in: Any, projected: Any, table: Any, targets: Any, low: Any,
@@ -167,7 +167,7 @@ def _kernel(method: Any, shape: Shape, neighbors: int, inputs: int) -> Callable[
         for k in range(neighbors):
             other, weight = (triton.load(ref.at[node, k]) for ref in (ids, weights))
             pull += weight[:, None] * (wide(hidden_in, other * shape.seeds + seed) - hidden)
-        theta = wide(theta_in, rows) + method.consensus_step * pull
+        theta = wide(theta_in, rows) + method.mixing.step * pull
 
         now = noise.fold(noise.Key(*(triton.load(ref.at[rows])[:, None] for ref in (low, high))), time[0])
         levels, steps = _emit(method, theta - hidden, now, lanes, shape.width, per)
@@ -201,7 +201,7 @@ def _kernel(method: Any, shape: Shape, neighbors: int, inputs: int) -> Callable[
             mean = reduce(jnp.add, products) / reduce(jnp.add, weights_now)
             triton.store(more[0].at[place[:, None], lanes[None, :]], theta, mask=mask)
             priced = triton.load(costs.at[jnp.abs(levels).astype(jnp.int32)]) if method.dithered else levels
-            size = _frame_bytes(method.channel, shape.n, per.total(priced), steps)
+            size = _frame_bytes(method.channel.quantizer, shape.n, per.total(priced), steps)
             for ref, value in zip(more[1:], (mean, _logistic(mean, y)[0], size), strict=True):
                 triton.store(ref.at[place, 0], value, mask=real)
 
@@ -238,7 +238,7 @@ def _emit(
     method: Gossip, v: Array, now: noise.Key, lanes: Array, width: int, per: _PerKernel
 ) -> tuple[Array, list[Array]]:
     """Return the levels of rows v = theta - h, and the steps of their kernels."""
-    channel = method.channel
+    channel = method.channel.quantizer
     if not isinstance(channel, QSGD):
         return jnp.where(jnp.abs(v) < SMALLEST_STEP, 0.0, v), [jnp.ones(v.shape[0], jnp.float32)] * per.kernels
     tau = channel.tau(width // per.kernels)

@@ -6,7 +6,8 @@ from typing import Any, ClassVar, NamedTuple
 from omkl import algorithm
 from omkl.arrays import Array, namespace
 from omkl.errors import InputError, whole
-from omkl.methods.ensemble import Ensemble
+from omkl.learners import SGD, Learner
+from omkl.methods.ensemble import Ensemble, require_sgd
 from omkl.methods.protocol import Info, Network, Round
 from omkl.topology import Topology
 
@@ -27,7 +28,7 @@ class LevelsState(NamedTuple):
     """Samples that a node has seen, ``(J, ...)``."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, init=False, repr=False)
 class AdaRaker(Ensemble):
     """Every node alone combines K learners, of which learner k begins anew after every 2^k samples.
 
@@ -60,7 +61,7 @@ class AdaRaker(Ensemble):
 
     name: ClassVar[str] = "adaraker"
 
-    eta: float = 30.0
+    learner: Learner = SGD(30.0)  # noqa: RUF009 - it is frozen
     levels: int = 12
 
     def __post_init__(self) -> None:
@@ -68,9 +69,8 @@ class AdaRaker(Ensemble):
         object.__setattr__(self, "levels", whole("levels", self.levels))
         if self.levels > MOST_LEVELS:
             raise InputError(f"levels is {self.levels}; it must be at most {MOST_LEVELS}; try 12")
-        if self.learner is not None:
-            raise InputError(f"learner is {self.learner}; AdaRaker has rates for gradient steps; leave learner out")
-        if self.weigh_first:
+        require_sgd(self, "AdaRaker has rates for gradient steps")
+        if self.weights.first:
             raise InputError("weigh_first is True; AdaRaker predicts before it sees the label; leave it out")
 
     @property
@@ -88,7 +88,7 @@ class AdaRaker(Ensemble):
 
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> LevelsState:
         """Return learners that have seen nothing."""
-        theta = self.zeros(xp, (*leading, self.levels), outputs)
+        theta = self.bank.zeros(xp, (*leading, self.levels), outputs)
         log_weights = xp.zeros(theta.shape[:-2], dtype=theta.dtype)
         log_shares = xp.zeros(theta.shape[:-3], dtype=theta.dtype) + xp.log(self._rates(theta))
         return LevelsState(theta, log_weights, log_shares, xp.zeros(leading, dtype=xp.int32))
@@ -102,7 +102,7 @@ class AdaRaker(Ensemble):
         mean = namespace(theta).sum(algorithm.normalize(log_shares)[..., None] * each, axis=-2)
         info = self.score(mean, *self.models(state), inputs.y)
         losses = algorithm.kernel_losses(theta, outputs, y, loss, lam)
-        weight_rate = rates[:, None] if self.weight_rate is None else self.weight_rate
+        weight_rate = rates[:, None] if self.weights.rate is None else self.weights.rate
         learned = LevelsState(
             theta - rates[:, None, None, None] * algorithm.gradient(theta, outputs, z, y, loss, lam),
             algorithm.weigh(log_weights, losses, weight_rate),

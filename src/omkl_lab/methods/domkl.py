@@ -6,8 +6,9 @@ from typing import Any, ClassVar, NamedTuple
 from omkl import algorithm
 from omkl.arrays import Array, namespace
 from omkl.errors import InputError, positive
+from omkl.learners import SGD, Learner
 from omkl.losses import Loss, Softmax
-from omkl.methods.ensemble import Ensemble
+from omkl.methods.ensemble import Ensemble, require_sgd
 from omkl.methods.protocol import Info, Network, Round
 from omkl.quantizers import Exact
 from omkl.topology import Topology
@@ -25,7 +26,7 @@ class DualState(NamedTuple):
     log_weights: Array
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, init=False, repr=False)
 class DOMKL(Ensemble):
     """Every node sends its models as they are, and solves for those that suit its sample and its neighbors.
 
@@ -63,14 +64,13 @@ class DOMKL(Ensemble):
 
     name: ClassVar[str] = "domkl"
 
-    eta: float = 1.0
+    learner: Learner = SGD(1.0)  # noqa: RUF009 - it is frozen
     penalty: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "penalty", positive("penalty", self.penalty, "try 1"))
-        if self.learner is not None:
-            raise InputError(f"learner is {self.learner}; DOMKL solves for its models; leave learner out")
+        require_sgd(self, "DOMKL solves for its models")
         if isinstance(self.objective, Softmax):
             raise InputError(
                 "loss is softmax; DOMKL solves for one output at a time, and softmax couples them; use Gossip, or one "
@@ -90,7 +90,7 @@ class DOMKL(Ensemble):
 
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> DualState:
         """Return zero models and equal weights."""
-        theta = self.zeros(xp, leading, outputs)
+        theta = self.bank.zeros(xp, leading, outputs)
         return DualState(theta, xp.zeros_like(theta), xp.zeros(theta.shape[:-2], dtype=theta.dtype))
 
     def step(self, state: DualState, inputs: Round, network: Network) -> tuple[DualState, Info]:
@@ -100,7 +100,7 @@ class DOMKL(Ensemble):
         outputs = algorithm.predict(theta, log_weights, inputs.z).kernel_outputs
         losses = algorithm.kernel_losses(theta, outputs, inputs.y, loss, self.regularization)
         weighed = algorithm.weigh(log_weights, losses, self.hedge_rate)
-        scored = weighed if self.weigh_first else log_weights
+        scored = weighed if self.weights.first else log_weights
         info = self.score(algorithm.predict(theta, scored, inputs.z).output, theta, scored, inputs.y)
         pull = self.penalty / 2 * network.mix(namespace(theta).zeros_like(theta), theta, 1.0)
         dual = dual - pull

@@ -7,7 +7,6 @@ as that over features.
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -44,14 +43,12 @@ FIGURE1: Cases = {
     "local": (Local(), "path"),
     "ring": (letter(), "ring"),
     "full": (letter(), "complete"),
-    **{f"M={m}": (replace(letter(), quantizer=QSGD(bits=bits)), "path") for m, bits in LEVELS.items() if m > 7},
-    "exact": (replace(letter(), quantizer=None), "path"),
+    **{f"M={m}": (letter(quantizer=QSGD(bits=bits)), "path") for m, bits in LEVELS.items() if m > 7},
+    "exact": (letter(quantizer=None), "path"),
 }
 """The letter's steps, eta = 0.01 and gamma = 0.009."""
 
-FIGURE2: Cases = {
-    graph: (replace(letter(), eta=0.1, gamma=0.09, quantizer=None), graph) for graph in ("complete", "ring", "path")
-}
+FIGURE2: Cases = {graph: (letter(eta=0.1, gamma=0.09, quantizer=None), graph) for graph in ("complete", "ring", "path")}
 
 
 class Runs(NamedTuple):

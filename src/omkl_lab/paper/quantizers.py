@@ -63,7 +63,7 @@ def study(store: Store, data: str, setting: str, seeds: int, progress: Progress)
         method = Gossip(quantizer=quantizer)
         difference = found["final"][i] - exact
         error = float(difference.std(ddof=1) / len(difference) ** 0.5) if seeds > 1 else 0.0
-        bound = method.channel.delta(2 * D)
+        bound = method.channel.quantizer.delta(2 * D)
         rows.append(Row(name, float(found["bits"][i]), bound, float(found["delta"][i]), float(found["final"][i].mean()),
                         float(difference.mean()), error))  # fmt: skip
     return rows
@@ -88,7 +88,7 @@ def _compute(data: str, setting: str, seeds: int, title: str, progress: Progress
     methods = [Gossip(eta=eta, gamma=gamma, quantizer=quantizer, features=D) for quantizer in STUDIED.values()]
     stream, _ = as_stream(data, NODES, 0)
     runs = list(range(seeds))
-    V = np.stack([features.draw(methods[0].kernels, D, stream.X.shape[-1], seed) for seed in runs])
+    V = np.stack([features.draw(methods[0].bank.kernels, D, stream.X.shape[-1], seed) for seed in runs])
     targets = methods[0].objective.encode(stream.y)
     path = network(build("path", NODES))
     cases = [Case(method, path) for method in methods]
@@ -102,7 +102,7 @@ def _compute(data: str, setting: str, seeds: int, title: str, progress: Progress
         "bits": np.array([8 * measured.sent.mean(dtype=np.float64) / NODES for _, measured in outcomes]),
         "final": np.array([measured.loss[-last:].mean(axis=0, dtype=np.float64) for _, measured in outcomes]),
         "delta": np.array(
-            [_measured(m.channel, s.theta - s.hidden) for m, (s, _) in zip(methods, outcomes, strict=True)]
+            [_measured(m.channel.quantizer, s.theta - s.hidden) for m, (s, _) in zip(methods, outcomes, strict=True)]
         ),
     }
 

@@ -120,7 +120,7 @@ class Streams:
             u = noise.uniforms(noise.key(s, "rows"), self.classes.size).reshape(self.classes.shape)
             picks = {sign: which[(u * len(which)).astype(int)] for sign, which in members.items()}
             rows[..., s] = np.where(self.classes > 0, picks[1], picks[-1])
-        kernels = letter().kernels
+        kernels = letter().bank.kernels
         return rows, np.stack([features.draw(kernels, FEATURES, self.X.shape[1], s) for s in range(self.seeds)])
 
     def comparator(self, rows: Integers, frequencies: npt.NDArray[np.float32]) -> tuple[Floats, Floats]:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from omkl import algorithm
 from omkl.algorithm import State
+from omkl.methods import clipping
 from omkl.node.events import Event
 from omkl.node.learning import Floats, total
 from omkl.node.links import MOST_AHEAD, Link, LinkState
@@ -167,7 +168,7 @@ class Books:
         if known.content == _content(state):
             return
         given_back = node not in self._begun and state.hidden.tobytes() in self._past[id]
-        given = node.learning.method.heard(state.hidden, state._replace(log_weights=known.log_weights))
+        given = node.learning.method.unpack(state.hidden, state._replace(log_weights=known.log_weights))
         theta, same_weights = given.theta, state.log_weights.tobytes() == given.log_weights.tobytes()
         require(given_back and same_weights, "the model moved by something else than mixing and learning")
         due = theta + (known.theta.astype(np.float64) - known.began)
@@ -209,7 +210,8 @@ class Books:
             require(apart <= most, f"mixing is {apart:.3g} from the algorithm's at round {node.round}")
         pull = state.theta.astype(np.float64) - before
         self.drift = self.drift + pull
-        if node.role.timing.mode == "lockstep" and method.least_share == 1:  # else nodes mix by shares of their own
+        by_share = method.channel.least_share(method.members) < 1  # nodes mix by shares of their own
+        if node.role.timing.mode == "lockstep" and not by_share:
             used = {link.peer: (link.boot, link.round) for link in node.links.values() if _is_used(link)}
             shares = self.shares[node.round]
             shares[id] = Share(node.neighbors.boot, used, pull)
@@ -236,21 +238,21 @@ class Books:
 def _mixed(node: Protocol, copies: Floats, weights: Floats) -> tuple[Floats, tuple[Floats, ...]]:
     """Return models before neighbors pull, carried on by a velocity, and the models, log weights and velocity due."""
     state, method = node.learning.state, node.learning.method
-    own = method.spoken(state)
-    start = own + method.momentum * state.velocity if method.momentum else own
-    heard = algorithm.clipped(state.hidden, copies, method.radius(state, node.round))
-    due = algorithm.mix(start, state.hidden, heard, weights, method.consensus_step)
-    if method.choice is not None:
-        share = method.choice.share(method.worth(state.log_weights))
+    own = method.pack(state)
+    start = method.mixing.carried(own, state.velocity)
+    heard = algorithm.clipped(state.hidden, copies, clipping.radius(method, state, node.round))
+    due = algorithm.mix(start, state.hidden, heard, weights, method.mixing.step)
+    if (choice := method.channel.sending) is not None:
+        share = choice.share(method.worth(state.log_weights))
         due = start + share[..., None, None] * (due - start)
-    velocity = (due - own,) if method.momentum else ()
-    mixed = method.heard(due, state)
-    return method.heard(start, state).theta, (mixed.theta, mixed.log_weights, *velocity)
+    velocity = (due - own,) if method.mixing.momentum else ()
+    mixed = method.unpack(due, state)
+    return method.unpack(start, state).theta, (mixed.theta, mixed.log_weights, *velocity)
 
 
 def _silent(node: Protocol) -> npt.NDArray[np.bool_]:
     """Return which kernels must not be sent in the next round: those that are not sampled."""
-    state, choice = node.learning.state, node.learning.method.choice
+    state, choice = node.learning.state, node.learning.method.channel.sending
     if not isinstance(choice, Sampled):  # one that is triggered may be at the threshold, and rounding decides
         return np.zeros(len(state.hidden), dtype=bool)
     weights = node.learning.method.worth(state.log_weights)

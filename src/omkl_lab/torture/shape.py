@@ -1,6 +1,6 @@
 """What a seed makes of a network: its nodes and links, what they learn, and their streams."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -82,9 +82,9 @@ class Shape:
         """Return the network in a line."""
         config, method = self.config, self.config.method
         links = len(config.topology.graph.edges)
-        more = [name for name in MORE if getattr(method, name)]
+        more = [name for name in MORE if method.settings()[name]]
         return (
-            f"{len(config.ids)} nodes, {links} links, {config.timing.mode}, {method.channel.name}, "
+            f"{len(config.ids)} nodes, {links} links, {config.timing.mode}, {method.channel.quantizer.name}, "
             f"{' '.join([method.objective.name, *more])}, checkpoints by {self.checkpoint.every}"
         )
 
@@ -139,7 +139,9 @@ def _varied(method: Gossip, random: Random, timing: Timing) -> Gossip:
         "clip": random.choice((None, None, 0.3)),
     }
     kind = random.random()
-    return replace(method, gamma="auto", **(more | (CALIBRATED if kind < 0.25 else PLACED if kind < 0.5 else {})))
+    if kind < 0.25 and more["clip"]:
+        more["clip"] = 6.0  # a learner without an eta has the paper's, a twentieth of this network's
+    return method.replace(gamma="auto", **(more | (CALIBRATED if kind < 0.25 else PLACED if kind < 0.5 else {})))
 
 
 def _graph(random: Random, nodes: int) -> Graph:

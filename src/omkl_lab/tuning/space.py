@@ -7,14 +7,13 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from omkl.errors import InputError, real, unknown
+from omkl.learners import SGD
 
 Space: TypeAlias = Mapping[str, Sequence[Any]]
 """Names of settings, such as ``"gamma"`` or ``"learner.prior"``, each with a list of values, or with a pair (low, high)
 that is drawn from evenly in the logarithm."""
 
 SCALE = "kernels.scale"  # no field: a factor on all bandwidths
-IN_USE = {"learner": "rule", "quantizer": "channel", "loss": "objective", "sending": "choice"}
-"""Where a method has the part itself that it may know by a name, or by None."""
 
 # The default space: so many times the base's value, or less; and values for what no factor suits.
 FACTORS = {
@@ -44,7 +43,7 @@ class Drawn(NamedTuple):
 
 def names(method: Any) -> list[str]:
     """Return the names of all settings of a method and of its parts."""
-    own = [field.name for field in fields(method)]
+    own = list(method.settings())
     parts = {name: _part(method, name) for name in own}
     inner = [f"{name}.{field.name}" for name, part in parts.items() if is_dataclass(part) for field in fields(part)]
     return [*own, *inner, SCALE]
@@ -52,7 +51,7 @@ def names(method: Any) -> list[str]:
 
 def default(method: Any) -> dict[str, Sequence[Any]]:
     """Return the space around a method: what it has of the settings in ``FACTORS`` and ``VALUES``."""
-    unused = "learner.eta" if method.learner is None else "eta"
+    unused = "learner.eta" if isinstance(method.learner, SGD) else "eta"
     known = [name for name in names(method) if name != unused]
     values = {name: _value(method, name) for name in known if name in FACTORS}
     numbers = {name: value for name, value in values.items() if isinstance(value, int | float) and value > 0}
@@ -105,24 +104,26 @@ def place(method: Any, settings: Mapping[str, Any]) -> Any:
     for name, value in settings.items():
         part, _, field = name.partition(".")
         if name == SCALE:
-            own[part] = tuple(replace(kernel, sigma=_short(kernel.sigma * value)) for kernel in method.kernels)
+            own[part] = tuple(replace(kernel, sigma=_short(kernel.sigma * value)) for kernel in method.bank.kernels)
         elif field:
             inner.setdefault(part, {})[field] = value
         else:
             own[part] = value
     own |= {part: replace(_part(method, part), **values) for part, values in inner.items()}
-    return replace(method, **own)
+    return method.replace(**own)
 
 
 def _part(method: Any, name: str) -> Any:
-    return getattr(method, IN_USE.get(name, name), None)
+    """Return what a method has under a name: its learner and loss also where they are the usual ones."""
+    usual = {"learner": method.learner, "loss": method.objective}
+    return usual[name] if name in usual else method.settings().get(name)
 
 
 def _value(method: Any, name: str) -> Any:
     part, _, field = name.partition(".")
     if name == SCALE:
         return 1.0
-    return getattr(_part(method, part), field) if field else getattr(method, part)
+    return getattr(_part(method, part), field) if field else method.settings()[part]
 
 
 def _check_range(name: str, values: tuple[Any, ...]) -> None:

@@ -9,7 +9,6 @@ It gives up that raw data stay where they are. Every other method of the frontie
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,7 @@ def flooded(data: str, method: Local, nodes: int, shuffle: int, share: range, te
     The loss is that of every node's own samples, each before it is learned, with the features that a simulation has.
     """
     stream, loss = as_stream(data, nodes, shuffle)
-    learner, rounds = for_inputs(replace(method, loss=loss), stream.X.shape[-1]), len(stream.X)
+    learner, rounds = for_inputs(method.replace(loss=loss), stream.X.shape[-1]), len(stream.X)
     losses = []
     for k, seed in enumerate(share):
         losses.append(learned(learner, stream, seed, list(WIDTHS.values())))
@@ -55,7 +54,7 @@ def learned(method: Local, stream: Stream, seed: int, widths: Sequence[int]) -> 
     """
     rounds, nodes, inputs = stream.X.shape
     with one_thread():
-        made = method.draw(inputs, seed, stream.X)
+        made = method.bank.draw(inputs, seed, stream.X)
         own = mapped(stream.X, made)[:, :, None]
         sent = np.stack([mapped(coarse(stream.X, made, bits), made) for bits in widths], axis=2)
     y = method.objective.encode(stream.y)[:, :, None]

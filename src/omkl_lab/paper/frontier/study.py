@@ -99,7 +99,7 @@ class Frontier(NamedTuple):
 def _family(made: Mapping[str, Gossip], channels: Mapping[str, Channel], tried: str, *features: int) -> Family:
     quantizer, gamma = channels[tried]
     return Family(
-        {name: replace(one, quantizer=quantizer, gamma=gamma) for name, one in made.items()}, channels, features
+        {name: one.replace(quantizer=quantizer, gamma=gamma) for name, one in made.items()}, channels, features
     )
 
 
@@ -132,18 +132,18 @@ FAMILIES: dict[str, Family] = {
 
 def _variations() -> dict[str, dict[str, Gossip]]:
     best = recommended()
-    steps = {what: replace(best, quantizer=quantizer) for what, (quantizer, _) in NEAREST.items()}
+    steps = {what: best.replace(quantizer=quantizer) for what, (quantizer, _) in NEAREST.items()}
     steady = {f"pace {rate:g}": Pace(rate) for rate in (1, 1 / 2, 1 / 4, 1 / 8)}
     fading = {f"pace {rate} to 1/{last}": Pace(rate, until=8, least=1 / last) for rate, last in ((4, 4), (1, 16))}
     made = {
         "quantizers": {PRESET: best, **{w: one for w, one in steps.items() if one != best}},
         "frugal": {"frugal": frugal()},
-        "paces": {what: replace(best, pace=pace) for what, pace in (steady | fading).items()},
+        "paces": {what: best.replace(pace=pace) for what, pace in (steady | fading).items()},
     }
-    assert isinstance(best.basis, Landmarks)
+    assert isinstance(best.bank.basis, Landmarks)
     for rank in (20, 40, 80):
-        small = replace(best, basis=replace(best.basis, rank=rank))
-        paced = {f"rank {rank}, {what}": replace(small, pace=pace) for what, pace in fading.items()}
+        small = best.replace(basis=replace(best.bank.basis, rank=rank))
+        paced = {f"rank {rank}, {what}": small.replace(pace=pace) for what, pace in fading.items()}
         made[f"rank-{rank}"] = {f"rank {rank}": small, **paced}
     return made
 
@@ -178,7 +178,7 @@ class Study(NamedTuple):
         for features in FAMILIES[name].features:
             setting, method = self.in_hindsight(name, features)
             cases = {
-                what: (replace(method, quantizer=quantizer, gamma=gamma), "path")
+                what: (method.replace(quantizer=quantizer, gamma=gamma), "path")
                 for what, (quantizer, gamma) in FAMILIES[name].channels.items()
             }
             found = self.runs(f"{name}-{features}", cases)
@@ -187,11 +187,11 @@ class Study(NamedTuple):
 
     def in_hindsight(self, name: str, features: int) -> tuple[str, Gossip]:
         """Return the setting of a family that loses least in the first shuffle's runs, and its method."""
-        tried = {what: replace(one, features=features) for what, one in FAMILIES[name].tried.items()}
+        tried = {what: one.replace(features=features) for what, one in FAMILIES[name].tried.items()}
         losses = dict[str, float]()
-        banks = list(dict.fromkeys((method.kernels, method.sigma) for method in tried.values()))
+        banks = list(dict.fromkeys((method.bank.kernels, method.bank.sigma) for method in tried.values()))
         for k, bank in enumerate(banks):
-            cases = {what: (one, "path") for what, one in tried.items() if (one.kernels, one.sigma) == bank}
+            cases = {what: (one, "path") for what, one in tried.items() if (one.bank.kernels, one.bank.sigma) == bank}
             found = self.share(f"{name}-{features}-tried-{k}", cases, 0, dealt(self.seeds)[0])
             losses |= {what: float(found[f"{what}:loss"].mean()) for what in cases}
         best = min(losses, key=losses.__getitem__)
@@ -219,7 +219,7 @@ class Study(NamedTuple):
     def lines(self) -> dict[str, Point]:
         """Return what there is to compare with."""
         best = recommended()
-        exact = replace(best, quantizer=None, sending=None)
+        exact = best.replace(quantizer=None, sending=None)
         cases: Cases = {"complete": (exact, "complete"), "alone": (alone(best), "path")}
         found = self.runs("networks", cases) | self.runs("central", {"central": (alone(best), "path")}, nodes=1)
         lines = {what: _point(what, "", found[what]) for what in ("alone", "complete", "central")}

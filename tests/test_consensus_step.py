@@ -10,7 +10,7 @@ from omkl import Gossip, InputError, algorithm, specs, topology
 from omkl.cli.app import app
 from omkl.compressors import RandK, Sign, TopK
 from omkl.methods import Neighbors
-from omkl.methods.steps import Tracking, stable_step, tracking
+from omkl.methods.consensus_step import Tracking, stable_step, tracking
 from omkl.quantizers import QSGD, Exact, Nearest, Quantizer
 from omkl.topology import Schedule
 from tests.node_cluster import config, run, stream
@@ -22,13 +22,13 @@ def shrinks(method: Gossip, name: str, rounds: int, nodes: int = 12) -> float:
     ids, weights = network.neighbors()
     links, method = Neighbors(ids, weights.astype(np.float32)), method.on(network)
     rng = np.random.default_rng(0)
-    theta = rng.normal(size=(nodes, 1, 1, 2 * method.features)).astype(np.float32)
+    theta = rng.normal(size=(nodes, 1, 1, 2 * method.bank.features)).astype(np.float32)
     theta -= theta.mean(axis=0)
-    state = algorithm.init(theta, method.rule, None, method.momentum)
-    for k in range(rounds):
-        theta, velocity = method.mix(state, state.hidden, links, k)
+    state = algorithm.init(theta, method.learner)._replace(velocity=method.mixing.start(theta))
+    for _ in range(rounds):
+        theta, velocity = method.mixing.mix(state.theta, state.velocity, state.hidden, links)
         uniforms = rng.uniform(size=theta.shape).astype(np.float32)
-        hidden = algorithm.absorb(state.hidden, algorithm.emit(theta, state.hidden, method.channel, uniforms))
+        hidden = algorithm.absorb(state.hidden, algorithm.emit(theta, state.hidden, method.channel.quantizer, uniforms))
         state = state._replace(theta=theta, hidden=hidden, velocity=velocity)
     apart = np.linalg.norm(theta - theta.mean(axis=0)) + np.linalg.norm(theta - state.hidden)
     return float(apart / np.linalg.norm(rng.normal(size=theta.shape)))
@@ -97,11 +97,11 @@ def test_the_law_by_hand() -> None:
 def test_it_falls_with_coarseness_and_momentum() -> None:
     path = topology.build("path", 20)
     steps = [
-        Gossip(gamma="auto", quantizer=one).on(path).consensus_step for one in (None, Nearest(1), Nearest(2.5), TopK(2))
+        Gossip(gamma="auto", quantizer=one).on(path).mixing.step for one in (None, Nearest(1), Nearest(2.5), TopK(2))
     ]
     assert steps == sorted(steps, reverse=True)
     assert 0.05 > steps[-1] > omkl.explain("path", 20, quantizer=0.05).gamma_star  # not the vacuous one
-    steps = [Gossip(gamma="auto", momentum=m, quantizer="nearest").on(path).consensus_step for m in (0, 0.5, 0.9)]
+    steps = [Gossip(gamma="auto", momentum=m, quantizer="nearest").on(path).mixing.step for m in (0, 0.5, 0.9)]
     assert steps == sorted(steps, reverse=True)
 
 
@@ -110,11 +110,11 @@ def test_a_number_stays_and_auto_needs_a_network() -> None:
     assert method.on(ring) is method
     assert isinstance(Gossip(gamma="auto").on(ring), Gossip)
     with pytest.raises(InputError, match=r"gamma is 'auto' on no network; .*; call method.on\(topology\) first"):
-        Gossip(gamma="auto").consensus_step  # noqa: B018 - it raises
+        Gossip(gamma="auto").mixing.step  # noqa: B018 - it raises
     with pytest.raises(InputError, match=r"gamma is 2.0; the consensus step must lie in \(0, 1\], or be 'auto'"):
         Gossip(gamma=2)
     with pytest.raises(InputError, match="gamma is 'fast'; it must be a number"):
-        Gossip(gamma="fast")  # type: ignore[arg-type]
+        Gossip(gamma="fast")
 
 
 def test_the_simulator_takes_the_networks_number() -> None:
@@ -126,18 +126,18 @@ def test_the_simulator_takes_the_networks_number() -> None:
     results = omkl.compare((X, y), cases)
     for name, network in (("ring", ring), ("complete", complete)):
         found = results[name].config["method"]["gamma"]
-        assert found == auto.on(network).consensus_step
+        assert found == auto.on(network).mixing.step
         given = Gossip(gamma=found, quantizer="nearest", features=6, eta=0.3)
         np.testing.assert_allclose(results[name].loss, omkl.simulate((X, y), name, method=given).loss, atol=1e-5)
     both = Schedule([topology.ring(6), topology.complete(6)])
     turns = omkl.simulate((X, y), both, method=auto).config["method"]["gamma"]
-    assert turns == min(auto.on(one).consensus_step for one in (ring, complete))
+    assert turns == min(auto.on(one).mixing.step for one in (ring, complete))
 
 
 def test_nodes_take_the_networks_number() -> None:
     given, (x, y) = config(4, "ring", gamma="auto", momentum=0.5), stream(4, 10)
     role = given.role("a")
-    assert role.method.consensus_step == given.method.on(given.topology).consensus_step
+    assert role.method.mixing.step == given.method.on(given.topology).mixing.step
     cluster = run(given, x, y)
     assert {node.round for node in cluster.nodes.values()} == {10}
 
@@ -149,7 +149,7 @@ def test_by_name() -> None:
         specs.resolve({"data": "banana", "nodes": 3, "method": {"gamma": "fast"}})
     page = CliRunner().invoke(app, ["explain", "--nodes", "20", "--quantizer", "nearest", "--gamma", "auto"])
     assert page.exit_code == 0
-    auto = Gossip(gamma="auto", quantizer="nearest").on(topology.build("path", 20)).consensus_step
+    auto = Gossip(gamma="auto", quantizer="nearest").on(topology.build("path", 20)).mixing.step
     assert re.search(rf"gamma +{auto:.3g} +the step used", page.output)
     assert f'"auto" is {auto:.2g}, stable in experiment, without proof' in page.output
     wrong = CliRunner().invoke(app, ["explain", "--nodes", "20", "--gamma", "fast"])

@@ -1,0 +1,102 @@
+"""The bank: kernels, and the features that models are learned in."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from omkl import calibration, landmarks, scaling
+from omkl.arrays import Array
+from omkl.calibration import SIGMA, Basis
+from omkl.errors import InputError, pick, whole
+from omkl.features import Features, Kernel, gaussian
+from omkl.landmarks import Landmarks
+from omkl.methods.composed import Part
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bank(Part):
+    """Kernels, and what inputs are described by.
+
+    Attributes
+    ----------
+    kernels
+        Such as ``gaussian(1, 3, 5)``.
+    features
+        D, spectral samples per kernel; a model has 2D coefficients.
+    orthogonal
+        Whether each d frequencies of a radial kernel (Gaussian, Matérn) are orthogonal: a better estimate of the kernel
+        from as many. Those of other kernels are independent either way.
+    basis
+        Learn in a basis of fewer coordinates: ``Landmarks(rank=120)``, similarities to unlabelled inputs by all kernels
+        at once, of which there is then one model; or ``Basis(rank=160)``, of each kernel's random features; None learns
+        the 2D coefficients.
+    sigma
+        The unit of the bandwidths: ``"given"``, that of the inputs, or ``"median"``, the median distance between
+        inputs, as ``omkl.calibration`` finds it.
+    """
+
+    kernels: tuple[Kernel, ...] = gaussian(1, 3, 5)
+    features: int = 20
+    orthogonal: bool = False
+    basis: Basis | Landmarks | None = None
+    sigma: Literal["given", "median"] = "given"
+
+    def __post_init__(self) -> None:
+        kernels = self.kernels if isinstance(self.kernels, Sequence) else (self.kernels,)
+        if not kernels or not all(isinstance(kernel, Kernel) for kernel in kernels):
+            raise InputError(f"kernels is {self.kernels!r}; a bank is one kernel or more; try omkl.gaussian(1, 3, 5)")
+        object.__setattr__(self, "kernels", tuple(kernels))
+        object.__setattr__(self, "features", whole("features", self.features))
+        pick("sigma", self.sigma, SIGMA)
+        if not isinstance(self.basis, Basis | Landmarks | None):
+            raise InputError(
+                f"basis is {self.basis!r}; it must say how many directions to keep; pass omkl.Landmarks(rank=120)"
+            )
+        if isinstance(self.basis, Basis) and self.basis.rank > 2 * self.features:
+            raise InputError(
+                f"basis.rank is {self.basis.rank}; {self.features} features span {2 * self.features} directions; lower "
+                "the rank or raise features"
+            )
+
+    @property
+    def members(self) -> int:
+        """P, the models of a node: one for each kernel, or one on landmarks."""
+        return 1 if isinstance(self.basis, Landmarks) else len(self.kernels)
+
+    @property
+    def width(self) -> int:
+        """The coefficients of one model and output: 2D, or the rank of the basis."""
+        return 2 * self.features if self.basis is None else self.basis.rank
+
+    def labels(self, readings: Sequence[str]) -> list[str]:
+        """Return names for the models, each in so many readings."""
+        names = [f"{kernel.name} {kernel.sigma:g}" for kernel in self.kernels]
+        if self.members < len(names):
+            return list(readings) or ["landmarks"]
+        return [f"{kernel}, {one}" for kernel in names for one in readings] if len(readings) > 1 else names
+
+    def within(self, columns: int) -> Self:
+        """Return the bank for inputs of so many columns: where they are few, landmarks have fewer coordinates."""
+        return replace(self, basis=self.basis.within(columns)) if isinstance(self.basis, Landmarks) else self
+
+    def draw(self, dimension: int, seed: int, X: Array | None = None, standardize: bool = False) -> Features:
+        """Return the features of a seed, calibrated on rows of unlabelled inputs X ``(..., d)`` where asked for.
+
+        Those that nodes standardize are given as they come, and standardized here: the rows that are taken, by
+        themselves.
+        """
+        basis = self.basis
+        count = calibration.rows(basis, self.sigma)
+        sample = None if X is None or not count else calibration.sample(X, count, seed)
+        if sample is not None:
+            sample = scaling.standardize_rows(sample) if standardize else sample.astype(np.float32)
+        if isinstance(basis, Landmarks):
+            return landmarks.place(self.kernels, dimension, seed, sample, basis, self.sigma)
+        settings = basis, self.sigma, self.orthogonal
+        return calibration.calibrate(self.kernels, self.features, dimension, seed, sample, *settings)
+
+    def zeros(self, xp: Any, leading: tuple[int, ...], outputs: int) -> Array:
+        """Return the models to start from, ``(J, ..., P, C, n)``."""
+        return xp.zeros((*leading, self.members, outputs, self.width), dtype=xp.float32)

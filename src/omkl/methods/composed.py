@@ -1,0 +1,125 @@
+"""Methods made of parts, whose settings are known by their own names too.
+
+``Gossip(gamma=0.2)`` is ``Gossip(mixing=Mixing(gamma=0.2))``. Files, flags and records hold settings by their own names
+alone, in one table; which part one belongs to follows from the parts.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from html import escape
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, get_type_hints
+
+from omkl.errors import InputError, unknown
+from omkl.features import Kernel
+
+
+def _short(value: Any) -> str:
+    """Return how a setting is written: what is as usual is left out."""
+    if isinstance(value, tuple) and value and all(isinstance(one, Kernel) for one in value):
+        families = {kernel.name: [one.sigma for one in value if one.name == kernel.name] for kernel in value}
+        return " + ".join(f"{name}({', '.join(f'{sigma:g}' for sigma in sigmas)})" for name, sigmas in families.items())
+    if not is_dataclass(value) or isinstance(value, type):
+        return f"{value:g}" if isinstance(value, float) else repr(value)
+    own = {one.name: getattr(value, one.name) for one in fields(value) if getattr(value, one.name) != one.default}
+    return f"{type(value).__name__}({_listed(own)})"
+
+
+def _listed(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={_short(value)}" for name, value in settings.items())
+
+
+class Setting(NamedTuple):
+    """What may be set, and what it is otherwise."""
+
+    hint: Any
+    default: Any
+
+
+class Part:
+    """A part of a method: a frozen dataclass of settings, with the functions that need them."""
+
+    aliases: ClassVar[Mapping[str, str]] = {}
+    """What settings are called beside those of other parts, where their own names would say too little."""
+
+    @classmethod
+    def names(cls) -> dict[str, str]:
+        """Return what each setting is called in a method."""
+        return {one.name: cls.aliases.get(one.name, one.name) for one in fields(cls)}  # type: ignore[arg-type]
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings by the names they have in a method."""
+        return {name: getattr(self, own) for own, name in self.names().items()}
+
+    def changed(self, given: dict[str, Any]) -> Self:
+        """Return the part with those of the settings that are its own, which are taken out of what is given."""
+        changes = {own: given.pop(name) for own, name in self.names().items() if name in given}
+        return replace(self, **changes) if changes else self  # type: ignore[type-var]
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Composed:
+    """A thing of parts. A subclass is a frozen dataclass of them, each with a default."""
+
+    def __init__(self, **given: Any) -> None:
+        made = {one.name: given.pop(one.name, one.default) for one in fields(self)}
+        for name, part in self._routed(made, given).items():
+            object.__setattr__(self, name, part.changed(given) if isinstance(part, Part) else part)
+        if given:
+            raise InputError(unknown(f"setting of {type(self).__name__}", next(iter(given)), self.known()))
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """Check what concerns several parts."""
+
+    def _routed(self, made: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+        """Return the parts, with such settings as concern several of them taken out of what is given."""
+        return made
+
+    if not TYPE_CHECKING:  # the library itself goes by the parts
+
+        def __getattr__(self, name: str) -> Any:
+            """Return a setting of a part: ``method.gamma`` is ``method.mixing.gamma``."""
+            for part in vars(self).values():
+                if isinstance(part, Part) and name in (settings := part.settings()):
+                    return settings[name]
+            raise AttributeError(f"{type(self).__name__} has no {name}")
+
+    def replace(self, **changes: Any) -> Self:
+        """Return the same with other parts or settings: ``omkl.recommended().replace(gamma=0.2)``."""
+        return type(self)(**{one.name: getattr(self, one.name) for one in fields(self)} | changes)
+
+    @classmethod
+    def known(cls) -> dict[str, Setting]:
+        """Return all settings by the names that files and flags give them."""
+        found: dict[str, Setting] = {}
+        hints = get_type_hints(cls)
+        for one in fields(cls):
+            if isinstance(part := one.default, Part):
+                own = get_type_hints(type(part))
+                found |= {name: Setting(own[key], getattr(part, key)) for key, name in part.names().items()}
+            else:
+                found[one.name] = Setting(hints[one.name], one.default)
+        return found
+
+    def settings(self) -> dict[str, Any]:
+        """Return every setting by that name."""
+        return dict(self._settings())
+
+    def _settings(self) -> Iterator[tuple[str, Any]]:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            yield from value.settings().items() if isinstance(value, Part) else [(one.name, value)]
+
+    def _changes(self) -> dict[str, Any]:
+        """Return the settings that are not the class's own."""
+        usual = type(self)().settings()
+        return {name: value for name, value in self.settings().items() if name not in usual or value != usual[name]}
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({', '.join(f'{name}={_short(value)}' for name, value in self._changes().items())})"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = (f"<tr><th>{name}</th><td>{escape(_short(value))}</td></tr>" for name, value in self._changes().items())
+        return f"<table><caption>{type(self).__name__}</caption>{''.join(rows)}</table>"

@@ -1,0 +1,99 @@
+"""Mixing: how a node moves towards its neighbors' hidden states."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Self
+
+from omkl import algorithm
+from omkl.algorithm import Velocity
+from omkl.arrays import Array, namespace
+from omkl.errors import InputError, real
+from omkl.methods.composed import Part
+from omkl.methods.consensus_step import Tracking, stable_step
+from omkl.methods.protocol import Network
+from omkl.topology import Topology
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixing(Part):
+    """theta = theta' + gamma * sum_i w_ij (h_i - h_j), line 8, with a share of the last move carried on.
+
+    Attributes
+    ----------
+    gamma
+        Consensus step, in (0, 1]; ``"auto"`` takes about half of the largest that is stable on the network at hand, as
+        ``methods/consensus_step.py`` tells.
+    momentum
+        Share of a round's move that mixing carries on into the next, in [0, 1); zero is the paper's. It costs no bit
+        and takes what nodes learn along a path or a ring sooner, and a coarse quantizer bears less of it: see gamma.
+    clip
+        Bounds what one neighbor can do, whatever it sends: its state counts as at most a radius away from the node's
+        own, kernel by kernel, as ``methods/clipping.py`` tells. None, the paper's, trusts every neighbor; where not all
+        are to be trusted 0.1 suits ``omkl.recommended()``, 0.3 the paper's steps, and more nodes that see different
+        data.
+    """
+
+    gamma: float | Literal["auto"] = 0.009
+    momentum: float = 0.0
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.gamma != "auto":
+            object.__setattr__(self, "gamma", real("gamma", self.gamma))
+            if not 0 < self.step <= 1:
+                raise InputError(
+                    f"gamma is {self.gamma}; the consensus step must lie in (0, 1], or be 'auto'; the letter uses 0.009"
+                )
+        object.__setattr__(self, "momentum", real("momentum", self.momentum))
+        if not 0 <= self.momentum < 1:
+            raise InputError(f"momentum is {self.momentum}; it must lie in [0, 1); zero is the letter's, else try 0.5")
+        if self.clip is not None:
+            object.__setattr__(self, "clip", real("clip", self.clip))
+            if not 0 < self.clip <= math.inf:
+                raise InputError(f"clip is {self.clip}; it must be positive; None trusts every neighbor, else try 0.1")
+
+    @property
+    def step(self) -> float:
+        """gamma, a number."""
+        if self.gamma == "auto":
+            raise InputError("gamma is 'auto' on no network; it follows from one; call method.on(topology) first")
+        return self.gamma
+
+    @property
+    def pull(self) -> float:
+        """How far a difference between neighbors is closed in the long run, of its weight: gamma / (1 - momentum)."""
+        return self.step / (1 - self.momentum)
+
+    def on(self, topologies: Sequence[Topology], followed: Tracking) -> Self:
+        """Return the same with a gamma that is stable on these networks, which may take turns."""
+        return replace(self, gamma=min(stable_step(one, followed, self.momentum) for one in topologies))
+
+    def start(self, own: Array) -> Velocity:
+        """Return the velocity before the first round: zero, in the shape of what is mixed; none without momentum."""
+        return namespace(own).zeros_like(own) if self.momentum else ()
+
+    def carried(self, own: Array, velocity: Velocity) -> Array:
+        """Return what a node would have if nobody pulled it."""
+        return own + self.momentum * velocity if self.momentum else own
+
+    def mix(
+        self,
+        own: Array,
+        velocity: Velocity,
+        hidden: Array,
+        network: Network,
+        radius: Array | float | None = None,
+        share: Array | None = None,
+    ) -> tuple[Array, Velocity]:
+        """Return what every node has after mixing with these hidden states, and the velocity.
+
+        Neighbors count as at most ``radius`` away. ``share (J, ..., P)`` slows the mixing of models that are sent in
+        that share of the rounds.
+        """
+
+        def pulled(start: Array) -> Array:
+            mixed = network.mix(start, hidden, self.step, radius)
+            return mixed if share is None else start + share[..., None, None] * (mixed - start)
+
+        return algorithm.heavy_ball(own, velocity, self.momentum, pulled)
