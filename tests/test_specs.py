@@ -292,7 +292,7 @@ def test_another_method_than_a_preset_keeps_what_it_shares() -> None:
 
 
 def shared(method: omkl.Gossip) -> dict[str, Any]:
-    return {field.name: getattr(method, field.name) for field in fields(omkl.Local)}
+    return {name: value for name, value in method.settings().items() if name in omkl.Local.known()}
 
 
 def test_flags_describe_all_of_a_method() -> None:

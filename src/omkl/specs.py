@@ -26,6 +26,7 @@ from omkl.learners import LEARNERS, Learner
 from omkl.losses import LOSSES, Loss
 from omkl.methods import METHODS, PRESETS, Gossip, Method, recommended, suited, tables
 from omkl.methods.composed import Composed, Setting
+from omkl.methods.mixing import MIXING, Mixing
 from omkl.quantizers import Quantizer
 from omkl.sending import SENDING, Budget, Pace, Sending
 from omkl.topology import GRAPHS, WEIGHTS, Faults, Schedule
@@ -39,6 +40,7 @@ TASK = {"loss"}  # of a method's settings: what is to be learned, not how
 CHOICES: dict[Any, tuple[str, Registry]] = {
     Learner: ("learner", LEARNERS),
     Loss: ("loss", LOSSES),
+    Mixing: ("mixing", MIXING),
     Method: ("method", ChainMap(PRESETS, METHODS)),  # type: ignore[arg-type]
     Partition: ("partition", PARTITIONS),
     Quantizer: ("quantizer", QUANTIZERS),

@@ -63,6 +63,9 @@ class Composed:
     def __init__(self, **given: Any) -> None:
         made = {one.name: given.pop(one.name, one.default) for one in fields(self)}
         for name, part in self._routed(made, given).items():
+            usual = getattr(type(self), name)
+            if isinstance(usual, Part) and not isinstance(part, Part):
+                raise InputError(f"{name} is {part!r}; it must be a part of a method; pass {type(usual).__name__}(...)")
             object.__setattr__(self, name, part.changed(given) if isinstance(part, Part) else part)
         if given:
             raise InputError(unknown(f"setting of {type(self).__name__}", next(iter(given)), self.known()))
@@ -90,13 +93,14 @@ class Composed:
 
     @classmethod
     def known(cls) -> dict[str, Setting]:
-        """Return all settings by the names that files and flags give them."""
+        """Return all settings by the names that files and flags give them, and the parts that there are several of."""
         found: dict[str, Setting] = {}
         hints = get_type_hints(cls)
         for one in fields(cls):
             if isinstance(part := one.default, Part):
                 own = get_type_hints(type(part))
                 found |= {name: Setting(own[key], getattr(part, key)) for key, name in part.names().items()}
+                found |= {one.name: Setting(hints[one.name], part)} if hasattr(part, "name") else {}
             else:
                 found[one.name] = Setting(hints[one.name], one.default)
         return found
@@ -108,7 +112,8 @@ class Composed:
     def _settings(self) -> Iterator[tuple[str, Any]]:
         for one in fields(self):
             value = getattr(self, one.name)
-            yield from value.settings().items() if isinstance(value, Part) else [(one.name, value)]
+            usual = isinstance(value, Part) and type(value) is type(one.default)
+            yield from value.settings().items() if usual else [(one.name, value)]
 
     def _changes(self) -> dict[str, Any]:
         """Return the settings that are not the class's own."""
@@ -116,9 +121,7 @@ class Composed:
         return {name: value for name, value in self.settings().items() if name not in usual or value != usual[name]}
 
     def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}({', '.join(f'{name}={_short(value)}' for name, value in self._changes().items())})"
-        )
+        return f"{type(self).__name__}({_listed(self._changes())})"
 
     def _repr_html_(self) -> str:
         rows = (f"<tr><th>{name}</th><td>{escape(_short(value))}</td></tr>" for name, value in self._changes().items())

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from omkl import algorithm
 from omkl.algorithm import Velocity
@@ -37,6 +37,8 @@ class Mixing(Part):
     gamma: float | Literal["auto"] = 0.009
     momentum: float = 0.0
     clip: float | None = None
+
+    name: ClassVar[str] = "heavy_ball"
 
     def __post_init__(self) -> None:
         if self.gamma != "auto":
@@ -97,3 +99,6 @@ class Mixing(Part):
             return mixed if share is None else start + share[..., None, None] * (mixed - start)
 
         return algorithm.heavy_ball(own, velocity, self.momentum, pulled)
+
+
+MIXING: dict[str, type[Mixing]] = {rule.name: rule for rule in (Mixing,)}

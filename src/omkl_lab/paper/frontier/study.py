@@ -5,7 +5,7 @@ Computing takes JAX, NumPy and SciPy alone; what is in the store can be drawn el
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -270,7 +270,7 @@ class Study(NamedTuple):
 
 def alone(method: Ensemble) -> Local:
     """Return the same learner without communication."""
-    return Local(**{one.name: getattr(method, one.name) for one in fields(Local)})
+    return Local(**{name: value for name, value in method.settings().items() if name in Local.known()})
 
 
 def at_home(points: Sequence[Point]) -> list[Point]:
