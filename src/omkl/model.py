@@ -135,7 +135,7 @@ def load_model(path: str | Path) -> Model:
     formats, remedy = (FORMAT, WITH_BASIS, WITH_UNITS, WITH_LANDMARKS), "pass a file written by Model.save"
     header, arrays = storage.read(path, "model", formats, remedy)
     with storage.refusing(f"{path} is no omkl model", remedy):
-        given = {"frequencies": None} | {name: arrays[name] for name in _ARRAYS if name in arrays}
+        given: Any = {"frequencies": None} | {name: arrays[name] for name in _ARRAYS if name in arrays}
         model = Model(**given, loss=loss_from(header["loss"]))
         # Kernels that count for nothing have log weights of -inf; the largest is never one.
         numbers = arrays | {"log_weights": np.max(arrays["log_weights"])}

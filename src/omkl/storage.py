@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from omkl.errors import InputError
 
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 
-DAMAGED = (
+DAMAGED: tuple[type[Exception], ...] = (
     LookupError, ValueError, TypeError, AttributeError, EOFError, OverflowError, RuntimeError, struct.error,
     zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
@@ -46,9 +46,10 @@ class Content(NamedTuple):
 @contextmanager
 def refusing(told: str, remedy: str, *also: type[Exception]) -> Iterator[None]:
     """Turn what a damaged file raises, and errors of other types on demand, into one line."""
+    kinds = (*DAMAGED, *also)
     try:
         yield
-    except (*DAMAGED, *also) as error:
+    except kinds as error:
         why = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{told} ({why}); {remedy}") from None
 
@@ -62,7 +63,7 @@ def write(path: str | Path, arrays: Mapping[str, Any], header: dict[str, Any] | 
         pack(file, arrays, header)
 
 
-def pack(file: IO[bytes], arrays: Mapping[str, Any], header: dict[str, Any] | None = None) -> None:
+def pack(file: BinaryIO, arrays: Mapping[str, Any], header: dict[str, Any] | None = None) -> None:
     """Write an npz to an open file."""
     members = {} if header is None else {"header": np.array(json.dumps(header))}
     members |= {name: np.asarray(array) for name, array in arrays.items()}
@@ -88,7 +89,7 @@ def load(path: str | Path) -> Content:
         return parse(file)
 
 
-def parse(file: IO[bytes]) -> Content:
+def parse(file: BinaryIO) -> Content:
     """Return what an open npz holds; raises one of ``DAMAGED`` where it is not whole or has more than plain arrays."""
     length = file.seek(0, os.SEEK_END)
     with zipfile.ZipFile(file) as archive:
@@ -139,7 +140,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, length: int) -> np
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[IO[bytes]]:
+def replacing(path: str | Path) -> Iterator[BinaryIO]:
     """Open a file that takes the place of another in one step, once it is written and on the disk."""
     path = Path(path)
     if path.exists() and not path.is_file():  # a pipe or a device is no file to be replaced
@@ -164,7 +165,7 @@ def write_whole(path: Path, content: bytes | str) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
-def sync(file: IO[bytes]) -> None:
+def sync(file: BinaryIO) -> None:
     """Bring to the disk what was written to a file."""
     file.flush()
     os.fsync(file.fileno())

@@ -7,7 +7,7 @@ and the rows of the round that is open.
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -28,7 +28,6 @@ from omkl.online.playing import Row
 from omkl.online.tracking import Tracking
 from omkl.reach import Reach
 from omkl.sending import SENDING, Budget, Pace
-from omkl.storage import Arrays
 
 FORMAT, READ, REMEDY = 2, (1, 2), "pass a file written by save"
 KNOWN = {kind.__name__: kind for kind in (Basis, Budget, Kernel, Landmarks, Pace, Reach, Tracking)} | {
@@ -36,6 +35,8 @@ KNOWN = {kind.__name__: kind for kind in (Basis, Budget, Kernel, Landmarks, Pace
 }
 FEATURES, UNITS = Features._fields, ("input_center", "input_scale", "target_center", "target_scale")
 COLUMNS = ("relevance", "directions")
+
+Arrays: TypeAlias = storage.Arrays
 
 
 def read(path: str | Path, kind: str) -> tuple[dict[str, Any], Arrays]:

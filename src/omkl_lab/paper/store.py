@@ -34,6 +34,6 @@ class Store:
 
 def _read(path: Path) -> Arrays | None:
     try:
-        return storage.load(path).arrays
-    except (FileNotFoundError, *storage.DAMAGED):
+        return storage.load(path).arrays if path.exists() else None
+    except storage.DAMAGED:
         return None
