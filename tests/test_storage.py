@@ -25,6 +25,7 @@ ARRAYS: dict[str, Any] = {
     "names": np.array(["ä", "no"]),
     "empty": np.zeros((0, 4), np.int64),
     "scalar": np.array(True),
+    "times": np.array(["2026-01-01", "NaT"], "datetime64[s]"),
 }
 
 
@@ -100,7 +101,7 @@ def test_objects_are_not_written(tmp_path: Path) -> None:
     path = tmp_path / "f.npz"
     storage.write(path, ARRAYS)
     before = path.read_bytes()
-    with pytest.raises(InputError, match="thing holds objects, which only pickle can write; give it a type"):
+    with pytest.raises(InputError, match="thing has type object; a file holds numbers, times and text; convert it"):
         storage.write(path, {"thing": np.array([{}, None])})
     assert path.read_bytes() == before
 

@@ -31,8 +31,10 @@ DEEPEST = 64  # levels of a header, which has ten at most
 EXPANSION = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}  # what a byte can become at most, by compression
 ENCRYPTED = 1  # a bit of a member's flags
 MAGIC = b"\x93NUMPY\x01\x00"
+KINDS = "biufcmMSU"  # of NumPy's types those that need no pickle
 PLAIN = re.compile(  # NumPy evaluates what stands here, so it gets to see nothing else
-    rb"\{'descr': '([<>|][biufcSU][1-9]\d*)', 'fortran_order': (?:True|False), 'shape': \(([\d, ]*)\), \} *\n"
+    rf"\{{'descr': '([<>|][{KINDS}][1-9]\d*(?:\[\w+\])?)', 'fortran_order': (?:True|False), "
+    r"'shape': \(([\d, ]*)\), \} *\n".encode()
 )
 
 
@@ -68,8 +70,8 @@ def pack(file: BinaryIO, arrays: Mapping[str, Any], header: dict[str, Any] | Non
     members = {} if header is None else {"header": np.array(json.dumps(header))}
     members |= {name: np.asarray(array) for name, array in arrays.items()}
     for name, array in members.items():
-        if array.dtype.hasobject:
-            raise InputError(f"{name} holds objects, which only pickle can write; give it a type of numbers or text")
+        if array.dtype.kind not in KINDS:
+            raise InputError(f"{name} has type {array.dtype}; a file holds numbers, times and text; convert it first")
     np.savez(file, **members)  # type: ignore[arg-type]
 
 
