@@ -176,23 +176,24 @@ def sync(file: BinaryIO) -> None:
 # Trees
 
 
-def leaves(tree: Any) -> Iterator[Any]:
-    """Yield the arrays of a tree of tuples, NamedTuples and dicts, the latter in the order of their keys."""
-    if isinstance(tree, tuple | dict):
-        for part in tree if isinstance(tree, tuple) else (tree[key] for key in sorted(tree)):
-            yield from leaves(part)
-    else:
-        yield tree
-
-
 def mapped(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
-    """Return the tree of what a function makes of the arrays of one tree, and of others like it."""
+    """Return the tree of what a function makes of the arrays of one tree, and of others like it.
+
+    A tree is of tuples, NamedTuples and dicts, which are gone through in the order of their keys.
+    """
     if isinstance(tree, dict):
         return {key: mapped(function, tree[key], *(other[key] for other in others)) for key in sorted(tree)}
     if not isinstance(tree, tuple):
         return function(tree, *others)
     parts = [mapped(function, *alike) for alike in zip(tree, *others, strict=True)]
     return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+
+
+def leaves(tree: Any) -> list[Any]:
+    """Return the arrays of a tree, in the order of ``mapped``."""
+    found: list[Any] = []
+    mapped(found.append, tree)
+    return found
 
 
 def flatten(name: str, tree: Any) -> Arrays:
