@@ -3,6 +3,7 @@
 python -m benchmarks.way
 """
 
+import itertools
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +40,7 @@ def traced(act: Callable[[], Any]) -> Way:
     finally:
         sys.setprofile(None)
     files = [file for file, _ in calls]
-    return Way(len(set(calls)), len(set(files)), sum(a != b for a, b in zip(files, files[1:], strict=False)))
+    return Way(len(set(calls)), len(set(files)), sum(a != b for a, b in itertools.pairwise(files)))
 
 
 def round_of(method: omkl.Gossip) -> Way:

@@ -21,6 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import omkl
+from omkl import storage
 from omkl.errors import InputError
 from omkl.features import Features
 from omkl.node.learning import Learning
@@ -136,6 +137,15 @@ def test_files_of_regressors_and_of_graphs(tmp_path: Path) -> None:
     (tmp_path / "bad.npz").write_bytes(b"PK")
     with pytest.raises(InputError, match="no omkl estimator"):
         OMKLRegressor.load(tmp_path / "bad.npz")
+    header, arrays = storage.load(tmp_path / "one.npz")
+    for name, found in (("shape", arrays), ("state_0", arrays), ("params", header), ("seen", header)):
+        lacking = [{key: value for key, value in part.items() if key != name} for part in (arrays, header)]
+        assert name in found
+        storage.write(tmp_path / "bad.npz", *lacking)
+        with pytest.raises(
+            InputError, match=rf"bad.npz is no omkl estimator \('{name}'\); pass a file written by save"
+        ):
+            OMKLRegressor.load(tmp_path / "bad.npz")
 
 
 def test_fit_shuffles_and_forgets(moons: Any) -> None:

@@ -1,8 +1,5 @@
 """A learned model: predict, save, load. One file format for simulator, node and estimators."""
 
-import json
-import zipfile
-import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -10,7 +7,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from omkl import algorithm, losses, scaling
+from omkl import algorithm, losses, scaling, storage
 from omkl.arrays import Array
 from omkl.errors import InputError, pick
 from omkl.features import Features, transform
@@ -19,9 +16,7 @@ from omkl.scaling import Inputs
 
 # One that has no basis, units or landmarks is written as ever, for readers that know of none.
 FORMAT, WITH_BASIS, WITH_UNITS, WITH_LANDMARKS = 1, 2, 3, 4
-_ARRAYS = ("theta", "log_weights")
-_OPTIONAL = ("frequencies", "basis", "center", "scale", "landmarks", "limits", "bandwidths")
-DAMAGED = (KeyError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error)
+_ARRAYS = ("theta", "log_weights", "frequencies", "basis", "center", "scale", "landmarks", "limits", "bandwidths")
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,34 +118,31 @@ class Model:
 
     def save(self, path: str | Path) -> None:
         """Write the model as npz with a JSON header, never pickle."""
-        with Path(path).open("wb") as file:
+        with storage.replacing(path) as file:
             self.write(file)
 
     def write(self, file: BinaryIO) -> None:
         """Write the same to an open file."""
         version = WITH_UNITS if self.center is not None else FORMAT if self.basis is None else WITH_BASIS
         version = version if self.landmarks is None else WITH_LANDMARKS
-        optional = [name for name in _OPTIONAL if getattr(self, name) is not None]
-        arrays: dict[str, Any] = {name: getattr(self, name) for name in (*_ARRAYS, *optional)}
+        arrays = {name: getattr(self, name) for name in _ARRAYS if getattr(self, name) is not None}
         header = {"omkl_model": version, "loss": {"name": self.loss.name, **asdict(self.loss)}}  # type: ignore[call-overload]
-        np.savez(file, header=np.array(json.dumps(header)), **arrays)
+        storage.pack(file, arrays, header)
 
 
 def load_model(path: str | Path) -> Model:
     """Return the model that ``save`` wrote."""
-    try:
-        with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            header = json.loads(str(file["header"]))
-            version = header["omkl_model"]
-            arrays = {name: file[name] for name in (*_ARRAYS, *(set(_OPTIONAL) & set(file)))}
-            loss = loss_from(header["loss"])
-    except DAMAGED as error:
-        raise InputError(f"{path} is no omkl model ({error}); pass a file written by Model.save") from None
-    if version not in (FORMAT, WITH_BASIS, WITH_UNITS, WITH_LANDMARKS):
-        raise InputError(f"{path} has model format {version}; this version reads up to {WITH_LANDMARKS}; upgrade omkl")
-    if "frequencies" not in arrays and "landmarks" not in arrays:
-        raise InputError(f"{path} is no omkl model (no frequencies); pass a file written by Model.save")
-    return Model(**({"frequencies": None} | arrays), loss=loss)
+    formats, remedy = (FORMAT, WITH_BASIS, WITH_UNITS, WITH_LANDMARKS), "pass a file written by Model.save"
+    header, arrays = storage.read(path, "model", formats, remedy)
+    with storage.refusing(f"{path} is no omkl model", remedy):
+        given: Any = {"frequencies": None} | {name: arrays[name] for name in _ARRAYS if name in arrays}
+        model = Model(**given, loss=loss_from(header["loss"]))
+        # Kernels that count for nothing have log weights of -inf; the largest is never one.
+        numbers = arrays | {"log_weights": np.max(arrays["log_weights"])}
+        broken = [name for name in _ARRAYS if name in arrays and not np.isfinite(numbers[name]).all()]
+    if broken:
+        raise InputError(f"{path} has nan or inf in {broken[0]}; a model must be finite; save one that did not diverge")
+    return model
 
 
 def model_of(

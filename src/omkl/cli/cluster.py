@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 import omkl
+from omkl import storage
 from omkl.cli import options, show
 from omkl.cli.options import OUTPUT, Format, option
 from omkl.data import Stream, as_stream, first_rounds, load
@@ -73,7 +74,7 @@ def cluster(
     if out:
         out.mkdir(parents=True, exist_ok=True)
         losses, theta, hidden = (np.stack(parts) for parts in list(zip(*outcomes, strict=True))[:3])
-        np.savez(out / "cluster.npz", losses=losses, theta=theta, hidden=hidden)
+        storage.write(out / "cluster.npz", {"losses": losses, "theta": theta, "hidden": hidden})
     if output is Format.JSON:
         show.print_json(summary)
     else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 from rich.table import Table
 
+from omkl import storage
 from omkl.cli import options, show
 from omkl.cli.exits import Exit
 from omkl.cli.options import Format
@@ -173,7 +174,7 @@ def export(
 
     Example: omkl node export model.npz --network network.toml --id a
     """
-    path.write_bytes(_load("client").model(_load("config").load(network), id, timeout, name))
+    storage.write_whole(path, _load("client").model(_load("config").load(network), id, timeout, name))
 
 
 def _load(module: str) -> Any:

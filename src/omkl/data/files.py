@@ -4,7 +4,6 @@ import hashlib
 import importlib.util
 import os
 import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -12,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from omkl import storage
 from omkl.errors import InputError, MissingExtraError
 
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -78,18 +78,15 @@ def read_member(archive: Path, file: File) -> bytes:
 def store(path: Path, X: Floats, y: Floats) -> None:
     """Keep arrays in the cache, with their digest; the file appears whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{os.getpid()}.npz")
-    np.savez_compressed(partial, X=X, y=y, sha256=np.array(digest(X, y)))
-    partial.replace(path)
+    with storage.replacing(path) as file:
+        np.savez_compressed(file, X=X, y=y, sha256=np.array(digest(X, y)))
 
 
 def restore(path: Path) -> tuple[Floats, Floats]:
     """Return arrays kept by ``store``."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
-            X, y, expected = kept["X"], kept["y"], str(kept["sha256"])
-    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(f"{path} cannot be read ({error}); remove it to fetch the data again") from None
+    with storage.refusing(f"{path} cannot be read", "remove it to fetch the data again", OSError):
+        kept = storage.load(path).arrays
+        X, y, expected = kept["X"], kept["y"], str(kept["sha256"])
     if (found := digest(X, y)) != expected:
         raise InputError(f"{path} holds arrays of sha256 {found}, not {expected}; remove it to fetch the data again")
     return X, y

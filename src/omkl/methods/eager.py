@@ -9,6 +9,7 @@ import numpy.typing as npt
 from omkl import noise
 from omkl.methods.gossip import Gossip
 from omkl.methods.protocol import Info, Method, MethodState, Network, Round
+from omkl.storage import mapped
 from omkl.wire import message_bytes
 
 Dither: TypeAlias = Callable[[int], npt.NDArray[np.float32] | None]
@@ -65,11 +66,4 @@ def _gossiped(method: Gossip, state: Any, sample: Round, network: Network, dithe
 
 def _rested(rest: Any, after: Any, seen: npt.NDArray[np.bool_]) -> Any:
     """Return the state in which nodes without a sample have what they would have predicted with."""
-
-    def chosen(new: Any, old: Any) -> Any:
-        if isinstance(new, tuple):
-            parts = map(chosen, new, old)
-            return type(new)(*parts) if hasattr(new, "_make") else tuple(parts)
-        return np.where(seen.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
-
-    return chosen(after, rest)
+    return mapped(lambda new, old: np.where(seen.reshape(-1, *(1,) * (new.ndim - 1)), new, old), after, rest)

@@ -13,21 +13,19 @@ from its neighbors.
 
 import io
 import json
-import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from omkl import wire
+from omkl import storage, wire
 from omkl.algorithm import State
 from omkl.errors import InputError
-from omkl.model import DAMAGED
 from omkl.node.disk import Disk, RealDisk
 from omkl.node.events import Damaged
 from omkl.node.learning import Floats
@@ -42,13 +40,6 @@ ABSENT = "is not there"
 OPTIONAL = ("memory", "velocity", "moved", "hearing")  # parts of a state that not all methods have
 
 
-class Checkpoint(NamedTuple):
-    """What a file holds."""
-
-    header: dict[str, Any]
-    arrays: dict[str, Floats]
-
-
 def save(path: Path | str, protocol: Protocol, clean: bool, disk: Disk | None = None) -> None:
     """Write the state of a node; ``clean`` says that it has left and will say nothing more under its boot.
 
@@ -61,7 +52,7 @@ def save(path: Path | str, protocol: Protocol, clean: bool, disk: Disk | None = 
     path, disk = Path(path), disk or RealDisk()
     content = io.BytesIO()
     header = np.frombuffer(json.dumps(_header(protocol, clean)).encode(), dtype=np.uint8)
-    np.savez(content, header=header, **_arrays(protocol))  # type: ignore[arg-type]
+    storage.pack(content, {"header": header} | _arrays(protocol))
     disk.write(_beside(path, "new"), seal(content.getvalue()))
     with suppress(FileNotFoundError):  # the first one, or a save that failed here before
         disk.move(path, _beside(path, "last"))
@@ -90,7 +81,7 @@ def restore(path: Path | str, role: Role, boot: int, now: float, disk: Disk | No
         protocol.neighbors.start = Start(protocol.learning.state.theta, spare=other, resumed=clean)
     except InputError:
         raise
-    except DAMAGED as error:
+    except storage.DAMAGED as error:
         raise InputError(f"{path} does not fit ({error}); was it another learner's? delete it to start anew") from None
     if why is not None:
         protocol.report(Damaged(str(path), why))
@@ -107,7 +98,7 @@ def _beside(path: Path, ending: str) -> Path:
     return path.with_name(f"{path.name}.{ending}")
 
 
-def _find(path: Path, disk: Disk) -> tuple[Checkpoint | None, str | None]:
+def _find(path: Path, disk: Disk) -> tuple[storage.Content | None, str | None]:
     """Return the file to go on from, and why it is not the first; None where there was none at all."""
     faults = {}
     for file in (path, _beside(path, "last")):
@@ -119,7 +110,7 @@ def _find(path: Path, disk: Disk) -> tuple[Checkpoint | None, str | None]:
             raise InputError(
                 f"{file} cannot be read ({error}); a node goes on from it; see to the disk first"
             ) from None
-        except (*DAMAGED, RuntimeError, struct.error) as error:
+        except storage.DAMAGED as error:
             faults[file] = f"is no whole checkpoint ({error})"
         else:
             if faults.get(path, ABSENT) != ABSENT:
@@ -168,26 +159,24 @@ def _arrays(protocol: Protocol) -> dict[str, Floats]:
     state, neighbors = protocol.learning.state, protocol.neighbors
     arrays = {"theta": state.theta, "hidden": state.hidden, "log_weights": state.log_weights}
     for name in OPTIONAL:
-        arrays |= {f"{name}_{k}": np.asarray(leaf) for k, leaf in enumerate(_leaves(getattr(state, name)))}
-    arrays |= {f"moments_{k}": np.asarray(leaf) for k, leaf in enumerate(protocol.learning.moments)}
+        arrays |= storage.flatten(name, getattr(state, name))
+    arrays |= storage.flatten("moments", protocol.learning.moments)
     x = np.array([x for x, _ in protocol.waiting], dtype=np.float64 if protocol.learning.moments else np.float32)
     y = np.array([y for _, y in protocol.waiting if y is not None], dtype=np.float32)
     return arrays | {"copies": neighbors.copies, "x": x, "y": y}
 
 
-def _parse(content: bytes) -> Checkpoint:
+def _parse(content: bytes) -> storage.Content:
     body, digest = content[:-SEAL], content[-SEAL:]
     if blake2b(body, digest_size=SEAL).digest() != digest:
         raise ValueError("its digest is wrong: a write was cut short, or it was changed")
-    with np.load(io.BytesIO(content), allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
-    header = json.loads(arrays.pop("header").tobytes())
-    if "omkl_checkpoint" not in header:
+    saved = storage.parse(io.BytesIO(content))
+    if "omkl_checkpoint" not in saved.header:
         raise ValueError("it is something else")
-    return Checkpoint(header, arrays)
+    return saved
 
 
-def _check(path: Path | str, saved: Checkpoint, role: Role) -> None:
+def _check(path: Path | str, saved: storage.Content, role: Role) -> None:
     if (found := saved.header["omkl_checkpoint"]) != FORMAT:
         raise InputError(f"{path} has checkpoint format {found}; this version reads {FORMAT}; use the omkl it is of")
     if saved.header["id"] != role.id:
@@ -197,20 +186,16 @@ def _check(path: Path | str, saved: Checkpoint, role: Role) -> None:
         raise InputError(f"{path} is of another network: {how}; undo the change, or delete it to start anew")
 
 
-def _fill(protocol: Protocol, saved: Checkpoint, same_boot: bool) -> None:
+def _fill(protocol: Protocol, saved: storage.Content, same_boot: bool) -> None:
     header, arrays = saved
     learning, neighbors = protocol.learning, protocol.neighbors
     fresh = learning.state
-    optional = {
-        name: _rebuild(like, (arrays[f"{name}_{k}"] for k, _ in enumerate(_leaves(like))))
-        for name, like in ((name, getattr(fresh, name)) for name in OPTIONAL)
-    }
+    optional = {name: storage.unflatten(name, getattr(fresh, name), arrays) for name in OPTIONAL}
     state = State(arrays["theta"], arrays["hidden"], arrays["log_weights"], **optional)
     if _shapes(state) != _shapes(fresh):
         raise ValueError(f"arrays {_shapes(state)} where {_shapes(fresh)} are due")
     learning.state, learning.round = state, header["round"]
-    moments = (arrays[f"moments_{k}"] for k, _ in enumerate(learning.moments))
-    learning.moments = _rebuild(learning.moments, moments)
+    learning.moments = storage.unflatten("moments", learning.moments, arrays)
     if same_boot:
         neighbors.recent.extend(_frames(header["recent"]))
     for k, (peer, entry) in enumerate(header["links"].items()):
@@ -231,21 +216,8 @@ def _restore_link(link: Link, entry: dict[str, Any], copy: Floats) -> None:
     link.inbox = {int(at): data for at, data in kept}
 
 
-def _leaves(memory: Any) -> list[Any]:
-    """Return the arrays of a learner's memory, a tuple of arrays and tuples."""
-    return [leaf for part in memory for leaf in _leaves(part)] if isinstance(memory, tuple) else [memory]
-
-
-def _rebuild(like: Any, leaves: Iterator[Any]) -> Any:
-    """Return leaves in the shape of another memory."""
-    if not isinstance(like, tuple):
-        return next(leaves)
-    parts = [_rebuild(part, leaves) for part in like]
-    return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)
-
-
 def _shapes(state: State) -> list[tuple[str, tuple[int, ...]]]:
-    return [(str(leaf.dtype), leaf.shape) for leaf in map(np.asarray, _leaves(tuple(state)))]
+    return [(str(leaf.dtype), leaf.shape) for leaf in map(np.asarray, storage.leaves(state))]
 
 
 def _frames(frames: Iterable[str]) -> list[bytes]:

@@ -142,10 +142,8 @@ def explain(node: Node, journal: Journal, peers: Sequence[str]) -> None:
 
 
 def save(node: Node, journal: Journal, path: Path) -> None:
-    """Write the model in one go: whoever reads the file finds the old one or the new one."""
-    part = path.with_name(path.name + ".part")
-    node.model().save(part)
-    part.replace(path)
+    """Write the model: whoever reads the file finds the old one or the new one."""
+    node.model().save(path)
     journal.say(logging.INFO, "export", f"the model of round {node.protocol.round} is in {path}", path=str(path))
 
 

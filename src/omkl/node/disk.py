@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from omkl import storage
 from omkl.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -75,8 +76,7 @@ class RealDisk:
         """Write a file and flush it to the disk."""
         with path.open("wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            storage.sync(file)
 
     def move(self, source: Path, target: Path) -> None:
         """Rename a file, and flush the folder."""
@@ -103,8 +103,7 @@ class MappedCounter:
         with path.open("a+b") as file:
             if (lacking := _NUMBER.size - file.tell()) > 0:
                 file.write(bytes(lacking))  # memory beyond the end of a file, or of the disk, cannot be written
-                file.flush()
-                os.fsync(file.fileno())
+                storage.sync(file)
         with path.open("r+b") as file:
             self._memory = mmap.mmap(file.fileno(), _NUMBER.size)
 

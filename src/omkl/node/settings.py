@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import numpy.typing as npt
 
+from omkl import storage
 from omkl.errors import InputError, whole
-from omkl.model import DAMAGED
 
 WORD = re.compile(r"[A-Za-z0-9_-]+")  # stands alone in a zenoh key, a file's name and a label of a metric
 ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
@@ -157,14 +156,9 @@ class Calibration:
     def read(self, folder: Path) -> npt.NDArray[Any]:
         """Return the rows; a relative path is looked for in the folder."""
         path = folder / self.file
-        try:
-            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
-                return np.asarray(arrays["X"])
-        except (OSError, *DAMAGED) as error:
-            raise InputError(
-                f"calibration.file: {path} cannot be read ({error}); it must hold an array X of unlabelled inputs; "
-                "write it by np.savez(file, X=X)"
-            ) from None
+        remedy = "it must hold an array X of unlabelled inputs; write it by np.savez(file, X=X)"
+        with storage.refusing(f"calibration.file: {path} cannot be read", remedy, OSError):
+            return storage.load(path).arrays["X"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,15 +4,14 @@ While rows are kept, they are all there is to write. Later it is what they were 
 and the rows of the round that is open.
 """
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from omkl import storage
 from omkl.calibration import Basis
 from omkl.compressors import QUANTIZERS
 from omkl.errors import InputError
@@ -22,7 +21,6 @@ from omkl.learners import LEARNERS
 from omkl.losses import LOSSES
 from omkl.methods import METHODS
 from omkl.methods.composed import Composed
-from omkl.model import DAMAGED
 from omkl.online.adaptive import Adaptive
 from omkl.online.calibrating import Calibrated, Units, lined, table
 from omkl.online.drift import Watch
@@ -32,35 +30,20 @@ from omkl.online.tracking import Tracking
 from omkl.reach import Reach
 from omkl.sending import SENDING, Budget, Pace
 
-FORMAT, READ = 2, (1, 2)
+FORMAT, READ, REMEDY = 2, (1, 2), "pass a file written by save"
 KNOWN = {kind.__name__: kind for kind in (Basis, Budget, Kernel, Landmarks, Pace, Reach, Tracking)} | {
     kind.__name__: kind for known in (METHODS.own, LEARNERS, LOSSES, QUANTIZERS, SENDING) for kind in known.values()
 }
 FEATURES, UNITS = Features._fields, ("input_center", "input_scale", "target_center", "target_scale")
 COLUMNS = ("relevance", "directions")
 
-Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
-
-
-def write(path: str | Path, header: dict[str, Any], arrays: Arrays) -> None:
-    """Write npz with a JSON header."""
-    text = np.array(json.dumps({"omkl_estimator": FORMAT} | header))
-    with Path(path).open("wb") as file:
-        np.savez(file, header=text, **arrays)  # type: ignore[arg-type]
+Arrays: TypeAlias = storage.Arrays
 
 
 def read(path: str | Path, kind: str) -> tuple[dict[str, Any], Arrays]:
-    """Return what ``write`` wrote of an estimator of that name."""
-    try:
-        with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            header = json.loads(str(file["header"]))
-            version, found = header["omkl_estimator"], header["estimator"]
-            arrays = {name: file[name] for name in file if name != "header"}
-    except DAMAGED as error:
-        raise InputError(f"{path} is no omkl estimator ({error}); pass a file written by save") from None
-    if version not in READ:
-        raise InputError(f"{path} has estimator format {version}; this version reads up to {FORMAT}; upgrade omkl")
-    if found != kind:
+    """Return what the file of an estimator of that name holds."""
+    header, arrays = storage.read(path, "estimator", READ, REMEDY)
+    if (found := header.get("estimator")) != kind:
         raise InputError(f"{path} has a {found}; a {kind} was asked for; use {found}.load")
     return header, arrays
 
@@ -93,12 +76,12 @@ def setting(record: Any) -> Any:
 
 def dump(online: Online) -> tuple[dict[str, Any], Arrays]:
     """Return what a learner has beyond its settings."""
-    header: dict[str, Any] = {"method": plain(online.method), "seed": online.seed, "seen": online.seen}
-    header |= {"rounds": online.rounds, "rows": None}
+    header: dict[str, Any] = {"omkl_estimator": FORMAT, "method": plain(online.method), "seed": online.seed}
+    header |= {"seen": online.seen, "rounds": online.rounds, "rows": None}
     if online.kept is not None:
         return header, _rows("kept", online.kept)
     made = online.settled()
-    header, arrays = header | {"rows": made.rows}, _calibrated("", made) | _state("state", online.state)
+    header, arrays = header | {"rows": made.rows}, _calibrated("", made) | storage.flatten("state", online.state)
     if isinstance(online, Adaptive) and online.watch is not None:
         watched, beside = _watched(online.watch, made)
         header, arrays = header | {"watch": watched}, arrays | beside
@@ -139,13 +122,9 @@ def _made(online: Online, prefix: str, rows: int, arrays: Arrays) -> Calibrated:
     return Calibrated(rows, method, features, Units(center, scale), Units(*targets), factors, directions)
 
 
-def _state(prefix: str, state: Any) -> Arrays:
-    return {f"{prefix}_{k}": leaf for k, leaf in enumerate(_leaves(state))}
-
-
 def _stated(online: Online, prefix: str, made: Calibrated, arrays: Arrays) -> Any:
     fresh = made.method.init(np, (online.nodes,), online.task.outputs, made.features.spectrum)
-    return _filled(fresh, iter([arrays[f"{prefix}_{k}"] for k, _ in enumerate(_leaves(fresh))]))
+    return storage.unflatten(prefix, fresh, arrays)
 
 
 def _watched(watch: Watch, made: Calibrated) -> tuple[dict[str, Any], Arrays]:
@@ -157,7 +136,7 @@ def _watched(watch: Watch, made: Calibrated) -> tuple[dict[str, Any], Arrays]:
     if watch.made is not made:
         header |= {"before": watch.made.rows}
         arrays |= _calibrated("before_", watch.made)
-    return header, arrays | _state("before_state", watch.state)
+    return header, arrays | storage.flatten("before_state", watch.state)
 
 
 def _watch(online: Online, header: Mapping[str, Any], arrays: Arrays) -> Watch:
@@ -185,21 +164,3 @@ def _listed(name: str, arrays: Arrays) -> list[Row]:
         return []
     parts = (arrays[f"{name}_{key}"] for key in ("x", "lengths", "y", "weight", "node"))
     return [Row(x[:n].copy(), y, float(weight), int(node)) for x, n, y, weight, node in zip(*parts, strict=True)]
-
-
-def _leaves(tree: Any) -> Iterator[Any]:
-    if isinstance(tree, tuple):
-        for part in tree:
-            yield from _leaves(part)
-    else:
-        yield tree
-
-
-def _filled(tree: Any, leaves: Iterator[Any]) -> Any:
-    if isinstance(tree, tuple):
-        parts = [_filled(part, leaves) for part in tree]
-        return type(tree)(*parts) if hasattr(tree, "_make") else tuple(parts)
-    leaf = next(leaves)
-    if leaf.shape != tree.shape:
-        raise InputError(f"a state of shape {leaf.shape} for a method of {tree.shape}; the file has other settings")
-    return leaf

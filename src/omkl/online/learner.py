@@ -15,6 +15,7 @@ from omkl.online.playing import Row
 from omkl.online.tasks import Classification, Task
 from omkl.online.tracking import Tracking
 from omkl.scaling import Floats
+from omkl.storage import mapped
 from omkl.topology import Topology
 
 BLOCK = 256  # rows at once: features before the basis are many
@@ -230,9 +231,6 @@ def grown(before: Any, fresh: Any) -> Any:
     halves = np.array([[-0.5], [0.5]], np.float32) if one else np.float32(1)
 
     def put(old: Any, new: Any) -> Any:
-        if isinstance(new, tuple):
-            parts = map(put, old, new)
-            return type(new)(*parts) if hasattr(new, "_make") else tuple(parts)
         if old.shape == new.shape:
             return old
         made = new.copy()
@@ -240,10 +238,9 @@ def grown(before: Any, fresh: Any) -> Any:
         made[(*(slice(None),) * outputs, slice(2 if one else old.shape[outputs]))] = old
         return made
 
-    made = {"theta": put(halves * before.theta, fresh.theta), "memory": put(before.memory, fresh.memory)}
-    if hasattr(before, "line"):
-        made |= {
-            "line": put(halves * before.line, fresh.line),
-            "line_memory": put(before.line_memory, fresh.line_memory),
-        }
+    made = {}
+    for models, memory in (("theta", "memory"), ("line", "line_memory")):
+        if hasattr(before, models):
+            made[models] = put(halves * getattr(before, models), getattr(fresh, models))
+            made[memory] = mapped(put, getattr(before, memory), getattr(fresh, memory))
     return before._replace(**made)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omkl import metrics
+from omkl import metrics, storage
 from omkl.arrays import Array
 from omkl.errors import InputError
 from omkl.features import Features, transform
-from omkl.model import DAMAGED, Model, loss_from, model_of
+from omkl.model import Model, loss_from, model_of
 
 FORMAT = 1
 _CURVES = ("loss", "accuracy", "disagreement", "bits", "link_bits")
@@ -143,9 +143,9 @@ class Result:
         (folder / "run.json").unlink(missing_ok=True)
         _write_curves(folder, self._columns())
         names = [*_FINAL, *(name for name in _OPTIONAL if getattr(self, name) is not None)]
-        np.savez(folder / "final.npz", **{name: getattr(self, name) for name in names})
+        storage.write(folder / "final.npz", {name: getattr(self, name) for name in names})
         # Last, so that a folder that has it is whole.
-        (folder / "run.json").write_text(json.dumps({"omkl_result": FORMAT, **self.config}, indent=2) + "\n")
+        storage.write_whole(folder / "run.json", json.dumps({"omkl_result": FORMAT, **self.config}, indent=2) + "\n")
         return folder
 
     def _columns(self) -> dict[str, npt.NDArray[Any]]:
@@ -161,14 +161,11 @@ def load(folder: str | Path) -> Result:
     folder = Path(folder)
     if not (folder / "run.json").exists():
         raise InputError(f"{folder} holds no run.json; pass a folder written by Result.save")
-    try:
-        config = json.loads((folder / "run.json").read_text())
-        version = config.pop("omkl_result")
-        with (folder / "final.npz").open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            final = {name: file[name] for name in (*_FINAL, *(set(_OPTIONAL) & set(file)))}
+    with storage.refusing(f"{folder} is damaged", "run the simulation again", OSError):
+        config = storage.parse_json((folder / "run.json").read_bytes())
+        version, arrays = config.pop("omkl_result"), storage.load(folder / "final.npz").arrays
+        final = {name: arrays[name] for name in (*_FINAL, *(set(_OPTIONAL) & set(arrays)))}
         columns = _read_curves(folder)
-    except (OSError, *DAMAGED) as error:
-        raise InputError(f"{folder} is damaged ({error}); run the simulation again") from None
     if version != FORMAT:
         raise InputError(f"{folder} has result format {version}; this version reads {FORMAT}; upgrade omkl")
     shape = (len(final["seeds"]), len(final["rounds"]))

@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from omkl import storage
 from omkl.errors import InputError
 from omkl.features import Kernel
 from omkl.learners import Learner
@@ -93,22 +94,23 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         header, arrays = files.dump(self._online)
         header |= {"estimator": type(self).__name__, "params": {key: files.plain(params[key]) for key in params}}
         header |= {"columns": self.n_features_in_, "names": list(getattr(self, "feature_names_in_", []))}
-        files.write(path, header, arrays | self._own_arrays())
+        storage.write(path, arrays | self._own_arrays(), header)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Return the estimator that ``save`` wrote."""
         header, arrays = files.read(path, cls.__name__)
         known = cls._get_param_names()  # parameters that are gone were of another version
-        params = {key: files.setting(value) for key, value in header["params"].items() if key in known}
-        estimator = cls(**params)
-        estimator.n_features_in_ = header["columns"]
-        if header["names"]:
-            estimator.feature_names_in_ = np.array(header["names"], dtype=object)
-        # Not by the parameters, of which those left open may mean something else in another version.
-        method = files.setting(header["method"])
-        estimator._online = estimator._begin(estimator._own_task(arrays), method)
-        files.fill(estimator._online, header, arrays)
+        with storage.refusing(f"{path} is no omkl estimator", files.REMEDY):
+            params = {key: files.setting(value) for key, value in header["params"].items() if key in known}
+            estimator = cls(**params)
+            estimator.n_features_in_ = header["columns"]
+            if header["names"]:
+                estimator.feature_names_in_ = np.array(header["names"], dtype=object)
+            # Not by the parameters, of which those left open may mean something else in another version.
+            method = files.setting(header["method"])
+            estimator._online = estimator._begin(estimator._own_task(arrays), method)
+            files.fill(estimator._online, header, arrays)
         return estimator
 
     def __sklearn_tags__(self) -> Any:
@@ -180,7 +182,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         """Take a model for what has been learned."""
         model = model if isinstance(model, Model) else load_model(model)
         self._online = Fixed(model)
-        self.n_features_in_ = model.frequencies.shape[-1]
+        self.n_features_in_ = model.features.inputs
         return model
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from omkl.plots import figure
+from omkl.storage import write_whole
 from omkl_lab.paper.letter import TITLES, Floats, Runs, half_widths
-from omkl_lab.paper.store import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

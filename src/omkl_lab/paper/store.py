@@ -1,6 +1,5 @@
 """Finished computations on disk, so that an interrupted run is taken up where it stopped."""
 
-import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,11 +8,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from omkl.model import DAMAGED
+from omkl import storage
 
-Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
+Arrays: TypeAlias = storage.Arrays
 
 
 @dataclass(frozen=True)
@@ -29,23 +27,13 @@ class Store:
         if found is not None and str(found.pop("settings", None)) == header:
             return found
         arrays = compute()
-        buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, settings=np.array(header), **arrays)
-        write_whole(path, buffer.getvalue())
+        self.folder.mkdir(parents=True, exist_ok=True)
+        storage.write(path, {"settings": np.array(header)} | arrays)
         return arrays
-
-
-def write_whole(path: Path, content: bytes | str) -> None:
-    """Write a file beside its place and rename it: whoever finds it, also after an interruption, finds it whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".part")
-    unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
-    unfinished.replace(path)
 
 
 def _read(path: Path) -> Arrays | None:
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return dict(file)
-    except (FileNotFoundError, *DAMAGED):
+        return storage.load(path).arrays if path.exists() else None
+    except storage.DAMAGED:
         return None

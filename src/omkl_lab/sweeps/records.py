@@ -1,11 +1,11 @@
 """What came of points: a file for each, whole or not there, and the table made of them."""
 
 import json
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from omkl import storage
 from omkl_lab.sweeps.points import Point, digest
 
 Record: TypeAlias = dict[str, Any]
@@ -37,29 +37,9 @@ def _read(path: Path) -> Record | None:
 
 def write(folder: Path, one: Point, outcome: Record) -> Record:
     """Return the record of a point, on disk by then, whatever happens next."""
-    path = _path(folder, one.id)
-    path.parent.mkdir(parents=True, exist_ok=True)
     record = {"settings": one.settings, **outcome}
-    text = json.dumps(record, indent=2, allow_nan=False) + "\n"
-
-    def save(part: Path) -> None:
-        with part.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-
-    _replace(path, save)
+    storage.write_whole(_path(folder, one.id), json.dumps(record, indent=2, allow_nan=False) + "\n")
     return record
-
-
-def _replace(path: Path, save: Callable[[Path], Any]) -> None:
-    """Write beside and rename: a file that is there is whole."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        save(part)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def as_rows(records: Sequence[Record]) -> list[Row]:
@@ -96,9 +76,9 @@ def write_table(folder: Path, rows: Sequence[Row]) -> None:
         import pyarrow as pa
         from pyarrow import parquet
     except ImportError:
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        _replace(lines, lambda part: part.write_text(text))
+        storage.write_whole(lines, "".join(json.dumps(row) + "\n" for row in rows))
         table.unlink(missing_ok=True)
     else:
-        _replace(table, lambda part: parquet.write_table(pa.Table.from_pylist(list(rows)), part))
+        with storage.replacing(table) as file:
+            parquet.write_table(pa.Table.from_pylist(list(rows)), file)
         lines.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from omkl import features
+from omkl import features, storage
 from omkl.algorithm import State
 from omkl.methods import Round
 from omkl.node.learning import Floats, Learning
@@ -74,10 +74,7 @@ class Lessons:
 
 def _stacked(states: list[Any]) -> Any:
     """Return the states of several nodes as one, array by array."""
-    if not isinstance(states[0], tuple):
-        return np.array(states)
-    parts = [_stacked(list(part)) for part in zip(*states, strict=True)]
-    return type(states[0])(*parts) if hasattr(states[0], "_fields") else tuple(parts)
+    return storage.mapped(lambda *arrays: np.array(arrays), *states)
 
 
 def _compare(what: str, lessons: list[Lesson], found: list[Floats] | list[float], due: Floats) -> None:
