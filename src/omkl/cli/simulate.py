@@ -14,6 +14,7 @@ import omkl
 from omkl.cli import options, show
 from omkl.cli.options import OUTPUT, Format, option
 from omkl.dashboard.recorder import Recorder
+from omkl.display import counted
 from omkl.errors import InputError
 from omkl.methods import PRESETS, Method
 
@@ -130,8 +131,8 @@ def _tell_devices(result: "Result") -> None:
     devices = result.config["devices"]
     if devices["count"] > 1:
         number = result.config[devices["shard"]]
-        cut = f", {_count(devices['cut'], 'link')} between them" if devices["shard"] == "nodes" else ""
-        print(f"omkl: {_count(number, devices['shard'][:-1])} on {devices['count']} devices{cut}", file=sys.stderr)
+        cut = f", {counted(devices['cut'], 'link')} between them" if devices["shard"] == "nodes" else ""
+        print(f"omkl: {counted(number, devices['shard'][:-1])} on {devices['count']} devices{cut}", file=sys.stderr)
 
 
 def _name(method: Method) -> str:
@@ -140,10 +141,7 @@ def _name(method: Method) -> str:
 
 
 def _print(result: "Result", method: str) -> None:
-    config, summary, seeds = result.config, result.summary(), len(result.seeds)
-    data, graph = config["data"], config["topology"]
-    stream = data if isinstance(data, str) else "a table"
-    network = graph if isinstance(graph, str) else graph["name"] if isinstance(graph, dict) else "a matrix"
+    summary = result.summary()
     page = Table.grid(padding=(0, 2))
     page.add_row("  loss", f"{summary['loss']:.4f}", "over all rounds, scored before learning")
     error = "" if math.isnan(summary["final_loss_stderr"]) else f" ± {summary['final_loss_stderr']:.4f}"
@@ -154,13 +152,5 @@ def _print(result: "Result", method: str) -> None:
         page.add_row("  R2", f"{r2:.4f}", "over all rounds, of the targets' variance")
     page.add_row("  bits", f"{summary['bits_per_node_round']:,.0f}", "sent by a node in a round, header and all")
     console = show.console()
-    rounds, nodes = config["rounds"], config["nodes"]
-    console.print(
-        f"[bold]{method}[/bold] on {stream}: {network} of {_count(nodes, 'node')}, "
-        f"{_count(rounds, 'round')}, {_count(seeds, 'seed')}"
-    )
+    console.print(f"[bold]{method}[/bold] {result.setting()}")
     console.print(page)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from omkl import metrics
 from omkl.arrays import Array
+from omkl.display import as_html, as_text, counted, short
 from omkl.errors import InputError
 from omkl.features import Features, transform
 from omkl.model import DAMAGED, Model, loss_from, model_of
@@ -81,6 +82,32 @@ class Result:
     center: npt.NDArray[np.float64] | None = None
     scale: npt.NDArray[np.float64] | None = None
     pooled_loss: Floats | None = None
+
+    def __repr__(self) -> str:
+        return as_text(*self._shown())
+
+    def _repr_html_(self) -> str:
+        return as_html(*self._shown())
+
+    def _shown(self) -> tuple[str, dict[str, str]]:
+        from scipy.special import stdtrit
+
+        summary, seeds = self.summary(), len(self.seeds)
+        loss, half = f"{summary['final_loss']:.4f}", stdtrit(seeds - 1, 0.975) * summary["final_loss_stderr"]
+        rows = {"final loss": f"{loss}, of one seed" if seeds == 1 else f"{loss} ± {half:.4f}, 95 % over {seeds} seeds"}
+        if not np.isnan(summary["final_accuracy"]):
+            rows["accuracy"] = f"{summary['final_accuracy']:.2%}"
+        rows["sent"] = f"{summary['bits_per_node_round'] / 8:,.1f} bytes by a node in a round"
+        rows["see"] = '.loss  .summary()  .model(node=0)  .save("run")  omkl.plots'
+        return f"{short(self.config['method']['name'])} {self.setting()}", rows
+
+    def setting(self) -> str:
+        """Return what was learned, and by which network, in words."""
+        data, graph = self.config["data"], self.config["topology"]
+        network = graph if isinstance(graph, str) else graph["name"] if isinstance(graph, dict) else "a matrix"
+        many = (self.theta.shape[0], "node"), (self.config["rounds"], "round"), (len(self.seeds), "seed")
+        nodes, rounds, seeds = (counted(*each) for each in many)
+        return f"on {data if isinstance(data, str) else 'a table'}: {short(network)} of {nodes}, {rounds}, {seeds}"
 
     def model(self, seed: int | None = None, node: int = 0) -> Model:
         """Return the final model of one node under one seed, the first by default."""
