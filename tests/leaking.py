@@ -24,10 +24,11 @@ from threadpoolctl import threadpool_info
 # What these change when they are imported is theirs.
 OTHERS = """jax.experimental.pallas.triton jax.experimental.compilation_cache.compilation_cache numba joblib networkx
     scipy.special scipy.sparse.csgraph zenoh pydantic prometheus_client sklearn.utils.estimator_checks river.base
-    river.utils matplotlib.figure plotly starlette.applications uvicorn pandas pyarrow.parquet"""
+    river.utils matplotlib.figure plotly starlette.applications uvicorn pandas pyarrow.parquet cvxpy"""
 
 X = np.random.default_rng(0).standard_normal((8, 3, 2))
 Y = np.sign(X[..., 0])
+ROWS = np.random.default_rng(1).standard_normal((600, 2))  # enough for estimators to calibrate
 
 
 def state() -> dict[str, Any]:
@@ -107,14 +108,14 @@ def overlap() -> None:
 def sklearn() -> None:
     import omkl
 
-    omkl.sklearn.OMKLClassifier(nodes=3).fit(X.reshape(-1, 2), Y.ravel()).predict(X[0])
+    omkl.sklearn.OMKLClassifier(nodes=3).fit(ROWS, np.sign(ROWS[:, 0])).predict(ROWS)
 
 
 def river() -> None:
     import omkl
 
     learner = omkl.river.OMKLRegressor()
-    for a, b in X.reshape(-1, 2):
+    for a, b in ROWS.tolist():
         learner.learn_one({"a": a, "b": b}, a)
     learner.predict_one({"a": 1.0, "b": 0.0})
 
@@ -127,9 +128,18 @@ def node() -> None:
         assert state()["environment"] == before
         one.observe([0.5, -1.0], 1)
         one.wait(60)
+    for thread in threading.enumerate():
+        if thread.name.startswith("omkl"):
+            thread.join(60)  # about to end
 
 
-STEPS: list[Callable[[], None]] = [load, simulate, compare, interrupt, overlap, sklearn, river, node]
+def optimize() -> None:
+    import omkl
+
+    omkl.topology.fdla(omkl.topology.ring(4))
+
+
+STEPS: list[Callable[[], None]] = [load, simulate, compare, interrupt, overlap, sklearn, river, node, optimize]
 
 
 def main() -> None:

@@ -15,21 +15,21 @@ import pytest
 
 from omkl.process import shared
 from omkl.simulator import cache
-from tests.node_processes import LIMIT, write_network
+from tests.node_processes import CHECKPOINT, LIMIT, write_network
 
 PROGRAM = Path(__file__).with_name("leaking.py")
 
 
 def test_a_program_that_uses_all_of_omkl_stays_as_it_was(tmp_path: Path) -> None:
     environment = os.environ | {"OMKL_CACHE": str(tmp_path / "programs"), "PYTHONWARNINGS": "default"}
-    network = write_network(tmp_path, "a")
+    network = write_network(tmp_path, "a", metrics=True, tables=CHECKPOINT)
     done = subprocess.run(
         [sys.executable, PROGRAM, network], env=environment, capture_output=True, text=True, timeout=LIMIT
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert {step: changes for step, changes in told["changed"].items() if changes} == {}
-    assert len(told["changed"]) == 8
+    assert len(told["changed"]) == 9
     assert (told["kept"] > 0) == (jax.__version_info__ >= cache.SOUND)
     assert told["added"] == []
 

@@ -1,8 +1,10 @@
 """Changes to the whole process that are undone."""
 
 import threading
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
 
 
 def shared(change: Callable[[], AbstractContextManager[object]]) -> Callable[[], AbstractContextManager[None]]:
@@ -29,3 +31,22 @@ def shared(change: Callable[[], AbstractContextManager[object]]) -> Callable[[],
                     made.close()
 
     return entered
+
+
+@contextmanager
+def silenced(noise: Mapping[str, type[Warning]]) -> Iterator[None]:
+    """Ignore warnings that begin so; to be ``shared``.
+
+    ``warnings.catch_warnings`` would also undo what other threads do to the filters meanwhile.
+    """
+    found: Any = warnings.filters
+    known = list(found)
+    for text, kind in noise.items():
+        warnings.filterwarnings("ignore", text, kind)
+    added = [one for one in found if one not in known]
+    try:
+        yield
+    finally:
+        now: Any = warnings.filters
+        for filters in (found, now):
+            filters[:] = [one for one in filters if one not in added]

@@ -4,7 +4,6 @@ import hashlib
 import os
 import platform
 import tempfile
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -15,11 +14,11 @@ import jax
 from jax.experimental.compilation_cache import compilation_cache
 
 from omkl.data import files
-from omkl.process import shared
+from omkl.process import shared, silenced
 
 SOUND = (0, 10, 2)  # JAX before this complains of programs that it compiled for the same CPU, and compiles them again
 SETTINGS = {"jax_persistent_cache_min_compile_time_secs": 0, "jax_persistent_cache_min_entry_size_bytes": -1}
-NOISE: dict[str, type[Warning]] = {
+NOISE = {
     # A file that another process is writing, or was killed at: JAX compiles instead, and there is nothing to be done.
     "Error (reading|writing) persistent compilation cache": UserWarning,
     "The Pallas Triton backend is deprecated": DeprecationWarning,  # where it is gone, ``tiles`` does without
@@ -44,7 +43,7 @@ def kept_programs() -> Iterator[None]:
     place = _writable()
     changes = {"jax_compilation_cache_dir": str(place), **SETTINGS} if place else {}
     before = {name: getattr(jax.config, name) for name in changes}
-    with _silenced():
+    with silenced(NOISE):
         _configure(changes)
         try:
             yield
@@ -69,22 +68,6 @@ def _writable() -> Path | None:
 def _configure(settings: dict[str, Any]) -> None:
     for name, value in settings.items():
         jax.config.update(name, value)  # type: ignore[no-untyped-call]
-
-
-@contextmanager
-def _silenced() -> Iterator[None]:
-    """Ignore ``NOISE``. ``catch_warnings`` would also undo what other threads do to the filters meanwhile."""
-    found: Any = warnings.filters
-    known = list(found)
-    for text, kind in NOISE.items():
-        warnings.filterwarnings("ignore", text, kind)
-    added = [one for one in found if one not in known]
-    try:
-        yield
-    finally:
-        now: Any = warnings.filters
-        for filters in (found, now):
-            filters[:] = [one for one in filters if one not in added]
 
 
 @cache
