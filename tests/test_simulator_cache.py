@@ -83,8 +83,10 @@ def test_settings_are_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("OMKL_CACHE", str(tmp_path))
     before = settings()
     with pytest.raises(ZeroDivisionError), cache.kept_programs():
-        assert settings() == [str(cache.folder()), *cache.SETTINGS.values()]
         raise ZeroDivisionError
+    assert settings() == before
+    with cache.kept_programs():
+        assert settings() == [str(cache.folder()), *cache.SETTINGS.values()]
     assert settings() == before
     with cache.kept_programs():  # what the user sets meanwhile is the user's
         jax.config.update("jax_compilation_cache_dir", "/theirs")  # type: ignore[no-untyped-call]
