@@ -38,29 +38,37 @@ def test_a_result_says_what_ran_and_what_came_of_it() -> None:
     # Losses 0.25 and 0.26: mean 0.255, standard error 0.005, and t(0.975) with one degree of freedom is 12.7062.
     title, *lines = str(result()).splitlines()
     assert title == "gossip on banana: path of 3 nodes, 20 rounds, 2 seeds"
-    assert lines[:3] == [
-        "  final loss  0.2550 ± 0.0635, 95 % over 2 seeds",
-        "  accuracy    75.00%",
-        "  sent        20.0 bytes by a node in a round",
+    assert lines[:4] == [
+        "  loss            0.8355 over all rounds, scored before learning",  # (18 * 0.9 + 2 * 0.255) / 20
+        "  final loss      0.2550 ± 0.0635 over the last tenth, 95 % over 2 seeds",
+        "  final accuracy  75.00% over the last tenth",
+        "  bytes           20.0 sent by a node in a round, header and all",
     ]
-    assert lines[3].startswith("  see         .loss")
+    assert lines[4].startswith("  see             .loss")
 
 
 def test_what_a_result_lacks_is_not_shown() -> None:
     text = str(result(seeds=1, accuracy=np.nan))
-    assert "0.2500, of one seed" in text
+    assert "0.2500 over the last tenth\n" in text
     assert "accuracy" not in text
     assert " nan" not in text
+    assert "R2" not in text
+
+
+def test_a_regression_has_a_share_of_the_variance() -> None:
+    run = result(accuracy=np.nan)
+    run.config["method"]["loss"], run.config["target_variance"] = {"name": "squared"}, 1.671  # twice the mean loss
+    assert "  R2          0.5000 over all rounds, of the targets' variance\n" in str(run)
 
 
 def test_names_of_users_are_short_and_escaped() -> None:
     shown = result(graph={"name": "<script>alert(1)</script>\n" + "very " * 200})
     assert len(str(shown)) < MOST
-    assert len(str(shown).splitlines()) == 5
+    assert len(str(shown).splitlines()) == 6
     page = shown._repr_html_()
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
-    assert "<tr><th>final loss</th><td>0.2550 ± 0.0635, 95 % over 2 seeds</td></tr>" in page
+    assert "<tr><th>final loss</th><td>0.2550 ± 0.0635 over the last tenth, 95 % over 2 seeds</td></tr>" in page
 
 
 @pytest.mark.parametrize("graph", [{"name": "mine"}, [[0, 1], [1, 0]]])

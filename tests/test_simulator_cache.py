@@ -102,9 +102,6 @@ def test_a_cache_that_is_set_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert settings()[0] == "/theirs"
 
 
-@pytest.mark.usefixtures("unset")
-def test_a_folder_that_cannot_be_written_is_let_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_is_let_be(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setenv("OMKL_CACHE", str(tmp_path / "file" / "below"))
-    with cache.kept_programs():
-        assert settings()[0] is None
+    assert run(tmp_path / "file" / "below")["hits"] == 0

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import platform
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -19,7 +18,7 @@ from omkl.process import shared, silenced
 SOUND = (0, 10, 2)  # JAX before this complains of programs that it compiled for the same CPU, and compiles them again
 SETTINGS = {"jax_persistent_cache_min_compile_time_secs": 0, "jax_persistent_cache_min_entry_size_bytes": -1}
 NOISE = {
-    # A file that another process is writing, or was killed at: JAX compiles instead, and there is nothing to be done.
+    # A file that another process writes, or was killed at, or a folder that cannot be written: JAX compiles instead.
     "Error (reading|writing) persistent compilation cache": UserWarning,
     "The Pallas Triton backend is deprecated": DeprecationWarning,  # where it is gone, ``tiles`` does without
 }
@@ -39,8 +38,8 @@ def folder() -> Path | None:
 @shared
 @contextmanager
 def kept_programs() -> Iterator[None]:
-    """Have JAX keep its programs, unless it already has a place for them or the folder cannot be written."""
-    place = _writable()
+    """Have JAX keep its programs, unless it already has a place for them."""
+    place = None if jax.config.jax_compilation_cache_dir else folder()  # type: ignore[attr-defined]
     changes = {"jax_compilation_cache_dir": str(place), **SETTINGS} if place else {}
     before = {name: getattr(jax.config, name) for name in changes}
     with silenced(NOISE):
@@ -51,18 +50,6 @@ def kept_programs() -> Iterator[None]:
             _configure({name: before[name] for name in changes if getattr(jax.config, name) == changes[name]})
             if changes:  # JAX would go on with the folder that it has opened
                 compilation_cache.reset_cache()
-
-
-def _writable() -> Path | None:
-    place = folder()
-    if place is None or jax.config.jax_compilation_cache_dir:  # type: ignore[attr-defined]
-        return None
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=place).close()
-    except OSError:
-        return None
-    return place
 
 
 def _configure(settings: dict[str, Any]) -> None:

@@ -22,6 +22,8 @@ _FINAL = ("theta", "log_weights", "seeds", "rounds")
 _FEATURES = ("frequencies", "basis", "landmarks", "limits", "bandwidths")
 _OPTIONAL = (*_FEATURES, "center", "scale")  # in final.npz where there are such
 
+MORE = {"see": '.loss  .summary()  .model(node=0)  .save("run")  omkl.plots'}
+
 Floats = npt.NDArray[np.float32]
 
 
@@ -84,30 +86,34 @@ class Result:
     pooled_loss: Floats | None = None
 
     def __repr__(self) -> str:
-        return as_text(*self._shown())
+        return as_text(self.title(), self.lines() | MORE)
 
     def _repr_html_(self) -> str:
-        return as_html(*self._shown())
+        return as_html(self.title(), self.lines() | MORE)
 
-    def _shown(self) -> tuple[str, dict[str, str]]:
-        from scipy.special import stdtrit
-
-        summary, seeds = self.summary(), len(self.seeds)
-        loss, half = f"{summary['final_loss']:.4f}", stdtrit(seeds - 1, 0.975) * summary["final_loss_stderr"]
-        rows = {"final loss": f"{loss}, of one seed" if seeds == 1 else f"{loss} ± {half:.4f}, 95 % over {seeds} seeds"}
-        if not np.isnan(summary["final_accuracy"]):
-            rows["accuracy"] = f"{summary['final_accuracy']:.2%}"
-        rows["sent"] = f"{summary['bits_per_node_round'] / 8:,.1f} bytes by a node in a round"
-        rows["see"] = '.loss  .summary()  .model(node=0)  .save("run")  omkl.plots'
-        return f"{short(self.config['method']['name'])} {self.setting()}", rows
-
-    def setting(self) -> str:
-        """Return what was learned, and by which network, in words."""
+    def title(self, method: str | None = None) -> str:
+        """Return what ran, in words; a method that has no name of its own goes by its kind."""
         data, graph = self.config["data"], self.config["topology"]
         network = graph if isinstance(graph, str) else graph["name"] if isinstance(graph, dict) else "a matrix"
         many = (self.theta.shape[0], "node"), (self.config["rounds"], "round"), (len(self.seeds), "seed")
-        nodes, rounds, seeds = (counted(*each) for each in many)
-        return f"on {data if isinstance(data, str) else 'a table'}: {short(network)} of {nodes}, {rounds}, {seeds}"
+        what = f"{method or self.config['method']['name']} on {data if isinstance(data, str) else 'a table'}"
+        return f"{short(what)}: {short(network)} of {', '.join(counted(*each) for each in many)}"
+
+    def lines(self) -> dict[str, str]:
+        """Return what came of it, in words, each by its name."""
+        from scipy.special import stdtrit  # it takes a while to import
+
+        summary, seeds = self.summary(), len(self.seeds)
+        half = stdtrit(seeds - 1, 0.975) * summary["final_loss_stderr"] if seeds > 1 else 0.0
+        apart, over = (f" ± {half:.4f}", f", 95 % over {seeds} seeds") if seeds > 1 else ("", "")
+        lines = {
+            "loss": f"{summary['loss']:.4f} over all rounds, scored before learning",
+            "final loss": f"{summary['final_loss']:.4f}{apart} over the last tenth{over}",
+            "final accuracy": f"{summary['final_accuracy']:.2%} over the last tenth",
+            "R2": f"{self.r2.mean():.4f} over all rounds, of the targets' variance",
+            "bytes": f"{summary['bits_per_node_round'] / 8:,.1f} sent by a node in a round, header and all",
+        }
+        return {name: text for name, text in lines.items() if not text.startswith("nan")}
 
     def model(self, seed: int | None = None, node: int = 0) -> Model:
         """Return the final model of one node under one seed, the first by default."""
