@@ -27,14 +27,16 @@ import pytest
 
 from omkl import wire
 from omkl.quantizers import Message
-from omkl.simulator.cache import keep_programs
+from omkl.simulator import cache
 
 hypothesis.settings.register_profile("omkl", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("omkl")
 
 # Compiled programs: shared by all processes of the tests and kept for the next time; the user's are left alone.
 os.environ["OMKL_CACHE"] = str(Path(__file__).parents[1] / ".pytest_cache" / "programs")
-keep_programs()
+programs = cache.folder()
+for setting, value in {"jax_compilation_cache_dir": programs and str(programs), **cache.SETTINGS}.items():
+    jax.config.update(setting, value)  # type: ignore[no-untyped-call]
 jax.config.update("jax_numpy_dtype_promotion", "strict")  # type: ignore[no-untyped-call]
 
 

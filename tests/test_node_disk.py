@@ -1,12 +1,14 @@
 import subprocess
 import sys
+import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from omkl.errors import InputError
 from omkl.node import checkpoint
-from omkl.node.disk import Disk, RealDisk
+from omkl.node.disk import Disk, RealDisk, held
 from omkl.node.events import Damaged
 from omkl.node.protocol import Protocol
 from tests.node_cluster import config
@@ -153,3 +155,30 @@ def test_a_file_that_cannot_be_read_is_not_taken_for_a_damaged_one(monkeypatch: 
     with pytest.raises(InputError, match="cannot be read"):
         restored(disk)
     assert disk.files == files
+
+
+def test_a_file_is_held_once_and_let_go_by_any_thread(tmp_path: Path) -> None:
+    path, first = tmp_path / "a.lock", ExitStack()
+    first.enter_context(held(path))
+    with pytest.raises(InputError, match=r"a\.lock is held by another process; a node runs once"), held(path):
+        pass
+    other = threading.Thread(target=first.close)  # as a node is that is closed when its program ends
+    other.start()
+    other.join()
+    with held(path):
+        pass
+
+
+def test_a_lock_that_cannot_be_had_is_no_reason_not_to_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    reached, no_folder = False, tmp_path / "file"
+    no_folder.touch()
+    with held(no_folder / "a.lock"):
+        reached = True
+    assert reached
+    assert "a second process of this node would not be noticed" in caplog.text
+
+
+def test_nodes_are_had_where_there_is_no_fcntl() -> None:
+    program = "import sys; sys.modules['fcntl'] = None; import omkl; print(omkl.Node.__name__)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "Node\n"

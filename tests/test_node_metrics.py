@@ -99,7 +99,7 @@ def server() -> Iterator[Server]:
 
 
 def test_pages(server: Server) -> None:
-    base = f"http://127.0.0.1:{server.server_port}"
+    base = f"http://127.0.0.1:{server.server_address[1]}"
     for path, status, body in (("/healthz?x", 503, b"no"), ("/", 404, b"known: /healthz\n")):
         with pytest.raises(urllib.error.HTTPError) as answered:
             urllib.request.urlopen(base + path, timeout=10)
@@ -108,12 +108,14 @@ def test_pages(server: Server) -> None:
 
 
 def test_a_port_that_is_taken_is_refused(server: Server) -> None:
-    with pytest.raises(InputError, match=rf"metrics: 127.0.0.1:{server.server_port} cannot be .* is the port taken"):
-        Server(f"127.0.0.1:{server.server_port}", {})
+    with pytest.raises(
+        InputError, match=rf"metrics: 127.0.0.1:{server.server_address[1]} cannot be .* is the port taken"
+    ):
+        Server(f"127.0.0.1:{server.server_address[1]}", {})
 
 
 def test_idle_clients_do_not_fill_the_process(server: Server) -> None:
-    held = [socket.create_connection(("127.0.0.1", server.server_port), timeout=10) for _ in range(12)]
+    held = [socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=10) for _ in range(12)]
     turned_away = [one for one in held[8:] if one.recv(1) == b""]
     for one in held:
         one.close()

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from omkl import algorithm, losses, scaling, storage
 from omkl.arrays import Array
+from omkl.display import as_html, as_text, counted
 from omkl.errors import InputError, pick
 from omkl.features import Features, transform
 from omkl.losses import Loss
@@ -84,6 +85,25 @@ class Model:
                 f"basis has shape {self.basis.shape}; for these frequencies give ({kernels}, {2 * features}, r)"
             )
         return shapes[0][-1:]
+
+    def __repr__(self) -> str:
+        return as_text(*self._shown())
+
+    def _repr_html_(self) -> str:
+        return as_html(*self._shown())
+
+    def _shown(self) -> tuple[str, dict[str, str]]:
+        (members, outputs, width), marks = self.theta.shape, self.landmarks
+        if marks is None:
+            made = f"{counted(members, 'kernel')}, {self.frequencies.shape[1]:,} random frequencies each"
+        else:
+            made = f"similarities to {counted(len(marks), 'landmark')}, read in {counted(members, 'way')}"
+        rows = {"features": made, "learned": f"{counted(outputs * width, 'coefficient')} each"}
+        if self.center is not None:
+            rows["inputs"] = "as they come; the model standardizes them"
+        rows["see"] = '.predict(X)  .decision_function(X)  .weights  .save("model.npz")'
+        size = f"{counted(self.features.inputs, 'input')}, {counted(outputs, 'output')}"
+        return f"Model of {size}, {self.loss.name} loss", rows
 
     @property
     def features(self) -> Features:

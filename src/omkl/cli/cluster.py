@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from rich.table import Table
 
 import omkl
 from omkl import storage
 from omkl.cli import options, show
 from omkl.cli.options import OUTPUT, Format, option
 from omkl.data import Stream, as_stream, first_rounds, load
+from omkl.display import as_text
 from omkl.errors import InputError, MissingExtraError
 from omkl.methods import suited
 
@@ -138,22 +138,15 @@ def _summarize(network: "NetworkConfig", outcomes: "list[Outcome]", simulated: A
 
 
 def _print(network: "NetworkConfig", summary: dict[str, Any]) -> None:
-    page = Table.grid(padding=(0, 2))
-    page.add_row("  loss", f"{summary['loss']:.4f}", f"simulated {summary['simulated_loss']:.4f}")
-    page.add_row("  final loss", f"{summary['final_loss']:.4f}", f"simulated {summary['simulated_final_loss']:.4f}")
-    page.add_row(
-        "  difference",
-        f"{summary['largest_difference']:.1e}",
-        "largest of any round; at large steps one flipped level shows",
-    )
-    page.add_row("  bytes", f"{summary['bytes_per_node_round']:.1f}", "sent by a node in a round, header and all")
-    page.add_row("  rounds/s", f"{summary['rounds_per_second']:.0f}", "in lock step")
-    equal = f"{summary['copies_equal']} of {summary['copies']}"
-    page.add_row("  copies", equal, "of hidden states, bit for bit their owner's")
-    page.add_row("  resyncs", str(summary["resyncs"]), "snapshots that were needed")
-    console = show.console()
-    console.print(
-        f"[bold]{network.method.name}[/bold]: {network.topology.graph.name} of {summary['nodes']} processes, "
-        f"{summary['rounds']} rounds"
-    )
-    console.print(page)
+    rows = {
+        "loss": "{loss:.4f}, simulated {simulated_loss:.4f}",
+        "final loss": "{final_loss:.4f}, simulated {simulated_final_loss:.4f}",
+        "difference": "{largest_difference:.1e}, largest of any round; at large steps one flipped level shows",
+        "bytes": "{bytes_per_node_round:.1f} sent by a node in a round, header and all",
+        "rounds/s": "{rounds_per_second:.0f} in lock step",
+        "copies": "{copies_equal} of {copies} of hidden states, bit for bit their owner's",
+        "resyncs": "{resyncs} snapshots that were needed",
+    }
+    title = f"{network.method.name}: {network.topology.graph.name} of {summary['nodes']} processes"
+    filled = {name: text.format(**summary) for name, text in rows.items()}
+    print(as_text(f"{title}, {summary['rounds']} rounds", filled))

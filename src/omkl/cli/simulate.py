@@ -1,6 +1,5 @@
 """``omkl simulate``: a network learns a stream."""
 
-import math
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
@@ -8,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 import omkl
 from omkl.cli import options, show
 from omkl.cli.options import OUTPUT, Format, option
 from omkl.dashboard.recorder import Recorder
+from omkl.display import as_text, counted
 from omkl.errors import InputError
 from omkl.methods import PRESETS, Method
 
@@ -104,7 +103,7 @@ def simulate(
     if output is Format.JSON:
         show.print_json({"config": result.config, "summary": result.summary()})
     else:
-        _print(result, _name(settings.method))
+        print(as_text(result.title(_name(settings.method)), result.lines()))
 
 
 def _recorder(out: Path | None, processes: int | None, method: Method) -> Recorder:
@@ -130,37 +129,10 @@ def _tell_devices(result: "Result") -> None:
     devices = result.config["devices"]
     if devices["count"] > 1:
         number = result.config[devices["shard"]]
-        cut = f", {_count(devices['cut'], 'link')} between them" if devices["shard"] == "nodes" else ""
-        print(f"omkl: {_count(number, devices['shard'][:-1])} on {devices['count']} devices{cut}", file=sys.stderr)
+        cut = f", {counted(devices['cut'], 'link')} between them" if devices["shard"] == "nodes" else ""
+        print(f"omkl: {counted(number, devices['shard'][:-1])} on {devices['count']} devices{cut}", file=sys.stderr)
 
 
 def _name(method: Method) -> str:
     """Return the name of a method, that of its preset where it is one as it stands."""
     return next((name for name, make in PRESETS.items() if make() == method), method.name)
-
-
-def _print(result: "Result", method: str) -> None:
-    config, summary, seeds = result.config, result.summary(), len(result.seeds)
-    data, graph = config["data"], config["topology"]
-    stream = data if isinstance(data, str) else "a table"
-    network = graph if isinstance(graph, str) else graph["name"] if isinstance(graph, dict) else "a matrix"
-    page = Table.grid(padding=(0, 2))
-    page.add_row("  loss", f"{summary['loss']:.4f}", "over all rounds, scored before learning")
-    error = "" if math.isnan(summary["final_loss_stderr"]) else f" ± {summary['final_loss_stderr']:.4f}"
-    page.add_row("  final loss", f"{summary['final_loss']:.4f}{error}", "over the last tenth")
-    if not math.isnan(summary["final_accuracy"]):
-        page.add_row("  final accuracy", f"{summary['final_accuracy']:.2%}", "over the last tenth")
-    if not math.isnan(r2 := float(result.r2.mean())):
-        page.add_row("  R2", f"{r2:.4f}", "over all rounds, of the targets' variance")
-    page.add_row("  bits", f"{summary['bits_per_node_round']:,.0f}", "sent by a node in a round, header and all")
-    console = show.console()
-    rounds, nodes = config["rounds"], config["nodes"]
-    console.print(
-        f"[bold]{method}[/bold] on {stream}: {network} of {_count(nodes, 'node')}, "
-        f"{_count(rounds, 'round')}, {_count(seeds, 'seed')}"
-    )
-    console.print(page)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

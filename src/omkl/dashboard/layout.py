@@ -5,9 +5,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from omkl.errors import MissingExtraError
 from omkl.topology import Graph
 
-STEPS = 200  # of the majorization; a few dozen are enough for most graphs
 LONG, BENT = 8, 0.8  # a path of more nodes is bent to this part of a circle
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -51,49 +51,32 @@ def within(graph: Graph, nodes: Integers) -> Integers:
 def spread_out(nodes: int, edges: Integers) -> Floats:
     """Return places ``(n, 2)`` at which straight distances resemble the number of links between nodes.
 
-    Stress majorization (Gansner, Koren, North 2004) from a start by classical scaling, so that the same graph always
-    looks the same; parts that do not hang together stand apart. A complete graph is a circle, and a long path bent to
-    an open one: a straight line would leave most of the picture empty.
+    The layout of Kamada and Kawai, from a circle, so that the same graph always looks the same; parts that do not hang
+    together stand apart. A complete graph is a circle, and a long path bent to an open one: a straight line would leave
+    most of the picture empty.
 
     >>> from omkl.topology import path
     >>> apart = np.diff(spread_out(4, path(4).edges), axis=0)
     >>> np.linalg.norm(apart, axis=1).round(1).tolist()
     [1.0, 1.0, 1.0]
     """
-    hops = _hops(nodes, edges)
+    try:
+        import networkx as nx
+    except ImportError:
+        raise MissingExtraError("networkx", "dashboard") from None
+    graph = nx.empty_graph(nodes)
+    graph.add_edges_from(edges.tolist())
+    hops = nx.floyd_warshall_numpy(graph)
+    hops = np.where(np.isinf(hops), hops[np.isfinite(hops)].max() + 1, hops)
     if hops.max() <= 1:  # all linked: no place is better than another
         return _circle(np.arange(nodes) / nodes)
     if nodes > LONG and hops.max() == nodes - 1:
         return _circle(hops[hops.max(axis=1).argmax()] / nodes * BENT - BENT / 2)
-    weights = 1 / (hops + np.eye(nodes)) ** 2 - np.eye(nodes)
-    inverse = np.linalg.pinv(np.diag(weights.sum(axis=1)) - weights)
-    places = _scaled(hops)
-    for _ in range(STEPS):
-        apart = np.linalg.norm(places[:, None] - places, axis=2) + np.eye(nodes)
-        pull = weights * hops / np.maximum(apart, 1e-9)
-        places = inverse @ (np.diag(pull.sum(axis=1)) - pull) @ places
-    return places
+    far = dict(enumerate(dict(enumerate(row)) for row in hops.tolist()))
+    places = np.array(list(nx.kamada_kawai_layout(graph, far).values()))
+    lengths = np.linalg.norm(places[edges[:, 0]] - places[edges[:, 1]], axis=1)
+    return np.asarray(places / lengths.mean())
 
 
 def _circle(turns: Floats) -> Floats:
     return np.stack([np.sin(2 * np.pi * turns), np.cos(2 * np.pi * turns)], axis=1)
-
-
-def _hops(nodes: int, edges: Integers) -> Floats:
-    """Return the least number of links between all pairs; between parts one more than within any."""
-    hops = np.full((nodes, nodes), np.inf)
-    np.fill_diagonal(hops, 0)
-    hops[edges[:, 0], edges[:, 1]] = hops[edges[:, 1], edges[:, 0]] = 1
-    for k in range(nodes):
-        hops = np.minimum(hops, hops[:, k, None] + hops[k])
-    return np.where(np.isinf(hops), hops[np.isfinite(hops)].max() + 1, hops)
-
-
-def _scaled(hops: Floats) -> Floats:
-    """Return the first two coordinates of classical scaling, which tell all nodes apart."""
-    center = np.eye(len(hops)) - 1 / len(hops)
-    values, vectors = np.linalg.eigh(-center @ hops**2 @ center / 2)
-    vectors = vectors[:, -2:] * np.sign(vectors[np.abs(vectors[:, -2:]).argmax(axis=0), [-2, -1]])
-    angle = np.arange(len(hops)) * (3 - 5**0.5) * np.pi  # a tenth of a link aside, so that twins part
-    aside = 0.1 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    return np.asarray((vectors * np.sqrt(values[-2:].clip(0)))[:, ::-1] + aside)

@@ -3,7 +3,6 @@
 A simulation of faults brings a disk of its own; ``RealDisk`` is the one of this machine.
 """
 
-import fcntl
 import logging
 import mmap
 import os
@@ -12,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
+
+from filelock import FileLock, Timeout
 
 from omkl import storage
 from omkl.errors import InputError
@@ -24,20 +25,19 @@ _NUMBER = struct.Struct("<Q")
 @contextmanager
 def held(path: Path) -> Iterator[None]:
     """Hold a file for this process alone, however it ends; refuse if another holds it."""
+    lock = FileLock(path, thread_local=False)  # the thread that ends a node need not be the one that began it
     try:
-        file = path.open("a")
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise InputError(
+            f"{path} is held by another process; a node runs once; wait until that has left, or end it"
+        ) from None
     except OSError as error:  # a full disk, say, is no reason not to start
         logger.warning("%s cannot be had (%s); a second process of this node would not be noticed", path, error)
+    try:
         yield
-        return
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(
-                f"{path} is held by another process; a node runs once; wait until that has left, or end it"
-            ) from None
-        yield
+    finally:
+        lock.release()
 
 
 class Counter(Protocol):

@@ -4,7 +4,7 @@ import socket
 import socketserver
 import threading
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 from omkl.errors import InputError
@@ -24,7 +24,7 @@ class Page(NamedTuple):
 Pages: TypeAlias = Mapping[str, Callable[[], Page]]
 
 
-class Server(ThreadingHTTPServer):
+class Server(socketserver.ThreadingTCPServer):
     """Serves pages by path, in threads of its own, from ``start`` to ``close``.
 
     Parameters
@@ -35,7 +35,7 @@ class Server(ThreadingHTTPServer):
         What each path gives.
     """
 
-    daemon_threads = True
+    daemon_threads = allow_reuse_address = True
 
     def __init__(self, address: str, pages: Pages) -> None:
         host, _, port = address.rpartition(":")
@@ -48,11 +48,6 @@ class Server(ThreadingHTTPServer):
                 f"metrics: {address} cannot be listened on ({error.strerror or error}); is the port taken? choose "
                 "another in the network's file"
             ) from None
-
-    def server_bind(self) -> None:
-        """Take the address, without asking anyone for the host's full name."""
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
 
     def start(self) -> Self:
         """Begin to serve."""

@@ -3,17 +3,25 @@
 import hashlib
 import os
 import platform
-import tempfile
-import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import jax
+from jax.experimental.compilation_cache import compilation_cache
 
 from omkl.data import files
+from omkl.process import shared, silenced
 
 SOUND = (0, 10, 2)  # JAX before this complains of programs that it compiled for the same CPU, and compiles them again
 SETTINGS = {"jax_persistent_cache_min_compile_time_secs": 0, "jax_persistent_cache_min_entry_size_bytes": -1}
+NOISE = {
+    # A file that another process writes, or was killed at, or a folder that cannot be written: JAX compiles instead.
+    "Error (reading|writing) persistent compilation cache": UserWarning,
+    "The Pallas Triton backend is deprecated": DeprecationWarning,  # where it is gone, ``tiles`` does without
+}
 
 
 def folder() -> Path | None:
@@ -27,19 +35,25 @@ def folder() -> Path | None:
     return (Path(place) if place else files.cache_folder() / "xla") / _processor()
 
 
-def keep_programs() -> None:
-    """Have JAX keep its programs, unless it already has a place for them or the folder cannot be written."""
-    place = folder()
-    if place is None or jax.config.jax_compilation_cache_dir:  # type: ignore[attr-defined]
-        return
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=place).close()
-    except OSError:
-        return
-    # A file that another process is writing, or was killed at: JAX compiles instead, and there is nothing to be done.
-    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache", UserWarning)
-    for name, value in {"jax_compilation_cache_dir": str(place), **SETTINGS}.items():
+@shared
+@contextmanager
+def kept_programs() -> Iterator[None]:
+    """Have JAX keep its programs, unless it already has a place for them."""
+    place = None if jax.config.jax_compilation_cache_dir else folder()  # type: ignore[attr-defined]
+    changes = {"jax_compilation_cache_dir": str(place), **SETTINGS} if place else {}
+    before = {name: getattr(jax.config, name) for name in changes}
+    with silenced(NOISE):
+        _configure(changes)
+        try:
+            yield
+        finally:
+            _configure({name: before[name] for name in changes if getattr(jax.config, name) == changes[name]})
+            if changes:  # JAX would go on with the folder that it has opened
+                compilation_cache.reset_cache()
+
+
+def _configure(settings: dict[str, Any]) -> None:
+    for name, value in settings.items():
         jax.config.update(name, value)  # type: ignore[no-untyped-call]
 
 

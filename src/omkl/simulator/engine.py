@@ -26,7 +26,7 @@ from omkl.features import Features
 from omkl.methods import Method, Network
 from omkl.methods.protocol import MethodState
 from omkl.simulator import lanes, tiles
-from omkl.simulator.cache import keep_programs
+from omkl.simulator.cache import kept_programs
 from omkl.simulator.faults import Changing
 from omkl.simulator.measures import metrics
 from omkl.simulator.placement import Placement
@@ -87,13 +87,12 @@ def run(
     threads as there are cores: XLA by itself shares out large networks only. Networks are those of the ``place`` that
     the run has. An audience is shown the first seed; what it sees is computed as stated, by no loops of ``fused``.
     """
-    keep_programs()
     threads = _threads() if place == HERE else 1
     shares = [share for share in np.array_split(np.arange(len(problem.seeds)), threads) if len(share)]
     stop, pool = threading.Event(), ThreadPoolExecutor(len(shares))
     tell = progress or _tell_nobody
     rest = [problem.share(share) for share in shares[1:]]
-    with one_thread() if len(shares) > 1 else nullcontext():
+    with kept_programs(), one_thread() if len(shares) > 1 else nullcontext():
         others = [pool.submit(_run_share, share, cases, measure, _tell_nobody, stop, place) for share in rest]
         try:
             # The first share runs here, where Ctrl-C arrives and the caller's progress is called.

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from omkl import metrics, storage
 from omkl.arrays import Array
+from omkl.display import as_html, as_text, counted, short
 from omkl.errors import InputError
 from omkl.features import Features, transform
 from omkl.model import Model, loss_from, model_of
@@ -20,6 +21,8 @@ _CURVES = ("loss", "accuracy", "disagreement", "bits", "link_bits")
 _FINAL = ("theta", "log_weights", "seeds", "rounds")
 _FEATURES = ("frequencies", "basis", "landmarks", "limits", "bandwidths")
 _OPTIONAL = (*_FEATURES, "center", "scale")  # in final.npz where there are such
+
+MORE = {"see": '.loss  .summary()  .model(node=0)  .save("run")  omkl.plots'}
 
 Floats = npt.NDArray[np.float32]
 
@@ -81,6 +84,36 @@ class Result:
     center: npt.NDArray[np.float64] | None = None
     scale: npt.NDArray[np.float64] | None = None
     pooled_loss: Floats | None = None
+
+    def __repr__(self) -> str:
+        return as_text(self.title(), self.lines() | MORE)
+
+    def _repr_html_(self) -> str:
+        return as_html(self.title(), self.lines() | MORE)
+
+    def title(self, method: str | None = None) -> str:
+        """Return what ran, in words; a method that has no name of its own goes by its kind."""
+        data, graph = self.config["data"], self.config["topology"]
+        network = graph if isinstance(graph, str) else graph["name"] if isinstance(graph, dict) else "a matrix"
+        many = (self.theta.shape[0], "node"), (self.config["rounds"], "round"), (len(self.seeds), "seed")
+        what = f"{method or self.config['method']['name']} on {data if isinstance(data, str) else 'a table'}"
+        return f"{short(what)}: {short(network)} of {', '.join(counted(*each) for each in many)}"
+
+    def lines(self) -> dict[str, str]:
+        """Return what came of it, in words, each by its name."""
+        from scipy.special import stdtrit  # it takes a while to import
+
+        summary, seeds = self.summary(), len(self.seeds)
+        half = stdtrit(seeds - 1, 0.975) * summary["final_loss_stderr"] if seeds > 1 else 0.0
+        apart, over = (f" ± {half:.4f}", f", 95 % over {seeds} seeds") if seeds > 1 else ("", "")
+        lines = {
+            "loss": f"{summary['loss']:.4f} over all rounds, scored before learning",
+            "final loss": f"{summary['final_loss']:.4f}{apart} over the last tenth{over}",
+            "final accuracy": f"{summary['final_accuracy']:.2%} over the last tenth",
+            "R2": f"{self.r2.mean():.4f} over all rounds, of the targets' variance",
+            "bytes": f"{summary['bits_per_node_round'] / 8:,.1f} sent by a node in a round, header and all",
+        }
+        return {name: text for name, text in lines.items() if not text.startswith("nan")}
 
     def model(self, seed: int | None = None, node: int = 0) -> Model:
         """Return the final model of one node under one seed, the first by default."""

@@ -7,7 +7,6 @@ test holds it to the engine's rounds.
 The kernel is written in Pallas for Triton. Where JAX has that no more, ``knows`` says no and the engine's rounds serve.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from functools import cache, reduce
 from typing import Any, NamedTuple
@@ -58,11 +57,8 @@ class Shape(NamedTuple):
 
 @cache
 def ready() -> bool:
-    """Return whether there is a device for the kernel, and silence JAX's warning that Triton is to go."""
-    if triton is None or "cuda" not in jax.devices()[0].client.platform_version.lower():
-        return False
-    warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated", DeprecationWarning)
-    return True
+    """Return whether there is a device for the kernel."""
+    return triton is not None and "cuda" in jax.devices()[0].client.platform_version.lower()
 
 
 def knows(method: Method, network: Any, outputs: int) -> bool:

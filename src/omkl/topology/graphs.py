@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from omkl import display
 from omkl.errors import InputError
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -46,6 +47,10 @@ class Graph:
             edges = edges[np.unique(key, return_index=True)[1]]
         edges.setflags(write=False)
         object.__setattr__(self, "edges", edges)
+
+    def __repr__(self) -> str:
+        nodes, links = display.counted(self.nodes, "node"), display.counted(len(self.edges), "link")
+        return f"<Graph {display.short(self.name)}: {nodes}, {links}>"
 
     @cached_property
     def degrees(self) -> Integers:

@@ -5,12 +5,13 @@ constant vectors lie in [g, 2 - g]:  g I <= L + 11^T/J  and  L <= (2 - g) I.  Th
 where it binds nothing; it is in the first constraint alone, for the solver splits the second on a sparse graph.
 """
 
-import warnings
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
 from omkl.errors import InputError, MissingExtraError
+from omkl.process import shared, silenced
 from omkl.topology.graphs import Floats, Graph, GraphLike, as_graph, refuse_parts
 from omkl.topology.weights import Topology
 
@@ -55,11 +56,15 @@ def _optimal(graph: Graph, rule: str, nonnegative: bool) -> Floats:
     rules = [laplacian + 1 / graph.nodes >> gap * identity, (2 - gap) * identity >> laplacian]
     if nonnegative:
         rules.append(cp.diag(laplacian) <= 1)
-    with warnings.catch_warnings():
-        # On very symmetric graphs the optimum is degenerate: the solver has eight digits of the gap and asks for more.
-        warnings.filterwarnings("ignore", "Solution may be inaccurate", UserWarning)
+    with _quiet():
         cp.Problem(cp.Maximize(gap), rules).solve(solver=cp.CLARABEL)
     return np.asarray(w.value, dtype=np.float64)
+
+
+@shared
+def _quiet() -> AbstractContextManager[None]:
+    """On very symmetric graphs the optimum is degenerate: the solver has eight digits of the gap and asks for more."""
+    return silenced({"Solution may be inaccurate": UserWarning})
 
 
 def _cvxpy() -> Any:

@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from omkl.display import short
 from omkl.errors import InputError
 from omkl.topology.graphs import TOLERANCE, Floats, Graph, GraphLike, Integers, as_graph, refuse_parts
 from omkl.topology.spectrum import laplacian_ends, resistances
@@ -38,6 +39,9 @@ class Topology:
             )
         weights.setflags(write=False)
         object.__setattr__(self, "weights", weights)
+
+    def __repr__(self) -> str:
+        return f"<Topology {short(self.rule)} weights on {self.graph!r}>"
 
     @property
     def nodes(self) -> int:

@@ -22,7 +22,8 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
@@ -37,6 +38,7 @@ from omkl.node.role import Role
 from omkl.node.settings import WORD, Access
 from omkl.node.transports import Arrival
 from omkl.node.transports.rules import access_control
+from omkl.process import shared
 from omkl.wire import Kind
 
 LONGEST_PUT = 0.25  # seconds that a neighbor which does not read may hold up the node, once
@@ -49,12 +51,11 @@ SOON = 30  # days before its end in which a certificate is warned of
 log = logging.getLogger(__name__)
 
 # One thread for all that zenoh does: a node has few links and short messages, and handing them from thread to thread
-# costs a quarter more. Zenoh reads this once, when the first session of the process is opened.
-os.environ.setdefault(
-    "ZENOH_RUNTIME",
-    "(rx: (handover: net), tx: (handover: net), acc: (handover: net), app: (handover: net), net: (worker_threads: 1))",
+# costs a quarter more. Zenoh reads this from the environment, once, when the first session of the process is opened.
+RUNTIME = (
+    "(rx: (handover: net), tx: (handover: net), acc: (handover: net), app: (handover: net), net: (worker_threads: 1))"
 )
-
+_started = threading.Event()
 
 Deliver: TypeAlias = Callable[[Arrival], None]
 Drop: TypeAlias = Callable[[str, str], None]
@@ -98,7 +99,7 @@ class ZenohTransport:
             config.insert_json5("access_control", json.dumps(rules))
         zenoh.try_init_log_from_env()  # type: ignore[no-untyped-call]
         try:
-            self.session = zenoh.open(config)
+            self.session = _open(config)
         except zenoh.ZError as error:
             raise InputError(
                 f"{endpoints.listen} cannot be listened on ({_short(error)}); is the port taken?"
@@ -271,7 +272,7 @@ class Guest:
         config = _config(endpoints, timeout, MOST_ANSWER)
         retry = {"period_init_ms": 250, "period_max_ms": 1000, "period_increase_factor": 2}
         config.insert_json5("connect/retry", json.dumps(retry))
-        self._session = zenoh.open(config)
+        self._session = _open(config)
 
     def ask(self, ids: Sequence[str], name: str) -> dict[str, bytes]:
         """Return what the nodes answer on a key, of those that do; all are asked at once."""
@@ -313,7 +314,7 @@ def ask(network: str, id: str, name: str, payload: bytes, endpoints: Endpoints, 
     where = f"{id} at {', '.join(endpoints.connect)}"
     whom = ", and does its [access] allow this certificate" if endpoints.tls else ""
     try:
-        with zenoh.open(config) as session:
+        with _open(config) as session:
             for reply in session.get(f"omkl/{network}/{id}/{name}", payload=payload, timeout=timeout):
                 if reply.ok:
                     return _bytes(reply.ok.payload)
@@ -321,6 +322,27 @@ def ask(network: str, id: str, name: str, payload: bytes, endpoints: Endpoints, 
     except zenoh.ZError:
         raise InputError(f"{where} is not reached in {timeout:g} s; is the node running?") from None
     raise InputError(f"{where} has not answered in {timeout:g} s; is the node running, and of this network{whom}?")
+
+
+@shared
+@contextmanager
+def _told() -> Iterator[None]:
+    """Put ``RUNTIME`` where zenoh looks for it, unless the user has put something there."""
+    chosen = "ZENOH_RUNTIME" in os.environ
+    os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
+    try:
+        yield
+    finally:
+        if not chosen:
+            del os.environ["ZENOH_RUNTIME"]
+
+
+def _open(config: zenoh.Config) -> zenoh.Session:
+    """Return a session; the first of the process starts zenoh's threads."""
+    with nullcontext() if _started.is_set() else _told():
+        session = zenoh.open(config)
+    _started.set()
+    return session
 
 
 def _bytes(payload: zenoh.ZBytes | None) -> bytes:

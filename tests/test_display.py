@@ -1,0 +1,108 @@
+"""What is seen of results, models and graphs where they are printed."""
+
+import numpy as np
+import pytest
+
+from omkl import Model, topology
+from omkl.losses import Squared
+from omkl.simulator.result import Result
+
+MOST = 600  # characters
+
+
+def result(seeds: int = 2, graph: object = "path", accuracy: float = 0.75) -> Result:
+    """Return a run of 3 nodes whose final losses are 0.25, 0.26, ... and whose nodes send 20 bytes a round."""
+    rounds = 20
+    loss = np.full((seeds, rounds), 0.9, dtype=np.float32)
+    loss[:, -2:] = 0.25 + 0.01 * np.arange(seeds)[:, None]
+    curve = np.full((seeds, rounds), accuracy, dtype=np.float32)
+    bits = np.full((seeds, rounds), 3 * 8 * 20, dtype=np.int64)
+    method = {"name": "gossip", "loss": {"name": "logistic"}}
+    return Result(
+        config={"data": "banana", "topology": graph, "nodes": 3, "rounds": rounds, "method": method},
+        seeds=np.arange(seeds),
+        rounds=np.arange(rounds),
+        loss=loss,
+        accuracy=curve,
+        disagreement=curve,
+        bits=bits,
+        link_bits=bits,
+        weights=curve[..., None],
+        theta=np.zeros((3, seeds, 1, 1, 4), dtype=np.float32),
+        log_weights=np.zeros((3, seeds, 1), dtype=np.float32),
+        frequencies=np.zeros((seeds, 1, 2, 2), dtype=np.float32),
+    )
+
+
+def test_a_result_says_what_ran_and_what_came_of_it() -> None:
+    # Losses 0.25 and 0.26: mean 0.255, standard error 0.005, and t(0.975) with one degree of freedom is 12.7062.
+    title, *lines = str(result()).splitlines()
+    assert title == "gossip on banana: path of 3 nodes, 20 rounds, 2 seeds"
+    assert lines[:4] == [
+        "  loss            0.8355 over all rounds, scored before learning",  # (18 * 0.9 + 2 * 0.255) / 20
+        "  final loss      0.2550 ± 0.0635 over the last tenth, 95 % over 2 seeds",
+        "  final accuracy  75.00% over the last tenth",
+        "  bytes           20.0 sent by a node in a round, header and all",
+    ]
+    assert lines[4].startswith("  see             .loss")
+
+
+def test_what_a_result_lacks_is_not_shown() -> None:
+    text = str(result(seeds=1, accuracy=np.nan))
+    assert "0.2500 over the last tenth\n" in text
+    assert "accuracy" not in text
+    assert " nan" not in text
+    assert "R2" not in text
+
+
+def test_a_regression_has_a_share_of_the_variance() -> None:
+    run = result(accuracy=np.nan)
+    run.config["method"]["loss"], run.config["target_variance"] = {"name": "squared"}, 1.671  # twice the mean loss
+    assert "  R2          0.5000 over all rounds, of the targets' variance\n" in str(run)
+
+
+def test_names_of_users_are_short_and_escaped() -> None:
+    shown = result(graph={"name": "<script>alert(1)</script>\n" + "very " * 200})
+    assert len(str(shown)) < MOST
+    assert len(str(shown).splitlines()) == 6
+    page = shown._repr_html_()
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert "<tr><th>final loss</th><td>0.2550 ± 0.0635 over the last tenth, 95 % over 2 seeds</td></tr>" in page
+
+
+@pytest.mark.parametrize("graph", [{"name": "mine"}, [[0, 1], [1, 0]]])
+def test_a_run_on_a_graph_of_the_users(graph: object) -> None:
+    assert f"{'mine' if isinstance(graph, dict) else 'a matrix'} of 3 nodes" in str(result(graph=graph))
+
+
+def test_a_model_of_random_features() -> None:
+    model = result().model()
+    assert str(model).splitlines()[:3] == [
+        "Model of 2 inputs, 1 output, logistic loss",
+        "  features  1 kernel, 2 random frequencies each",
+        "  learned   4 coefficients each",
+    ]
+    assert model._repr_html_().startswith("<table><caption>Model of 2 inputs, 1 output, logistic loss</caption>")
+
+
+def test_a_model_on_landmarks_with_units() -> None:
+    ones = np.ones
+    model = Model(
+        None, ones((3, 2, 4), np.float32), ones(3, np.float32), Squared(outputs=2), ones((1, 500, 4), np.float32),
+        ones(5), ones(5), ones((500, 5), np.float32), ones((2, 5), np.float32), ones(1, np.float32),
+    )  # fmt: skip
+    assert str(model).splitlines()[:4] == [
+        "Model of 5 inputs, 2 outputs, squared loss",
+        "  features  similarities to 500 landmarks, read in 3 ways",
+        "  learned   8 coefficients each",
+        "  inputs    as they come; the model standardizes them",
+    ]
+    assert len(str(model)) < MOST
+
+
+def test_a_graph_and_its_weights() -> None:
+    graph = topology.path(2000)
+    assert repr(graph) == "<Graph path: 2,000 nodes, 1,999 links>"
+    assert repr(topology.metropolis(graph)) == "<Topology metropolis weights on <Graph path: 2,000 nodes, 1,999 links>>"
+    assert repr(topology.Graph(1, np.empty((0, 2), int))) == "<Graph custom: 1 node, 0 links>"
