@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import typer
 
+from omkl import config
 from omkl.cli.options import OUTPUT
 from omkl.dashboard import events
 from omkl.errors import InputError, MissingExtraError
@@ -111,18 +112,17 @@ def _opened(source: Path | None, out: Path | None, name: str | None) -> Iterator
 
 def _observe(file: Path, memory: "Memory", name: str | None, stack: ExitStack) -> None:
     try:
-        from omkl import specs
         from omkl.dashboard.observer import Observer
-        from omkl.node import config
+        from omkl.node import config as network
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "eclipse-zenoh", "node") from None
-    table = specs.load(file)
+    table = config.load(file)
     if "data" in table and "nodes" not in table:
         raise InputError(
             f"{file} describes a simulation, not a network; run it: omkl simulate {file} --out FOLDER --events, and "
             "open that folder"
         )
-    observer = stack.enter_context(closing(Observer(config.load(file), memory.add, name)))
+    observer = stack.enter_context(closing(Observer(network.load(file), memory.add, name)))
     observer.start()
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -11,21 +11,22 @@ import jax
 import numpy as np
 
 from omkl.data import Stream
+from omkl.settings import settings
 from omkl.topology import Schedule, Topology
 
 MOST_EDGES = 5000  # of a graph of the user's own that go into the record
 
 
-def describe(thing: Any) -> Any:
-    """Return a setting as JSON: a dataclass as its name and fields, an array by its digest, the rest as it prints."""
+def describe(thing: Any, other: Callable[[Any], str] = repr) -> Any:
+    """Return a setting as JSON: a dataclass as its name and settings, an array by its digest, the rest by ``other``."""
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        values = {field.name: describe(getattr(thing, field.name)) for field in dataclasses.fields(thing)}
+        values = {name: describe(one.default, other) for name, one in settings(thing).items()}
         return {"name": getattr(thing, "name", type(thing).__name__)} | values
     if isinstance(thing, list | tuple):
-        return [describe(item) for item in thing]
+        return [describe(item, other) for item in thing]
     if isinstance(thing, np.ndarray):
         return {"shape": list(thing.shape), "sha256": hashlib.sha256(thing.tobytes()).hexdigest()}
-    return thing if isinstance(thing, str | int | float | bool | None) else repr(thing)
+    return thing if isinstance(thing, str | int | float | bool | None) else other(thing)
 
 
 def describe_topology(topology: Any, turns: Sequence[Topology]) -> Any:
