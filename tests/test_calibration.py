@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import omkl
-from omkl import Basis, calibration, features, specs
+from omkl import Basis, calibration, features
 from omkl.calibration import calibrate, median_distance, normal_median, normal_moments, sample
+from omkl.config import experiment
 from omkl.errors import InputError
 from omkl.features import Features, gaussian, laplacian
 from omkl.learners import Shared
@@ -394,7 +395,7 @@ def test_nodes_without_a_sample_are_told_what_to_write(tmp_path: Path) -> None:
 
 def test_a_spec_names_the_basis() -> None:
     method = {"sigma": "median", "features": 100, "basis": {"rank": 30, "source": "normal"}}
-    spec = specs.resolve({"data": "banana", "method": method})
+    spec = experiment({"data": "banana", "method": method})
     assert spec.method == Gossip(sigma="median", features=100, basis=Basis(rank=30, source="normal"))
     assert calibration.rows(spec.method.basis, spec.method.sigma) == 0
     for wrong, message in (
@@ -403,6 +404,6 @@ def test_a_spec_names_the_basis() -> None:
         ({"source": "norml"}, r"^method.basis.source: 'norml' given"),
     ):
         with pytest.raises(InputError, match=message):
-            specs.resolve({"data": "banana", "method": {"features": 512, "basis": wrong}})
+            experiment({"data": "banana", "method": {"features": 512, "basis": wrong}})
     with pytest.raises(InputError, match=r"^method.sigma: 'mean' given"):
-        specs.resolve({"data": "banana", "method": {"sigma": "mean"}})
+        experiment({"data": "banana", "method": {"sigma": "mean"}})

@@ -6,9 +6,10 @@ import pytest
 from typer.testing import CliRunner
 
 import omkl
-from omkl import Gossip, InputError, algorithm, specs, topology
+from omkl import Gossip, InputError, algorithm, topology
 from omkl.cli.app import app
 from omkl.compressors import RandK, Sign, TopK
+from omkl.config import experiment
 from omkl.methods import Neighbors
 from omkl.methods.steps import Tracking, stable_step, tracking
 from omkl.quantizers import QSGD, Exact, Nearest, Quantizer
@@ -143,10 +144,10 @@ def test_nodes_take_the_networks_number() -> None:
 
 
 def test_by_name() -> None:
-    spec: Any = specs.resolve({"data": "banana", "nodes": 3, "method": {"gamma": "auto", "momentum": 0.5}})
+    spec: Any = experiment({"data": "banana", "nodes": 3, "method": {"gamma": "auto", "momentum": 0.5}})
     assert (spec.method.gamma, spec.method.momentum) == ("auto", 0.5)
     with pytest.raises(InputError, match=r"method\.gamma"):
-        specs.resolve({"data": "banana", "nodes": 3, "method": {"gamma": "fast"}})
+        experiment({"data": "banana", "nodes": 3, "method": {"gamma": "fast"}})
     page = CliRunner().invoke(app, ["explain", "--nodes", "20", "--quantizer", "nearest", "--gamma", "auto"])
     assert page.exit_code == 0
     auto = Gossip(gamma="auto", quantizer="nearest").on(topology.build("path", 20)).consensus_step

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 import omkl
-from omkl import specs
+from omkl import config
 from omkl.cli.app import app
 from omkl.cli.exits import Exit
 from omkl.errors import InputError
@@ -221,7 +221,7 @@ def test_a_written_setting_is_read_back_as_it_was(method: Any) -> None:
         {"quantizer": method.channel} if hasattr(method, "channel") else {}
     )
     for table in (as_table(method), tomllib.loads(as_toml(method))["method"]):
-        assert specs.resolve({"data": "banana", "nodes": 20, "method": table}).method == replace(method, **parts)
+        assert config.experiment({"data": "banana", "nodes": 20, "method": table}).method == replace(method, **parts)
 
 
 def test_a_spectrum_of_its_own_is_not_written() -> None:

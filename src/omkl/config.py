@@ -153,7 +153,7 @@ def _require_effect(base: Any, found: Any, given: Table) -> None:
     if "eta" in given and rateless:
         raise InputError(
             f"method.eta: {given['eta']} given; {label(base)} learns by a rule that has no such rate; leave eta out, "
-            'or take another learner: {name = "sgd", eta = 1.0}; name = "letter" is the letter\'s, with all it has'
+            'or take another learner: {name = "sgd", eta = 1.0}; name = "gossip" begins with the letter\'s settings'
         )
     for key in ("features", "orthogonal") if isinstance(found.basis, Landmarks) else ():
         if key in given:
