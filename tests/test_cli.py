@@ -88,7 +88,7 @@ def test_faults_from_flags_and_file(spec: Path) -> None:
 def test_table_of_one_seed_and_what_is_saved(spec: Path, tmp_path: Path) -> None:
     result = run("simulate", spec, "--seeds", 1, "--method", "local", "--out", tmp_path / "new" / "run")
     assert result.exit_code == Exit.OK
-    assert result.stdout.startswith("local, kernels=gaussian(1, 2), features=4, eta=0.5 on a table: ring of 3 nodes, 4 rounds")
+    assert result.stdout.startswith("local, kernels=gaussian(1, 2), features=4, eta=0.5 on a table: ring of 3 nodes")
     assert "±" not in result.stdout
     assert f"{omkl.load(tmp_path / 'new' / 'run').summary()['loss']:.4f}" in result.stdout
     assert result.stderr.startswith("omkl: this run holds 1.4 KiB (state 216 B, ")

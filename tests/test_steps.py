@@ -148,13 +148,15 @@ def test_by_name() -> None:
     assert (spec.method.gamma, spec.method.momentum) == ("auto", 0.5)
     with pytest.raises(InputError, match=r"method\.gamma"):
         experiment({"data": "banana", "nodes": 3, "method": {"gamma": "fast"}})
-    page = CliRunner().invoke(app, ["explain", "--nodes", "20", "--quantizer", "nearest", "--gamma", "auto"])
+    page = CliRunner().invoke(
+        app, ["explain", "--method", "letter", "--nodes", "20", "--quantizer", "nearest", "--gamma", "auto"]
+    )
     assert page.exit_code == 0
     auto = Gossip(gamma="auto", quantizer="nearest").on(topology.build("path", 20)).consensus_step
     assert re.search(rf"gamma +{auto:.3g} +the step used", page.output)
     assert f'"auto" is {auto:.2g}, stable in experiment, without proof' in page.output
     wrong = CliRunner().invoke(app, ["explain", "--nodes", "20", "--gamma", "fast"])
-    assert "--gamma fast; it must be a number, or auto" in wrong.output
+    assert "method.gamma: 'fast' given; it must be a number or 'auto'" in wrong.output
 
 
 def test_theory_knows_momentum() -> None:

@@ -28,13 +28,14 @@ BASE = """
 data = {file = "t.csv", target = "y"}
 nodes = 3
 [method]
+name = "gossip"
 kernels = {gaussian = [1]}
 features = 2
 gamma = 0.2
 loss = "squared"
 quantizer = {bits = 4}
 """
-DIVERGES = 'method = {eta = 1e30, regularization = 1e3, quantizer = "exact"}'
+DIVERGES = 'method = {name = "gossip", eta = 1e30, regularization = 1e3, quantizer = "exact"}'
 LONG = 120.0  # seconds that a subprocess may take on a busy machine
 
 
@@ -130,7 +131,7 @@ def test_nodes_of_a_listed_file_tell_their_number(folder: Path) -> None:
         '[[point]]\ndata = {file = "u.csv", target = "y", node = "s"}\ntopology = {name = "geometric", radius = 2.0}\n'
     )
     (own,) = expand(folder / "v.toml")
-    assert own.arguments["topology"].nodes == 2
+    assert own.experiment.topology.nodes == 2
     assert own.settings["data"] | {"sha256": ""} == {"name": "u.csv", "target": "y", "node": "s", "sha256": ""}
 
 
@@ -143,7 +144,7 @@ def test_nodes_of_a_listed_file_tell_their_number(folder: Path) -> None:
         ("[grid]\nseed = 3\n", "grid.seed: 3 given; it must be a list"),
         ("[grid]\nseed = []\n", "grid.seed: [] given; it must be a list"),
         ("[grid]\nnodes.x = [1]\n", "nodes.x: the spec holds 3 on the way there"),
-        ("[[point]]\n[[point]]\nseeds = 0\n", "[[point]] 2: seeds: 0 given"),
+        ("[[point]]\n[[point]]\nseeds = 0\n", "[[point]] 2: seeds: seeds is 0"),
         ("[grid]\nmethod = [3]\n", "method = 3: method: 3 given; it must be a name or a table"),
         ("[[point]]\nmethod.quantizer = 3\n", "[[point]] 1: method.quantizer: 3 given; it must be a name or a table"),
         ("[point]\nseeds = 0\n", "point: it must be a list of tables"),

@@ -284,6 +284,7 @@ SPEC = """
 data = {file = "t.csv", target = "y"}
 nodes = 3
 [method]
+name = "gossip"
 kernels = {gaussian = [1]}
 features = 2
 eta = 0.1
@@ -347,8 +348,8 @@ def test_what_a_search_has_no_use_for_is_refused(table: Path) -> None:
 
 
 def test_the_base_is_the_recommended_setting() -> None:
-    from omkl_lab.cli.tune import _settings
+    from omkl_lab.cli.tune import _search
 
-    given = _settings(None, {"data": "banana", "nodes": 20, "loss": "squared"})
+    given = _search(None, {"data": "banana", "nodes": 20, "method": {"loss": "squared"}})
     assert given["method"] == replace(omkl.recommended(), loss=omkl.Squared())
     assert set(names(given["method"])) >= {"reach.most", "quantizer.step", "basis.rank", "gamma", "momentum"}

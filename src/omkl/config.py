@@ -64,6 +64,7 @@ RULES = {
     "int_from_float": "a whole number",
     "int_type": "a whole number",
     "list_type": "a list",
+    "sequence_str": "a list",
     "string_type": "a text",
 }
 
