@@ -318,6 +318,7 @@ def test_progress_lines_come_late_and_few(monkeypatch: pytest.MonkeyPatch, capsy
     captured = capsys.readouterr()
     assert captured.out == ""
     assert [line.split()[2] for line in captured.err.splitlines()] == ["2", "4", "8", "16", "32", "64"]
+    assert captured.err.splitlines()[4] == "omkl: simulating, 32 of 100, 32 s, about 68 s left"
 
 
 def test_quiet_has_no_progress() -> None:

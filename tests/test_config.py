@@ -2,7 +2,7 @@ import inspect
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -177,7 +177,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"data": "bananna"}, "data: unknown data set 'bananna'; did you mean 'banana'?"),
     ({"data": "x.csv"}, "data: x.csv seems to be a file"),
     ({"data": 3}, "data: 3 given; it must be a text"),
-    ({"data": {"file": "x.csv"}}, "data.target: missing"),
+    ({"data": {"file": "x.csv"}}, "data.target: target is missing"),
     ({"data": {"file": "x.csv", "target": "y"}}, "data: x.csv is no file"),
     ({"data": {"file": "x.csv", "taget": "y"}}, "data.taget: unknown key; did you mean 'target'?"),
     ({"topology": "rng"}, "topology: unknown topology 'rng'; did you mean 'ring'?"),
@@ -309,7 +309,7 @@ def test_a_preset_keeps_the_loss_alone() -> None:
 
 def test_another_method_than_a_preset_keeps_what_it_shares() -> None:
     assert laid("recommended", {"name": "local"}) == omkl.Local(**shared(omkl.recommended()))
-    changed = replace(omkl.recommended(), momentum=0.1, basis=replace(omkl.recommended().basis, rank=90))
+    changed = replace(omkl.recommended(), momentum=0.1, basis=omkl.Landmarks(rank=90, rows=500))
     assert laid("recommended", {"momentum": 0.1, "basis": {"rank": 90}}) == changed
     assert laid({"name": "gossip", "eta": 0.5}, "choco") == omkl.Choco(eta=0.5)  # with the kernel of its own
 
@@ -391,7 +391,7 @@ def test_a_family_may_be_given_twice() -> None:
 
 
 def test_help_says_what_docstrings_say() -> None:
-    told = {one.name: one.type.__metadata__[0].help for one in fields(options.flags("topology shard", "gamma bits"))}
+    told = {one.name: get_args(one.type)[1].help for one in fields(options.flags("topology shard", "gamma bits"))}
     assert told["topology"].startswith("Who hears whom: path, ring, ")
     assert told["shard"] == "What is spread over devices: nodes, seeds."
     assert told["gamma"] == "Consensus step, in (0, 1]: auto."

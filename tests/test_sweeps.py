@@ -21,7 +21,6 @@ from omkl.data import tables
 from omkl.errors import InputError
 from omkl_lab import sweeps
 from omkl_lab.cli.grid import expand
-from omkl_lab.cli.sweep import _Lines
 from omkl_lab.sweeps.work import Queue
 
 BASE = """
@@ -254,7 +253,7 @@ def test_a_setting_without_a_lasting_name_is_refused() -> None:
 
 
 def test_queue_keeps_programs_together() -> None:
-    points = [sweeps.Point({}, {"method": m, "seed": s}) for s in range(3) for m in "ab"]
+    points = [sweeps.Point(omkl.Experiment(data="banana"), {"method": m, "seed": s}) for s in range(3) for m in "ab"]
     queue, order = Queue(points), []
     one, two = queue.take(""), queue.take("")
     assert one.program != two.program
@@ -267,15 +266,6 @@ def test_jobs_and_cluster_are_either_or(folder: Path) -> None:
     grid = write(folder, "")
     assert "leave out --jobs" in run(grid, "--jobs", 2, "--cluster", "tcp://127.0.0.1:1").stderr
     assert "jobs is 0" in run(grid, "--jobs", 0, "--out", folder / "out").stderr
-
-
-def test_lines_tell_the_time_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    clock = iter([0.0, 1.0, 4.0, 5.0, 8.0])
-    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    lines = _Lines()
-    for done, failed in ((1, 0), (2, 1), (3, 1), (4, 1)):
-        lines(done, 4, failed)
-    assert capsys.readouterr().err == "omkl: 2 of 4 points, 1 failed, 4 s, about 4 s left\n"
 
 
 def test_resume_after_kill_9(folder: Path) -> None:

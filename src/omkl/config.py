@@ -8,10 +8,10 @@ import tomllib
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from types import UnionType
-from typing import Any, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import Any, NamedTuple, TypeAlias, Union, get_args, get_origin
 
 import numpy as np
 
@@ -24,13 +24,12 @@ from omkl.features import SPECTRA, Kernel
 from omkl.landmarks import Landmarks
 from omkl.learners import LEARNERS, Learner
 from omkl.losses import LOSSES, Loss
-from omkl.methods import METHODS, PRESETS, Method, recommended, suited
+from omkl.methods import METHODS, PRESETS, Gossip, Method, recommended, suited
 from omkl.quantizers import Quantizer
 from omkl.sending import SENDING, Budget, Pace, Sending
 from omkl.settings import REQUIRED, Setting, build, settings
 from omkl.topology import GRAPHS, Schedule
 
-T = TypeVar("T")
 Table: TypeAlias = dict[str, Any]
 Registry: TypeAlias = Mapping[str, Callable[..., Any]]
 
@@ -56,17 +55,26 @@ PARTS: dict[Any, Choice] = {
     Sending: Choice("sending", SENDING),
 }
 
-# What a value must be, by pydantic's names of what is wrong with it.
+# What a value must be, by the kind that begins pydantic's name of the error.
 RULES = {
-    "bool_type": "true or false",
-    "dict_type": "a table, as {setting=1}",
-    "float_type": "a number",
-    "int_from_float": "a whole number",
-    "int_type": "a whole number",
-    "list_type": "a list",
-    "sequence_str": "a list",
-    "string_type": "a text",
-}
+    "bool": "true or false", "dict": "a table, as {setting=1}", "float": "a number", "int": "a whole number",
+    "list": "a list", "sequence": "a list", "string": "a text",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class File:
+    """Data in a file: the columns of labels, of nodes if any, and those to leave out."""
+
+    file: str
+    target: str | list[str]
+    node: str | None = None
+    drop: list[str] | None = None
+
+    def read(self) -> Any:
+        """Return the table, or the stream of its nodes."""
+        table = read_table(self.file, self.target, self.node, self.drop or ())
+        return (table.X, table.y) if table.node is None else by_node(table.X, table.y, table.node, np.float64)
 
 
 def load(path: Path) -> Table:
@@ -93,23 +101,19 @@ def experiment(table: Table) -> Experiment:
         raise InputError("data is missing; a simulation needs a stream to learn; pass --data banana")
     laid = {"method": method(table["method"])} if "method" in table else {}
     values = converted(Experiment, {key: table[key] for key in table if key != "method"}, "") | laid
-    values["data"] = data = _data(values["data"])
-    nodes = values.get("nodes")
-    if nodes is None and isinstance(data, str):
-        nodes = known(data).nodes
-    elif nodes is None and data[0].ndim == 3:
-        nodes = data[0].shape[1]
+    values["data"] = stream = data(values["data"])
+    own = known(stream).nodes if isinstance(stream, str) else stream[0].shape[1] if stream[0].ndim == 3 else None
     if "topology" in values:
-        values["topology"] = topology(values["topology"], nodes)
+        values["topology"] = topology(values["topology"], values.get("nodes") or own)
     return made(Experiment, values, "")  # type: ignore[no-any-return]
 
 
 def deployed(table: Table, nodes: int) -> Experiment:
     """Return what a table describes for that many real nodes: data may be missing, and no file of them is read."""
-    data = table.get("data")
-    if isinstance(data, dict):
-        _require(_read_file, converted(_read_file, data, "data"), "data")
-    unread = {} if "data" in table and not isinstance(data, dict) else {"data": next(iter(DATA_SETS))}
+    given = table.get("data")
+    if isinstance(given, dict):
+        fill(File, given, "data")
+    unread = {"data": next(iter(DATA_SETS))} if given is None or isinstance(given, dict) else {}
     found = experiment({"nodes": nodes, "topology": "path"} | table | unread)
     return found if unread else replace(found, method=suited(found.method, known(found.data).loss))
 
@@ -133,42 +137,53 @@ def _layers(value: Any) -> tuple[Any, ...]:
 
 
 def _laid(there: Method | None, table: Table) -> Method:
-    name, given = table.get("name", REQUIRED), {key: table[key] for key in table if key != "name"}
-    base: Any = recommended() if there is None else there
+    base: Any = there or recommended()
     kept: Table = {}
-    if name is not REQUIRED:
+    if "name" in table:
         with at("method"):
-            make = pick("method", str(name), ChainMap(PRESETS, METHODS))  # type: ignore[arg-type]
-        base = make() if name in PRESETS else make
-        kept = {} if there is None else _shared(there, base, TASK if name in PRESETS else settings(make))
-    values = kept | converted(base, given, "method")
-    found: Method = made(base, values, "method")
-    if not callable(base):
+            make = pick("method", str(table["name"]), ChainMap(PRESETS, METHODS))  # type: ignore[arg-type]
+        base, names = (make(), TASK) if table["name"] in PRESETS else (make, settings(make))
+        before = {} if there is None else settings(there)
+        kept = {key: before[key].default for key in names if key in before and key in settings(base)}
+        kept = {key: value for key, value in kept.items() if value != settings(type(there))[key].default}
+    given = {key: table[key] for key in table if key != "name"}
+    found: Method = made(base, kept | converted(base, given, "method"), "method")
+    if isinstance(base, Gossip):
         _require_effect(base, found, given)
     return found
 
 
-def _require_effect(base: Any, found: Any, given: Table) -> None:
+def _require_effect(base: Gossip, found: Any, given: Table) -> None:
     """Refuse changes to a method that would change nothing."""
-    rateless = None not in (base.learner, base.weight_rate, found.learner)
-    if "eta" in given and rateless:
+    idle: dict[str, tuple[str, str]] = {}
+    if None not in (base.learner, base.weight_rate, found.learner):
+        idle["eta"] = "learns by a rule that has no such rate", 'learner: {name = "sgd", eta = 1.0}'
+    if isinstance(found.basis, Landmarks):
+        instead = "compares inputs with landmarks, not by random features", 'basis: {name = "features", rank = 20}'
+        idle |= dict.fromkeys(("features", "orthogonal"), instead)
+    for key in idle.keys() & given.keys():
+        why, other = idle[key]
         raise InputError(
-            f"method.eta: {given['eta']} given; {label(base)} learns by a rule that has no such rate; leave eta out, "
-            'or take another learner: {name = "sgd", eta = 1.0}; name = "gossip" begins with the letter\'s settings'
+            f"method.{key}: {given[key]} given; {label(base)} {why}; leave {key} out, or take another {other}; "
+            'name = "gossip" begins with the letter\'s settings'
         )
-    for key in ("features", "orthogonal") if isinstance(found.basis, Landmarks) else ():
-        if key in given:
-            raise InputError(
-                f"method.{key}: {given[key]} given; {label(base)} compares inputs with landmarks and has no random "
-                f'features; leave {key} out, or take another basis: {{name = "features", rank = 20}}'
-            )
 
 
-def _shared(there: Method, new: Any, names: Any) -> Table:
-    """Return what a method has of some settings, beyond the defaults of its class."""
-    plain, fits = settings(type(there)), settings(new)
-    own = {key: one.default for key, one in settings(there).items() if key in names and key in fits}
-    return {key: value for key, value in own.items() if value != plain[key].default}
+def data(value: Any) -> Any:
+    """Return a data set's name, or what is read of a file; arrays that were read before are taken as they are."""
+    if isinstance(value, tuple):
+        return value
+    if isinstance(value, dict):
+        file = fill(File, value, "data")
+        with at("data"):
+            return file.read()
+    name = checked(str, value, "data")
+    with at("data"):
+        if Path(name).suffix:
+            rule = f'a file needs its label column; give {{file="{name}", target="..."}}'
+            raise InputError(f"{name} seems to be a file; {rule}")
+        known(name)
+    return name
 
 
 def topology(value: Any, nodes: int | None) -> Any:
@@ -189,10 +204,9 @@ def topology(value: Any, nodes: int | None) -> Any:
     return made(make, converted(make, own, "topology", ("nodes",)) | {"nodes": nodes}, "topology")
 
 
-def fill(make: Callable[..., T], value: Any, path: str) -> T:
-    """Return what ``make`` makes of a table, with every key and type checked."""
-    found: T = made(make, converted(make, checked(Table, value, path), path), path)
-    return found
+def fill(thing: Any, value: Any, path: str) -> Any:
+    """Return what a class or function makes of a table, or an object changed by it, with every key and type checked."""
+    return made(thing, converted(thing, checked(Table, value, path), path), path)
 
 
 def part(choice: Choice, value: Any, path: str, there: Any = None) -> Any:
@@ -262,8 +276,7 @@ def _converted(setting: Setting, value: Any, path: str, changes: bool) -> Any:
             choice = PARTS[kind]
             return part(choice, value, path, choice.known[there]() if isinstance(there, str) else there)
         if isinstance(kind, type) and is_dataclass(kind):
-            thing = there if changes and isinstance(there, kind) else kind
-            return made(thing, converted(thing, checked(Table, value, path), path), path)
+            return fill(there if changes and isinstance(there, kind) else kind, value, path)
     return checked(hint, value, path)
 
 
@@ -277,7 +290,8 @@ def checked(hint: Any, value: Any, path: str) -> Any:
         wrong = error.errors()
     if get_origin(hint) not in (Union, UnionType) or len(wrong) == 1:  # else places are the names of types
         path, value, wrong = ".".join([path, *map(str, wrong[0]["loc"])]), wrong[0]["input"], wrong[:1]
-    rules = dict.fromkeys(RULES.get(one["type"]) or one.get("ctx", {}).get("expected", one["msg"]) for one in wrong)
+    kinds = [(one["type"].partition("_")[0], one.get("ctx", {}).get("expected", one["msg"])) for one in wrong]
+    rules = dict.fromkeys(RULES.get(*kind) for kind in kinds)
     raise InputError(f"{path}: {value!r} given; it must be {' or '.join(rules)}")
 
 
@@ -289,52 +303,23 @@ def _kernels(value: Any, path: str) -> tuple[Kernel, ...]:
         return tuple(Kernel(family, sigma) for family, sigmas in families.items() for sigma in sigmas)
 
 
-def _data(value: Any) -> Any:
-    if isinstance(value, dict):
-        values = converted(_read_file, value, "data")
-        _require(_read_file, values, "data")
-        with at("data"):
-            return _read_file(**values)
-    name = checked(str, value, "data")
-    with at("data"):
-        if Path(name).suffix:
-            raise InputError(
-                f'{name} seems to be a file; a file needs its label column; give {{file="{name}", target="..."}}'
-            )
-        known(name)
-    return name
-
-
-def _read_file(file: str, target: str | list[str], node: str | None = None, drop: list[str] | None = None) -> Any:
-    table = read_table(file, target, node, drop or ())
-    return (table.X, table.y) if table.node is None else by_node(table.X, table.y, table.node, np.float64)
-
-
 def made(thing: Any, values: Table, path: str) -> Any:
     """Return ``build(thing, values)``; an error names its key, or the only one without which there is none."""
-    _require(thing, values, path)
     try:
         return build(thing, values)
     except InputError as error:
-        without = {key: {other: values[other] for other in values if other != key} for key in values}
-        found = [error.key] if error.key in values else [key for key in values if _builds(thing, without[key])]
-        place = f"{path}.{found[0]}" if len(found) == 1 else path
+        keys = [error.key] if error.key in settings(thing) else [key for key in values if _frees(thing, values, key)]
+        place = f"{path}.{keys[0]}" if len(keys) == 1 else path
         raise InputError(f"{place}: {error}".lstrip(".: ")) from None
 
 
-def _builds(thing: Any, values: Table) -> bool:
+def _frees(thing: Any, values: Table, key: str) -> bool:
+    """Return whether values make a thing without this one."""
     try:
-        _require(thing, values, "")
-        build(thing, values)
+        build(thing, {other: values[other] for other in values if other != key})
     except InputError:
         return False
     return True
-
-
-def _require(thing: Any, values: Table, path: str) -> None:
-    missing = [key for key, one in settings(thing).items() if one.default is REQUIRED and key not in values]
-    if missing:
-        raise InputError(f"{path}.{missing[0]}: missing; it has no default; set it".lstrip("."))
 
 
 @contextmanager

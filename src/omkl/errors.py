@@ -3,17 +3,15 @@
 import difflib
 import math
 import numbers
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
 class InputError(ValueError):
-    """Something the caller gave breaks a rule; raised before any computation.
-
-    ``key`` names the setting that it is about, where that is known.
-    """
+    """Something the caller gave breaks a rule; raised before any computation. ``key`` names the setting, if known."""
 
     def __init__(self, message: str, key: str | None = None) -> None:
         super().__init__(message)
@@ -29,6 +27,15 @@ class MissingExtraError(ImportError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed; this needs it; run: pip install 'omkl[{extra}]'")
+
+
+@contextmanager
+def extra(name: str, package: str) -> Iterator[None]:
+    """Tell of a package that cannot be imported in here by the extra that brings it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or package, name) from None
 
 
 def real(name: str, value: Any) -> float:

@@ -1,15 +1,16 @@
 """An experiment: all that makes the result of a simulation, and the name that its method goes by."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, is_dataclass
 from html import escape
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from omkl.data import Partition
-from omkl.errors import InputError, MissingExtraError, pick, unknown, whole
+from omkl.errors import InputError, extra, pick, whole
 from omkl.features import Kernel
 from omkl.methods import PRESETS, Method, named
-from omkl.settings import build, settings
+from omkl.settings import settings
 from omkl.topology import WEIGHTS, Faults
 
 if TYPE_CHECKING:
@@ -95,20 +96,18 @@ class Experiment:
     def __post_init__(self) -> None:
         object.__setattr__(self, "method", named(self.method))
         pick("weights", self.weights, WEIGHTS)
-        for name in ("nodes", "rounds", "seeds", "record_every", "devices"):
-            if getattr(self, name) is not None or name not in ("nodes", "rounds"):
-                object.__setattr__(self, name, whole(name, getattr(self, name)))
-        if self.shuffle is not None:
-            whole("shuffle", self.shuffle, 0)
+        for name, least in (("nodes", 1), ("rounds", 1), ("shuffle", 0)):
+            if getattr(self, name) is not None:
+                whole(name, getattr(self, name), least)
+        for name in ("seeds", "record_every", "devices"):
+            object.__setattr__(self, name, whole(name, getattr(self, name)))
         if whole("seed", self.seed, -(2**63)) + self.seeds > 2**63:
             raise InputError(f"seed is {self.seed}; seeds are 64-bit integers; pass a smaller one")
 
     def run(self, progress: Any = None, watch: Any = None) -> "Result":
         """Return what ``omkl.simulate`` returns; ``progress`` and ``watch`` are as there."""
-        try:
+        with extra("sim", "jax"):
             from omkl.simulator.simulation import run_cases  # here alone: all else needs no JAX
-        except ModuleNotFoundError as error:
-            raise MissingExtraError(error.name or "jax", "sim") from None
         (result,) = run_cases(self, {"": (self.method, self.topology)}, progress, watch).values()
         return result
 
@@ -119,27 +118,16 @@ class Experiment:
         return f"<b>Experiment</b> {escape(self._text(), quote=False)}"
 
     def _text(self) -> str:
-        text = ", ".join(f"{name}={value}" for name, value in self._said())
+        """Return the method, and what else differs from the defaults."""
+        given = {name: one.default for name, one in settings(self).items()}
+        plain = {name: one.default for name, one in settings(Experiment).items()}
+        said = {name: _brief(value) for name, value in given.items() if not _same(value, plain[name])}
+        text = ", ".join(f"{name}={value}" for name, value in (said | {"method": label(self.method)}).items())
         return text if len(text) <= MOST else f"{text[:MOST]} ..."
 
-    def _said(self) -> Iterator[tuple[str, str]]:
-        """Yield what differs from the defaults, and the method always."""
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if one.name == "method":
-                yield one.name, label(value)
-            elif value is not one.default and not (isinstance(value, int | str) and value == one.default):
-                yield one.name, _brief(value)
 
-
-def changed(method: Method, values: Mapping[str, Any]) -> Method:
-    """Return the method with other settings, by their flat names; refuse those that it does not have."""
-    known = settings(method)
-    for name in values:
-        if name not in known:
-            raise InputError(unknown(f"setting of {method.name}", name, [*known, *settings(Experiment)]))
-    made: Method = build(method, values)
-    return made
+def _same(value: Any, other: Any) -> bool:
+    return value is other or (isinstance(value, str | int) and value == other)  # arrays do not compare to one answer
 
 
 def label(method: Method) -> str:
@@ -168,10 +156,8 @@ def _changes(thing: Any, base: Any, path: str = "") -> Iterator[str]:
 def _brief(value: Any) -> str:
     """Return a value in a few characters."""
     if isinstance(value, tuple) and value and all(isinstance(one, Kernel) for one in value):
-        sigmas = {
-            name: [f"{one.sigma:g}" for one in value if one.name == name] for name in {one.name: 0 for one in value}
-        }
-        return "+".join(f"{name}({', '.join(given)})" for name, given in sigmas.items())
+        families = groupby(value, lambda one: one.name)
+        return "+".join(f"{name}({', '.join(f'{one.sigma:g}' for one in bank)})" for name, bank in families)
     if isinstance(value, tuple) and all(isinstance(one, int | float) for one in value):
         return f"({', '.join(f'{one:g}' for one in value)})"
     if is_dataclass(value) and not isinstance(value, type):

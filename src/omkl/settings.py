@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple, get_type_hints
 
+from omkl.errors import InputError, unknown
+
 REQUIRED = inspect.Parameter.empty
 """The default of a setting that has none."""
 
@@ -34,6 +36,13 @@ def settings(thing: Any) -> Mapping[str, Setting]:
 
 def build(thing: Any, values: Mapping[str, Any]) -> Any:
     """Return what a class or function makes of these values; an object is copied, with these values changed."""
+    known = settings(thing)
+    for name in values:
+        if name not in known:
+            raise InputError(unknown("setting", name, known), name)
+    for name, one in known.items():
+        if one.default is REQUIRED and name not in values:
+            raise InputError(f"{name} is missing; it has no default; give it", name)
     return thing(**values) if callable(thing) else replace(thing, **values)
 
 

@@ -14,7 +14,7 @@ from omkl import config
 from omkl.cli import options, show
 from omkl.cli.options import OUTPUT, Format
 from omkl.data import Stream, as_stream, first_rounds, load
-from omkl.errors import InputError, MissingExtraError
+from omkl.errors import InputError, extra
 from omkl.experiment import Experiment, label
 from omkl.methods import suited
 
@@ -47,10 +47,8 @@ class cluster(FLAGS):  # type: ignore[misc, valid-type]
     quiet: options.Quiet = False
 
     def __post_init__(self) -> None:
-        try:
+        with extra("node", "eclipse-zenoh"):
             from omkl.node import cluster as processes
-        except ModuleNotFoundError as error:
-            raise MissingExtraError(error.name or "eclipse-zenoh", "node") from None
         simulate = omkl.simulate  # a missing extra shows before the work, not after it
         given = config.experiment(config.merge(config.load(self.spec) if self.spec else {}, options.tables(self)))
         called = label(given.method)

@@ -18,7 +18,7 @@ import typer
 from omkl import config
 from omkl.cli.options import OUTPUT
 from omkl.dashboard import events
-from omkl.errors import InputError, MissingExtraError
+from omkl.errors import InputError, extra
 
 if TYPE_CHECKING:
     from omkl.dashboard.runs import Runs
@@ -58,13 +58,11 @@ def dashboard(
 
     Example: omkl dashboard
     """
-    try:
+    with extra("dashboard", "starlette"):
         import uvicorn
 
         from omkl.dashboard.guard import Guard
         from omkl.dashboard.server import Server, application
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "starlette", "dashboard") from None
     signal.signal(signal.SIGTERM, _leave)  # so that what was started is ended
     if hasattr(signal, "SIGHUP"):  # the terminal was closed; not everywhere does that tell
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
@@ -111,11 +109,9 @@ def _opened(source: Path | None, out: Path | None, name: str | None) -> Iterator
 
 
 def _observe(file: Path, memory: "Memory", name: str | None, stack: ExitStack) -> None:
-    try:
+    with extra("node", "eclipse-zenoh"):
         from omkl.dashboard.observer import Observer
         from omkl.node import config as network
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "eclipse-zenoh", "node") from None
     table = config.load(file)
     if "data" in table and "nodes" not in table:
         raise InputError(

@@ -69,7 +69,7 @@ def flags(form: Any) -> list[str]:
 
 def _table(chosen: dict[str, Any]) -> config.Table:
     """Return what was chosen as a TOML file would hold it."""
-    method = {name: chosen.pop(name) for name in ("method", "learner", "eta", "gamma") if name in chosen}
+    method: config.Table = {name: chosen.pop(name) for name in ("method", "learner", "eta", "gamma") if name in chosen}
     method["name"] = method.pop("method")
     if {"learner", "eta"} <= method.keys():
         method["learner"] = {"name": method["learner"], "eta": method.pop("eta")}

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,14 @@ import numpy.typing as npt
 from omkl import topology as topologies
 from omkl.blas import one_thread
 from omkl.data import Data, Partition, Stream, as_stream, first_rounds, load
-from omkl.errors import InputError
-from omkl.experiment import Experiment, changed, label
+from omkl.errors import InputError, unknown
+from omkl.experiment import Experiment, label
 from omkl.features import Features, stacked
 from omkl.losses import Loss
 from omkl.methods import Gossip, Method, Network, for_inputs, named, suited
 from omkl.methods.protocol import MethodState
 from omkl.scaling import Moments, standardize_stream
+from omkl.settings import build, settings
 from omkl.simulator import engine
 from omkl.simulator.description import describe, describe_data, describe_topology, versions
 from omkl.simulator.faults import Changing, changing
@@ -78,8 +79,10 @@ def simulate(
     (2, 265)
     """
     given = locals()  # before there is anything but the parameters
-    chosen = Experiment(**{one.name: given[one.name] for one in fields(Experiment)})
-    return replace(chosen, method=changed(chosen.method, changes)).run(progress, watch)
+    chosen = Experiment(**{name: given[name] for name in settings(Experiment)})
+    for name in changes.keys() - settings(chosen.method).keys():
+        raise InputError(unknown("setting", name, [*settings(Experiment), *settings(chosen.method)]))
+    return replace(chosen, method=build(chosen.method, changes)).run(progress, watch)
 
 
 def compare(
@@ -89,13 +92,13 @@ def compare(
     *,
     progress: engine.Progress | None = None,
     watch: Watch | None = None,
-    **settings: Any,
+    **rest: Any,
 ) -> dict[str, Result]:
     """Return a result for every case, a pair (method, topology), all run in one pass.
 
     The cases see the same samples, features and dither, so that their differences are paired; what they share is
     computed once. They must have one loss, one D and one basis, and the kernels of each must be the first of the
-    longest bank. The other parameters are those of ``simulate``; ``watch`` looks at the first case.
+    longest bank. ``rest`` are other attributes of ``omkl.Experiment``; ``watch`` looks at the first case.
 
     Examples
     --------
@@ -105,7 +108,7 @@ def compare(
     >>> bool(results["gossip"].loss.mean() < results["alone"].loss.mean())
     True
     """
-    return run_cases(Experiment(data=data, nodes=nodes, **settings), cases, progress, watch)
+    return run_cases(Experiment(data=data, nodes=nodes, **rest), cases, progress, watch)
 
 
 def run_cases(

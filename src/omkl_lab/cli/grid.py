@@ -3,13 +3,11 @@
 import itertools
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from omkl import config
 from omkl.config import Table
-from omkl.data import DATA_SETS
 from omkl.errors import InputError
 from omkl.experiment import Experiment
 from omkl_lab import sweeps
@@ -85,12 +83,9 @@ def _point(table: Table, read: dict[str, Any]) -> Point:
 def _resolve(table: Table, read: dict[str, Any]) -> Experiment:
     """Return what the table specifies; a file is read once, however many points learn it."""
     data = table.get("data")
-    if not isinstance(data, dict):
-        return config.experiment(table)
-    key = json.dumps(data, sort_keys=True, default=str)
-    if key not in read:
-        read[key] = config.experiment({"data": data}).data
-    X = read[key][0]
-    known = {"nodes": X.shape[1]} if X.ndim == 3 else {}
-    stand_in = {"data": next(iter(DATA_SETS))}  # by its name alone: nothing is read
-    return replace(config.experiment(known | table | stand_in), data=read[key])
+    if isinstance(data, dict):
+        key = json.dumps(data, sort_keys=True, default=str)
+        if key not in read:
+            read[key] = config.data(data)
+        table = table | {"data": read[key]}
+    return config.experiment(table)

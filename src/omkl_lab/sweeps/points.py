@@ -11,10 +11,10 @@ import numpy as np
 
 from omkl import data
 from omkl import topology as topologies
-from omkl.errors import InputError, pick
+from omkl.errors import InputError
 from omkl.experiment import Experiment
 from omkl.methods import suited
-from omkl.settings import build, settings
+from omkl.settings import build
 from omkl.simulator.description import describe
 
 
@@ -39,7 +39,7 @@ class Point:
 
 def point(given: Experiment | Mapping[str, Any], **known: Any) -> Point:
     """Return the point of an experiment, or of its attributes; ``known`` tells what does not describe itself."""
-    one = given if isinstance(given, Experiment) else _experiment(given)
+    one: Experiment = given if isinstance(given, Experiment) else build(Experiment, given)
     method, own = one.method, None
     if isinstance(one.data, str):
         chosen = data.known(one.data)
@@ -60,19 +60,9 @@ def point(given: Experiment | Mapping[str, Any], **known: Any) -> Point:
     return Point(one, {name: value if name in known else describe(value, _lasting) for name, value in told.items()})
 
 
-def _experiment(given: Mapping[str, Any]) -> Experiment:
-    known = settings(Experiment)
-    for name in given:
-        pick("argument", name, known)
-    if "data" not in given:
-        raise InputError("data is missing; a simulation needs a stream to learn; pass data='banana'")
-    made: Experiment = build(Experiment, given)
-    return made
-
-
 def _lasting(thing: Any) -> str:
     """Return what a thing prints; refuse one that prints where it is in memory."""
-    if callable(thing) or "__repr__" not in vars(type(thing)):
+    if callable(thing) or type(thing).__repr__ is object.__repr__:  # type: ignore[comparison-overlap]
         raise InputError(f"a setting is {thing!r}, its address in memory; a record needs a lasting name; add __repr__")
     return repr(thing)
 
