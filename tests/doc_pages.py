@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from markdown_it import MarkdownIt
 
-from omkl import specs
 from omkl.cli.app import ADDED
+from omkl.config import experiment
 from omkl.methods import METHODS
 from omkl.node import config
 from omkl.node.template import write
@@ -161,7 +161,7 @@ class Page:
             assert list(grid.expand(path))
         else:
             table.pop("tune", None)
-            assert specs.resolve(table)
+            assert experiment(table)
 
 
 def commands(text: str) -> Iterator[tuple[str, str]]:

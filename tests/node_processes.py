@@ -28,6 +28,7 @@ inputs = 2
 topology = "path"
 seed = 3
 [learning.method]
+name = "gossip"
 kernels = {{gaussian = [1, 3]}}
 features = 8
 eta = 1.0

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import omkl
-from omkl import SGD, AdaRaker, Local, algorithm, gaussian, specs, topology
+from omkl import SGD, AdaRaker, Local, algorithm, config, gaussian, topology
 from omkl.errors import InputError
 from omkl.methods import Neighbors, Round
 from omkl_lab.methods.adaraker import LevelsState
@@ -112,7 +112,7 @@ def test_it_follows_a_change_sooner_than_its_steady_learner() -> None:
 
 
 def test_it_has_a_name_in_files() -> None:
-    read = specs.resolve({"data": "banana", "nodes": 3, "method": {"name": "adaraker", "levels": 5}})
+    read = config.experiment({"data": "banana", "nodes": 3, "method": {"name": "adaraker", "levels": 5}})
     assert read.method == AdaRaker(levels=5)
 
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import omkl
-from omkl import Basis, calibration, features, specs
+from omkl import Basis, calibration, features
 from omkl.calibration import calibrate, median_distance, normal_median, normal_moments, sample
+from omkl.config import experiment
 from omkl.errors import InputError
 from omkl.features import Features, gaussian, laplacian
 from omkl.learners import Shared
@@ -342,6 +343,7 @@ nodes = [{id = "a", listen = "tcp/h:1"}, {id = "b", listen = "tcp/h:2"}]
 [learning]
 seed = 3
 [learning.method]
+name = "gossip"
 features = 40
 sigma = "median"
 kernels = {gaussian = [0.5, 1]}
@@ -393,8 +395,8 @@ def test_nodes_without_a_sample_are_told_what_to_write(tmp_path: Path) -> None:
 
 
 def test_a_spec_names_the_basis() -> None:
-    method = {"sigma": "median", "features": 100, "basis": {"rank": 30, "source": "normal"}}
-    spec = specs.resolve({"data": "banana", "method": method})
+    method = {"name": "gossip", "sigma": "median", "features": 100, "basis": {"rank": 30, "source": "normal"}}
+    spec = experiment({"data": "banana", "method": method})
     assert spec.method == Gossip(sigma="median", features=100, basis=Basis(rank=30, source="normal"))
     assert calibration.rows(spec.method.bank.basis, spec.method.bank.sigma) == 0
     for wrong, message in (
@@ -403,6 +405,6 @@ def test_a_spec_names_the_basis() -> None:
         ({"source": "norml"}, r"^method.basis.source: 'norml' given"),
     ):
         with pytest.raises(InputError, match=message):
-            specs.resolve({"data": "banana", "method": {"features": 512, "basis": wrong}})
+            experiment({"data": "banana", "method": {"name": "gossip", "features": 512, "basis": wrong}})
     with pytest.raises(InputError, match=r"^method.sigma: 'mean' given"):
-        specs.resolve({"data": "banana", "method": {"sigma": "mean"}})
+        experiment({"data": "banana", "method": {"sigma": "mean"}})

@@ -26,6 +26,7 @@ topology = "ring"
 nodes = 3
 seeds = 2
 [method]
+name = "gossip"
 kernels = {gaussian = [1, 2]}
 features = 4
 eta = 0.5
@@ -33,7 +34,7 @@ gamma = 0.2
 quantizer = {name = "qsgd", bits = 4}
 """
 FLAGS = shlex.split(
-    "--topology ring --nodes 3 --seeds 2 --kernels gaussian:1,2 --features 4 --eta 0.5 --gamma 0.2"
+    "--topology ring --nodes 3 --seeds 2 --method gossip --kernels gaussian:1,2 --features 4 --eta 0.5 --gamma 0.2"
     " --quantizer qsgd --bits 4"
 )
 
@@ -87,7 +88,7 @@ def test_faults_from_flags_and_file(spec: Path) -> None:
 def test_table_of_one_seed_and_what_is_saved(spec: Path, tmp_path: Path) -> None:
     result = run("simulate", spec, "--seeds", 1, "--method", "local", "--out", tmp_path / "new" / "run")
     assert result.exit_code == Exit.OK
-    assert result.stdout.startswith("local on a table: ring of 3 nodes, 4 rounds, 1 seed\n")
+    assert result.stdout.startswith("local, kernels=gaussian(1, 2), features=4, eta=0.5 on a table: ring of 3 nodes")
     assert "±" not in result.stdout
     assert f"{omkl.load(tmp_path / 'new' / 'run').summary()['loss']:.4f}" in result.stdout
     assert result.stderr.startswith("omkl: this run holds 1.4 KiB (state 216 B, ")
@@ -135,18 +136,17 @@ def test_a_run_that_diverges(spec: Path) -> None:
     assert result.stderr.startswith("omkl: error: the loss is ")
 
 
-def test_missing_sim_extra(monkeypatch: pytest.MonkeyPatch, spec: Path) -> None:
-    def simulate(**_: Any) -> None:
-        raise MissingExtraError("jax", "sim")
-
-    monkeypatch.setattr(omkl, "simulate", simulate, raising=False)
-    result = run("simulate", spec)
-    assert (result.exit_code, result.stdout) == (Exit.MISSING, "")
+def test_missing_sim_extra() -> None:
+    result = program(
+        "import sys; sys.modules['jax'] = None; from omkl.cli import main\n"
+        "sys.argv = ['omkl', 'simulate', '--data', 'banana', '--nodes', '3']; main()"
+    )
+    assert (result.returncode, result.stdout) == (Exit.MISSING, "")
     assert result.stderr == "omkl: error: jax is not installed; this needs it; run: pip install 'omkl[sim]'\n"
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, spec: Path) -> None:
-    monkeypatch.setattr(omkl, "simulate", lambda **_: 1 / 0, raising=False)
+    monkeypatch.setattr(omkl.Experiment, "run", lambda *_: 1 / 0)
     result = run("simulate", spec)
     assert result.exit_code == Exit.UNEXPECTED
     assert isinstance(result.exception, ZeroDivisionError)
@@ -189,7 +189,7 @@ def test_control_c() -> None:
     result = program(
         "import os, signal, sys, omkl; from omkl.cli import main\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a job in the background ignores it
-        "omkl.simulate = lambda **_: os.kill(os.getpid(), signal.SIGINT)\n"
+        "omkl.Experiment.run = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.argv = ['omkl', 'simulate', '--data', 'banana', '--nodes', '3']; main()"
     )
     assert (result.returncode, result.stdout, result.stderr) == (Exit.INTERRUPTED, "", "omkl: interrupted\n")
@@ -209,7 +209,9 @@ def test_version() -> None:
 
 
 def test_explain_is_the_page_of_the_theory() -> None:
-    flags = shlex.split("--topology star --nodes 7 --quantizer nearest --features 5 --kernels cauchy:1,2 --rounds 50")
+    flags = shlex.split(
+        "--method letter --topology star --nodes 7 --quantizer nearest --features 5 --kernels cauchy:1,2 --rounds 50"
+    )
     page = omkl.theory.explain("star", 7, quantizer=omkl.Nearest(), features=5, kernels=2, rounds=50)
     assert run("explain", *flags).stdout == f"{page}\n"
     found = as_json(run("explain", *flags, "--format", "json"))
@@ -225,12 +227,12 @@ def test_explain_of_a_preset() -> None:
     assert "theory knows no basis, no learner, no common_weights" in run("explain", "--nodes", 5).stdout
     letter = f"{omkl.explain('path', 5, quantizer=omkl.QSGD(3))}\n"
     assert run("explain", "--nodes", 5, "--method", "letter").stdout == letter
-    rate = run("explain", "--nodes", 5, "--learner", "{name='sgd', eta=0.1}").stdout
-    assert rate == run("explain", "--nodes", 5, "--eta", 0.1, "--weight-rate", 0.01).stdout
+    rate = run("explain", "--nodes", 5, "--method", "letter", "--learner", "{name='sgd', eta=0.1}").stdout
+    assert rate == run("explain", "--nodes", 5, "--method", "letter", "--eta", 0.1, "--weight-rate", 0.01).stdout
 
 
 def test_explain_of_a_quantizer_that_is_no_contraction() -> None:
-    result = run("explain", "--nodes", 5, "--bits", 1)
+    result = run("explain", "--nodes", 5, "--method", "letter", "--bits", 1)
     assert result.exit_code == Exit.OK
     assert "NO       the quantizer is a contraction" in result.stdout
 
@@ -316,6 +318,7 @@ def test_progress_lines_come_late_and_few(monkeypatch: pytest.MonkeyPatch, capsy
     captured = capsys.readouterr()
     assert captured.out == ""
     assert [line.split()[2] for line in captured.err.splitlines()] == ["2", "4", "8", "16", "32", "64"]
+    assert captured.err.splitlines()[4] == "omkl: simulating, 32 of 100, 32 s, about 68 s left"
 
 
 def test_quiet_has_no_progress() -> None:

@@ -6,9 +6,10 @@ import pytest
 from typer.testing import CliRunner
 
 import omkl
-from omkl import Gossip, InputError, algorithm, specs, topology
+from omkl import Gossip, InputError, algorithm, topology
 from omkl.cli.app import app
 from omkl.compressors import RandK, Sign, TopK
+from omkl.config import experiment
 from omkl.methods import Neighbors
 from omkl.methods.consensus_step import Tracking, stable_step, tracking
 from omkl.quantizers import QSGD, Exact, Nearest, Quantizer
@@ -143,17 +144,19 @@ def test_nodes_take_the_networks_number() -> None:
 
 
 def test_by_name() -> None:
-    spec: Any = specs.resolve({"data": "banana", "nodes": 3, "method": {"gamma": "auto", "momentum": 0.5}})
+    spec: Any = experiment({"data": "banana", "nodes": 3, "method": {"gamma": "auto", "momentum": 0.5}})
     assert (spec.method.gamma, spec.method.momentum) == ("auto", 0.5)
     with pytest.raises(InputError, match=r"method\.gamma"):
-        specs.resolve({"data": "banana", "nodes": 3, "method": {"gamma": "fast"}})
-    page = CliRunner().invoke(app, ["explain", "--nodes", "20", "--quantizer", "nearest", "--gamma", "auto"])
+        experiment({"data": "banana", "nodes": 3, "method": {"gamma": "fast"}})
+    page = CliRunner().invoke(
+        app, ["explain", "--method", "letter", "--nodes", "20", "--quantizer", "nearest", "--gamma", "auto"]
+    )
     assert page.exit_code == 0
     auto = Gossip(gamma="auto", quantizer="nearest").on(topology.build("path", 20)).mixing.step
     assert re.search(rf"gamma +{auto:.3g} +the step used", page.output)
     assert f'"auto" is {auto:.2g}, stable in experiment, without proof' in page.output
     wrong = CliRunner().invoke(app, ["explain", "--nodes", "20", "--gamma", "fast"])
-    assert "--gamma fast; it must be a number, or auto" in wrong.output
+    assert "method.gamma: 'fast' given; it must be a number or 'auto'" in wrong.output
 
 
 def test_theory_knows_momentum() -> None:

@@ -311,13 +311,14 @@ def test_what_is_kept_of_a_network_is_bounded() -> None:
 def test_a_form_becomes_flags() -> None:
     form = {"data": "banana", "topology": "ring", "nodes": 5, "bits": 3, "links": 0.25, "eta": None, "gamma": 0.5}
     assert flags(form) == [
-        "--data", "banana", "--topology", "ring", "--nodes", "5", "--method", "recommended", "--seed", "0",
-        "--quantizer", '{name="qsgd", bits=3, rescale=true}', "--faults", "{links=0.25}", "--gamma", "0.5",
+        "--data", "banana", "--topology", "ring", "--nodes", "5", "--seed", "0", "--faults", "{links = 0.25}",
+        "--method", '{gamma = 0.5, name = "recommended", quantizer = {name = "qsgd", bits = 3, rescale = true}}',
     ]  # fmt: skip
     stations = flags({"data": "beijing_stations", "nodes": 5, "topology": "ring"})
-    assert stations == ["--data", "beijing_stations", "--nodes", "12", "--method", "recommended", "--seed", "0"]
-    assert flags({"learner": "sgd", "eta": 2})[-2:] == ["--learner", '{name="sgd", eta=2.0}']
-    assert flags({"method": "letter", "eta": 2})[-2:] == ["--eta", "2"]
+    assert stations[:4] == ["--data", "beijing_stations", "--nodes", "12"]
+    sgd = '{learner = {name = "sgd", eta = 2}, name = "recommended"}'
+    assert flags({"learner": "sgd", "eta": 2})[-2:] == ["--method", sgd]
+    assert flags({"method": "letter", "eta": 2})[-1] == '{eta = 2, name = "letter"}'
 
 
 @pytest.mark.parametrize(
@@ -329,8 +330,8 @@ def test_a_form_becomes_flags() -> None:
         ({"nodes": 5.0}, "nodes is 5.0; it must be a whole number"),
         ({"gamma": float("nan")}, "gamma is nan; it must be a number from 0.0001 to 1"),
         ({"gamma": 0}, "gamma is 0; it must be a number"),
-        ({"eta": 1}, "eta is 1; recommended has no such rate"),
-        ({"eta": 1, "method": "letter", "learner": "newton"}, "eta is 1; newton has no such rate"),
+        ({"eta": 1}, "method.eta: 1 given; recommended learns by a rule that has no such rate"),
+        ({"eta": 1, "method": "letter", "learner": "newton"}, "method.learner.eta: unknown key"),
         ({"rounds": 266}, "rounds is 266; 5,300 samples are 265 rounds here"),
         ({"data": '{file="/etc/passwd"}'}, "unknown data"),
         ({"out": "/tmp"}, "unknown setting 'out'"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize
 
 import omkl
-from omkl import DOMKL, SGD, Huber, Logistic, SmoothedHinge, Squared, gaussian, specs, topology
+from omkl import DOMKL, SGD, Huber, Logistic, SmoothedHinge, Squared, config, gaussian, topology
 from omkl.errors import InputError
 from omkl.losses import Loss
 from omkl.methods import Neighbors, Network, Round
@@ -130,7 +130,7 @@ def test_it_learns_where_links_fail() -> None:
 
 
 def test_it_has_a_name_in_files() -> None:
-    read = specs.resolve({"data": "banana", "nodes": 3, "method": {"name": "domkl", "penalty": 2.0, "eta": 0.5}})
+    read = config.experiment({"data": "banana", "nodes": 3, "method": {"name": "domkl", "penalty": 2.0, "eta": 0.5}})
     assert read.method == DOMKL(penalty=2.0, eta=0.5)
 
 

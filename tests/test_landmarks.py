@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import omkl
-from omkl import features, specs
+from omkl import config, features
 from omkl.errors import InputError
 from omkl.features import Features, gaussian, laplacian
 from omkl.landmarks import Landmarks, centers, place
-from omkl.methods import METHODS, Gossip, tables
+from omkl.methods import Gossip, tables
 from omkl.model import load_model
 
 BANK = gaussian(0.5, 1, 2)
@@ -171,9 +171,9 @@ def test_the_table_of_a_file_says_which_basis() -> None:
     method = omkl.recommended()
     table = tables.as_table(method)
     assert table["basis"] == {"name": "landmarks", "rank": 120, "rows": 500, "source": "rows"}
-    assert specs.choose("method", METHODS, table | {"name": "gossip"}, "method", None) == method
-    old = specs.choose("method", METHODS, {"name": "gossip", "features": 50, "basis": {"rank": 9}}, "", None)
-    assert old.basis == omkl.Basis(rank=9)
+    assert config.method(table | {"name": "gossip"}) == method
+    old = config.method({"name": "gossip", "features": 50, "basis": {"rank": 9}})
+    assert old.bank.basis == omkl.Basis(rank=9)
 
 
 def test_models_and_runs_are_kept(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from omkl import algorithm, specs
+from omkl import algorithm, config
 from omkl.errors import InputError
 from omkl.learners import LEARNERS, SGD, AdaGrad, Learner, Newton, NewtonMemory, Sample, Shared, SharedMemory
 from omkl.losses import Huber, Logistic, Loss, SmoothedHinge, Softmax, Squared
@@ -318,7 +318,7 @@ def test_only_steps_of_one_size_are_plain() -> None:
     ],
 )
 def test_rules_by_name(table: Any, rule: Learner) -> None:
-    spec = specs.resolve({"data": "banana", "nodes": 3, "method": {"learner": table}})
+    spec = config.experiment({"data": "banana", "nodes": 3, "method": {"learner": table}})
     assert isinstance(spec.method, Gossip)
     assert spec.method.learner == rule
     assert LEARNERS[rule.name] is type(rule)

@@ -41,7 +41,7 @@ def test_another_exit_code_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_a_crash_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("omkl.specs.resolve", lambda table: table["data"])
+    monkeypatch.setattr("omkl.config.experiment", lambda table: table["data"])
     outcome = commands.run(REFUSAL, tmp_path)
     assert "KeyError" in outcome.stderr
     assert differences(REFUSAL, outcome)[0] == "exit code 1; 2 is frozen"

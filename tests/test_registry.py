@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import omkl
-from omkl import specs
+from omkl import config
 from omkl.cli.app import ADDED, COMMANDS, app, make_app
 from omkl.cli.exits import Exit
 from omkl.errors import InputError
@@ -63,7 +63,7 @@ def test_a_method_of_another_package_has_a_name() -> None:
     assert {"mine", "gone"} < set(METHODS)
     assert "my_package" not in sys.modules
     assert named("mine").name == "mine"
-    assert specs.resolve({"data": "banana", "method": {"name": "mine", "features": 7}}).method.bank.features == 7
+    assert config.experiment({"data": "banana", "method": {"name": "mine", "features": 7}}).method.bank.features == 7
     assert isinstance(named("mine"), Local)
 
 

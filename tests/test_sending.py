@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omkl
-from omkl import Budget, Gossip, InputError, Pace, Sampled, Triggered, algorithm, features, specs, topology, wire
+from omkl import Budget, Gossip, InputError, Pace, Sampled, Triggered, algorithm, features, topology, wire
+from omkl.config import experiment
 from omkl.methods import Neighbors
 from omkl.node import checkpoint
 from omkl.node.events import Gossiped, Scored
@@ -277,6 +278,6 @@ def test_a_pace_is_part_of_the_contract_and_not_of_a_clock() -> None:
 
 def test_settings_by_name() -> None:
     table = {"name": "gossip", "pace": {"rate": 4, "until": 8}, "sending": {"name": "sampled", "kernels": 2}}
-    method = specs.resolve({"data": "banana", "nodes": 4, "method": table}).method
+    method = experiment({"data": "banana", "nodes": 4, "method": table}).method
     assert isinstance(method, Gossip)
     assert (method.channel.pace, method.channel.sending) == (Pace(4, 8), Sampled(2))

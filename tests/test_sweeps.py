@@ -21,20 +21,20 @@ from omkl.data import tables
 from omkl.errors import InputError
 from omkl_lab import sweeps
 from omkl_lab.cli.grid import expand
-from omkl_lab.cli.sweep import _Lines
 from omkl_lab.sweeps.work import Queue
 
 BASE = """
 data = {file = "t.csv", target = "y"}
 nodes = 3
 [method]
+name = "gossip"
 kernels = {gaussian = [1]}
 features = 2
 gamma = 0.2
 loss = "squared"
 quantizer = {bits = 4}
 """
-DIVERGES = 'method = {eta = 1e30, regularization = 1e3, quantizer = "exact"}'
+DIVERGES = 'method = {name = "gossip", eta = 1e30, regularization = 1e3, quantizer = "exact"}'
 LONG = 120.0  # seconds that a subprocess may take on a busy machine
 
 
@@ -130,7 +130,7 @@ def test_nodes_of_a_listed_file_tell_their_number(folder: Path) -> None:
         '[[point]]\ndata = {file = "u.csv", target = "y", node = "s"}\ntopology = {name = "geometric", radius = 2.0}\n'
     )
     (own,) = expand(folder / "v.toml")
-    assert own.arguments["topology"].nodes == 2
+    assert own.experiment.topology.nodes == 2
     assert own.settings["data"] | {"sha256": ""} == {"name": "u.csv", "target": "y", "node": "s", "sha256": ""}
 
 
@@ -143,7 +143,7 @@ def test_nodes_of_a_listed_file_tell_their_number(folder: Path) -> None:
         ("[grid]\nseed = 3\n", "grid.seed: 3 given; it must be a list"),
         ("[grid]\nseed = []\n", "grid.seed: [] given; it must be a list"),
         ("[grid]\nnodes.x = [1]\n", "nodes.x: the spec holds 3 on the way there"),
-        ("[[point]]\n[[point]]\nseeds = 0\n", "[[point]] 2: seeds: 0 given"),
+        ("[[point]]\n[[point]]\nseeds = 0\n", "[[point]] 2: seeds: seeds is 0"),
         ("[grid]\nmethod = [3]\n", "method = 3: method: 3 given; it must be a name or a table"),
         ("[[point]]\nmethod.quantizer = 3\n", "[[point]] 1: method.quantizer: 3 given; it must be a name or a table"),
         ("[point]\nseeds = 0\n", "point: it must be a list of tables"),
@@ -253,7 +253,7 @@ def test_a_setting_without_a_lasting_name_is_refused() -> None:
 
 
 def test_queue_keeps_programs_together() -> None:
-    points = [sweeps.Point({}, {"method": m, "seed": s}) for s in range(3) for m in "ab"]
+    points = [sweeps.Point(omkl.Experiment(data="banana"), {"method": m, "seed": s}) for s in range(3) for m in "ab"]
     queue, order = Queue(points), []
     one, two = queue.take(""), queue.take("")
     assert one.program != two.program
@@ -266,15 +266,6 @@ def test_jobs_and_cluster_are_either_or(folder: Path) -> None:
     grid = write(folder, "")
     assert "leave out --jobs" in run(grid, "--jobs", 2, "--cluster", "tcp://127.0.0.1:1").stderr
     assert "jobs is 0" in run(grid, "--jobs", 0, "--out", folder / "out").stderr
-
-
-def test_lines_tell_the_time_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    clock = iter([0.0, 1.0, 4.0, 5.0, 8.0])
-    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    lines = _Lines()
-    for done, failed in ((1, 0), (2, 1), (3, 1), (4, 1)):
-        lines(done, 4, failed)
-    assert capsys.readouterr().err == "omkl: 2 of 4 points, 1 failed, 4 s, about 4 s left\n"
 
 
 def test_resume_after_kill_9(folder: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 import omkl
-from omkl import specs
+from omkl import config
 from omkl.cli.app import app
 from omkl.cli.exits import Exit
 from omkl.errors import InputError
@@ -224,7 +224,7 @@ def test_a_written_setting_is_read_back_as_it_was(method: Any) -> None:
         {"quantizer": method.channel} if hasattr(method, "channel") else {}
     )
     for table in (as_table(method), tomllib.loads(as_toml(method))["method"]):
-        assert specs.resolve({"data": "banana", "nodes": 20, "method": table}).method == replace(method, **parts)
+        assert config.experiment({"data": "banana", "nodes": 20, "method": table}).method == replace(method, **parts)
 
 
 def test_a_spectrum_of_its_own_is_not_written() -> None:
@@ -287,6 +287,7 @@ SPEC = """
 data = {file = "t.csv", target = "y"}
 nodes = 3
 [method]
+name = "gossip"
 kernels = {gaussian = [1]}
 features = 2
 eta = 0.1
@@ -350,8 +351,8 @@ def test_what_a_search_has_no_use_for_is_refused(table: Path) -> None:
 
 
 def test_the_base_is_the_recommended_setting() -> None:
-    from omkl_lab.cli.tune import _settings
+    from omkl_lab.cli.tune import _search
 
-    given = _settings(None, {"data": "banana", "nodes": 20, "loss": "squared"})
+    given = _search(None, {"data": "banana", "nodes": 20, "method": {"loss": "squared"}})
     assert given["method"] == replace(omkl.recommended(), loss=omkl.Squared())
     assert set(names(given["method"])) >= {"reach.most", "quantizer.step", "basis.rank", "gamma", "momentum"}

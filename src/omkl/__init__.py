@@ -25,6 +25,7 @@ from omkl.topology import Faults
 
 if TYPE_CHECKING:
     from omkl import data, metrics
+    from omkl.experiment import Experiment
     from omkl.node.node import Node
     from omkl.simulator import Result, compare, load, simulate
     from omkl_lab.methods import DOMKL, AdaRaker
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 # What brings more than NumPy along is imported when it is asked for: its module, and the extra it needs.
 _LAZY = dict.fromkeys(("Result", "compare", "load", "simulate"), ("omkl.simulator", "sim"))
+_LAZY["Experiment"] = ("omkl.experiment", "sim")
 _LAZY["Node"] = ("omkl.node.node", "node")
 _LAZY |= dict.fromkeys(("Tuned", "tune"), ("omkl_lab.tuning", "sim"))
 _LAZY |= dict.fromkeys(("AdaRaker", "DOMKL"), ("omkl_lab.methods", "sim"))
@@ -48,6 +50,7 @@ __all__ = [
     "Complete",
     "DivergedError",
     "Exact",
+    "Experiment",
     "Faults",
     "Gossip",
     "Huber",

@@ -3,14 +3,19 @@
 import difflib
 import math
 import numbers
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
 class InputError(ValueError):
-    """Something the caller gave breaks a rule; raised before any computation."""
+    """Something the caller gave breaks a rule; raised before any computation. ``key`` names the setting, if known."""
+
+    def __init__(self, message: str, key: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
 
 
 class DivergedError(InputError):
@@ -24,10 +29,19 @@ class MissingExtraError(ImportError):
         super().__init__(f"{package} is not installed; this needs it; run: pip install 'omkl[{extra}]'")
 
 
+@contextmanager
+def extra(name: str, package: str) -> Iterator[None]:
+    """Tell of a package that cannot be imported in here by the extra that brings it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or package, name) from None
+
+
 def real(name: str, value: Any) -> float:
     """Return a setting as a Python float: a NumPy scalar would turn float32 arrays into float64."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise InputError(f"{name} is {value!r}; it must be a number; pass {name}=0.5, say")
+        raise InputError(f"{name} is {value!r}; it must be a number; pass {name}=0.5, say", name)
     return float(value)
 
 
@@ -35,14 +49,15 @@ def positive(name: str, value: Any, usual: str, what: str = "it") -> float:
     """Return a setting as a Python float that is positive and finite."""
     number = real(name, value)
     if not 0 < number < math.inf:
-        raise InputError(f"{name} is {number}; {what} must be positive and finite; {usual}")
+        raise InputError(f"{name} is {number}; {what} must be positive and finite; {usual}", name)
     return number
 
 
 def whole(name: str, value: Any, least: int = 1) -> int:
     """Return a setting as a Python int that is at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise InputError(f"{name} is {value!r}; it must be a whole number from {least} on; pass {name}={max(least, 1)}")
+        rule = f"it must be a whole number from {least} on; pass {name}={max(least, 1)}"
+        raise InputError(f"{name} is {value!r}; {rule}", name)
     return int(value)
 
 
@@ -55,7 +70,12 @@ def pick(kind: str, name: str, known: Mapping[str, T]) -> T:
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """Return the message for a name that is not among the known ones."""
+    return f"unknown {kind} {name!r}; {nearest(name, known)}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the remedy for such a name: the nearest one that is known, and all that are."""
     names = sorted(known)
-    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-    return f"unknown {kind} {name!r}; {hint}known: {', '.join(names)}"
+    found = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    hint = f"did you mean {found[0]!r}? " if found else ""
+    return f"{hint}known: {', '.join(names)}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from omkl.errors import MissingExtraError, pick
+from omkl.errors import extra, pick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -97,10 +97,8 @@ def moving_average(curve: Floats, window: int) -> Floats:
 
 def figure(columns: int = 1, rows: int = 1, width: float = 5.0, height: float = 3.6) -> tuple["Figure", list["Axes"]]:
     """Return a figure that needs no screen, and its axes in reading order."""
-    try:
+    with extra("plot", "matplotlib"):
         from matplotlib.figure import Figure as Canvas
-    except ModuleNotFoundError:
-        raise MissingExtraError("matplotlib", "plot") from None
     drawn = Canvas(figsize=(width * columns, height * rows), layout="constrained")
     axes = [drawn.add_subplot(rows, columns, i + 1) for i in range(rows * columns)]
     for one in axes:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from omkl.errors import InputError, MissingExtraError
+from omkl.errors import InputError, extra
 from omkl.features import Kernel
 from omkl.learners import Learner
 from omkl.losses import Loss
@@ -20,10 +20,8 @@ from omkl.methods import Method, named
 from omkl.online import Classification, Online, Regression, Row, Settings, Task, begin, probabilities
 from omkl.scaling import Floats
 
-try:
+with extra("river", "river"):
     from river import base
-except ModuleNotFoundError as error:
-    raise MissingExtraError(error.name or "river", "river") from None
 
 Named: TypeAlias = dict[Any, Any]
 """A row: values by the names of their columns."""

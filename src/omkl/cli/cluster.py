@@ -1,6 +1,6 @@
 """``omkl cluster``: a process for every node, on this machine."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,43 +8,26 @@ import numpy as np
 import typer
 
 import omkl
-from omkl import storage
+from omkl import config, storage
 from omkl.cli import options, show
-from omkl.cli.options import OUTPUT, Format, option
+from omkl.cli.options import OUTPUT, Format
 from omkl.data import Stream, as_stream, first_rounds, load
 from omkl.display import as_text
-from omkl.errors import InputError, MissingExtraError
+from omkl.errors import InputError, extra
+from omkl.experiment import Experiment, label
 from omkl.methods import suited
 
 if TYPE_CHECKING:
     from omkl.node.cluster import Outcome
     from omkl.node.config import NetworkConfig
-    from omkl.specs import Spec as Settings
 
-RUN = "Run"
 MOST_NODES = 200  # processes on one machine
 
-Spec = typer.Argument(exists=True, dir_okay=False, metavar="SPEC.toml", help="Settings.", show_default=False)
-Out = typer.Option(rich_help_panel=OUTPUT, file_okay=False, help="Folder to save losses and models in.")
+FLAGS = options.flags("data topology nodes weights seed shuffle standardize rounds method")
 
 
-@options.describes_method
-def cluster(
-    ctx: typer.Context,
-    spec: Annotated[Path | None, Spec] = None,
-    data: Annotated[str | None, option(RUN, "A data set; omkl data lists them.", "NAME")] = None,
-    topology: options.Topology = None,
-    nodes: options.Nodes = None,
-    weights: options.Weights = None,
-    seed: Annotated[int | None, option(RUN, "Seed of features and dither.", "INT")] = None,
-    shuffle: Annotated[int | None, option(RUN, "Seed of the order in which rows are dealt out.", "INT")] = None,
-    standardize: options.Standardize = None,
-    rounds: Annotated[int | None, option(RUN, "Rounds to run; all that the data has.", "INT")] = None,
-    deadline: Annotated[float, typer.Option(rich_help_panel=RUN, help="Seconds to wait for a neighbor.")] = 30.0,
-    out: Annotated[Path | None, Out] = None,
-    output: options.Output = Format.TABLE,
-    quiet: Annotated[bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="No progress.")] = False,
-) -> None:
+@dataclass
+class cluster(FLAGS):  # type: ignore[misc, valid-type]
     """Run a real network on this machine: a process for every node, zenoh over loopback, rounds in lock step.
 
     Each node is fed its part of the data. The same is then simulated with the same seed, and the two are compared.
@@ -52,47 +35,50 @@ def cluster(
 
     Example: omkl cluster --data banana --topology path --nodes 5
     """
-    try:
-        from omkl import specs
-        from omkl.node import cluster as processes
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "eclipse-zenoh", "node") from None
-    simulate = omkl.simulate  # a missing extra shows before the work, not after it
-    settings = specs.resolve(specs.merge(specs.load(spec) if spec else {}, options.tables(ctx.params)))
-    if isinstance(settings.data, str):
-        loaded = load(settings.data)
-        method, graph = suited(settings.method, loaded.loss), settings.topology or loaded.graph
-        settings = replace(settings, data=loaded, method=method, topology=graph)
-    stream = _stream(settings)
-    network = processes.on_loopback(_network(settings, stream, deadline))
-    with show.progress(quiet) as report:
-        outcomes = processes.run(network, *stream, progress=report and (lambda a, b: report(a, b, "gossiping")))
-    simulated = simulate(
-        tuple(stream), network.topology, method=network.method, seed=settings.seed, standardize=network.standardize
-    )
-    summary = _summarize(network, outcomes, np.asarray(simulated.loss[0]))
-    if out:
-        out.mkdir(parents=True, exist_ok=True)
-        losses, theta, hidden = (np.stack(parts) for parts in list(zip(*outcomes, strict=True))[:3])
-        storage.write(out / "cluster.npz", {"losses": losses, "theta": theta, "hidden": hidden})
-    if output is Format.JSON:
-        show.print_json(summary)
-    else:
-        _print(network, summary)
+
+    spec: options.Spec = None
+    deadline: Annotated[float, typer.Option(help="Seconds to wait for a neighbor.")] = 30.0
+    out: Annotated[
+        Path | None,
+        typer.Option(rich_help_panel=OUTPUT, file_okay=False, help="Folder to save losses and models in."),
+    ] = None
+    output: options.Output = Format.TABLE
+    quiet: options.Quiet = False
+
+    def __post_init__(self) -> None:
+        with extra("node", "eclipse-zenoh"):
+            from omkl.node import cluster as processes
+        simulate = omkl.simulate  # a missing extra shows before the work, not after it
+        given = config.experiment(config.merge(config.load(self.spec) if self.spec else {}, options.tables(self)))
+        called = label(given.method)
+        if isinstance(given.data, str):
+            loaded = load(given.data)
+            method, graph = suited(given.method, loaded.loss), given.topology or loaded.graph
+            given = replace(given, data=loaded, method=method, topology=graph)
+        stream = _stream(given)
+        network = processes.on_loopback(_network(given, stream, self.deadline))
+        with show.progress(self.quiet) as report:
+            outcomes = processes.run(network, *stream, progress=report and (lambda a, b: report(a, b, "gossiping")))
+        simulated = simulate(
+            tuple(stream), network.topology, method=network.method, seed=given.seed, standardize=network.standardize
+        )
+        summary = _summarize(network, outcomes, np.asarray(simulated.loss[0]))
+        if self.out:
+            self.out.mkdir(parents=True, exist_ok=True)
+            losses, theta, hidden = (np.stack(parts) for parts in list(zip(*outcomes, strict=True))[:3])
+            storage.write(self.out / "cluster.npz", {"losses": losses, "theta": theta, "hidden": hidden})
+        if self.output is Format.JSON:
+            show.print_json(summary)
+        else:
+            _print(called, network, summary)
 
 
-def _stream(settings: "Settings") -> Stream:
-    stream, _ = as_stream(
-        settings.data,
-        settings.nodes,
-        settings.shuffle,
-        np.float64 if settings.standardize else np.float32,
-        settings.partition,
-    )
-    return first_rounds(stream, settings.rounds)
+def _stream(given: Experiment) -> Stream:
+    dtype = np.float64 if given.standardize else np.float32
+    return first_rounds(as_stream(given.data, given.nodes, given.shuffle, dtype, given.partition)[0], given.rounds)
 
 
-def _network(settings: "Settings", stream: Stream, deadline: float) -> "NetworkConfig":
+def _network(given: Experiment, stream: Stream, deadline: float) -> "NetworkConfig":
     from omkl import topology
     from omkl.node.checks import runnable
     from omkl.node.config import Member, NetworkConfig
@@ -104,12 +90,12 @@ def _network(settings: "Settings", stream: Stream, deadline: float) -> "NetworkC
     return NetworkConfig(
         name="cluster",
         inputs=inputs,
-        method=runnable(settings.method),
-        seed=settings.seed,
-        topology=topology.build(settings.topology or "path", nodes, settings.weights),
+        method=runnable(given.method),
+        seed=given.seed,
+        topology=topology.build(given.topology or "path", nodes, given.weights),
         members=tuple(Member(id=f"n{j}", listen=f"tcp/127.0.0.1:{j + 1}") for j in range(nodes)),
         timing=Timing(deadline=deadline, patience=deadline / 2),
-        standardize=settings.standardize,
+        standardize=given.standardize,
         calibration=stream.X.reshape(-1, inputs),  # of which the simulator takes the same rows
     )
 
@@ -137,7 +123,7 @@ def _summarize(network: "NetworkConfig", outcomes: "list[Outcome]", simulated: A
     }
 
 
-def _print(network: "NetworkConfig", summary: dict[str, Any]) -> None:
+def _print(called: str, network: "NetworkConfig", summary: dict[str, Any]) -> None:
     rows = {
         "loss": "{loss:.4f}, simulated {simulated_loss:.4f}",
         "final loss": "{final_loss:.4f}, simulated {simulated_final_loss:.4f}",
@@ -147,6 +133,6 @@ def _print(network: "NetworkConfig", summary: dict[str, Any]) -> None:
         "copies": "{copies_equal} of {copies} of hidden states, bit for bit their owner's",
         "resyncs": "{resyncs} snapshots that were needed",
     }
-    title = f"{network.method.name}: {network.topology.graph.name} of {summary['nodes']} processes"
+    title = f"{called}: {network.topology.graph.name} of {summary['nodes']} processes"
     filled = {name: text.format(**summary) for name, text in rows.items()}
     print(as_text(f"{title}, {summary['rounds']} rounds", filled))

@@ -15,9 +15,10 @@ from urllib.parse import quote
 
 import typer
 
+from omkl import config
 from omkl.cli.options import OUTPUT
 from omkl.dashboard import events
-from omkl.errors import InputError, MissingExtraError
+from omkl.errors import InputError, extra
 
 if TYPE_CHECKING:
     from omkl.dashboard.runs import Runs
@@ -57,13 +58,11 @@ def dashboard(
 
     Example: omkl dashboard
     """
-    try:
+    with extra("dashboard", "starlette"):
         import uvicorn
 
         from omkl.dashboard.guard import Guard
         from omkl.dashboard.server import Server, application
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "starlette", "dashboard") from None
     signal.signal(signal.SIGTERM, _leave)  # so that what was started is ended
     if hasattr(signal, "SIGHUP"):  # the terminal was closed; not everywhere does that tell
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
@@ -110,19 +109,16 @@ def _opened(source: Path | None, out: Path | None, name: str | None) -> Iterator
 
 
 def _observe(file: Path, memory: "Memory", name: str | None, stack: ExitStack) -> None:
-    try:
-        from omkl import specs
+    with extra("node", "eclipse-zenoh"):
         from omkl.dashboard.observer import Observer
-        from omkl.node import config
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "eclipse-zenoh", "node") from None
-    table = specs.load(file)
+        from omkl.node import config as network
+    table = config.load(file)
     if "data" in table and "nodes" not in table:
         raise InputError(
             f"{file} describes a simulation, not a network; run it: omkl simulate {file} --out FOLDER --events, and "
             "open that folder"
         )
-    observer = stack.enter_context(closing(Observer(config.load(file), memory.add, name)))
+    observer = stack.enter_context(closing(Observer(network.load(file), memory.add, name)))
     observer.start()
 
 

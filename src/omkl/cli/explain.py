@@ -1,60 +1,68 @@
 """``omkl explain``: what the theory says of a setting."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from omkl import theory
+from omkl import config, theory
 from omkl.cli import options, show
-from omkl.cli.options import METHOD, Format
-from omkl.compressors import QUANTIZERS
-from omkl.methods import PRESETS, Gossip
+from omkl.cli.options import Format
+from omkl.errors import InputError
+from omkl.experiment import Experiment
+from omkl.methods import Gossip
+from omkl.quantizers import Quantizer
 
 BEYOND = ("basis", "learner", "common_weights", "reach", "momentum", "clip", "pace", "sending")  # not in the theory
 
+FLAGS = options.flags("topology nodes weights method")
 
-@options.describes_method
-def explain(
-    ctx: typer.Context,
-    topology: options.Topology = None,
-    nodes: options.Nodes = None,
-    weights: options.Weights = None,
-    rounds: Annotated[int, typer.Option(rich_help_panel=METHOD, help="Length of the stream, T.", metavar="INT")] = 1000,
-    output: options.Output = Format.TABLE,
-) -> None:
+
+@dataclass
+class explain(FLAGS):  # type: ignore[misc, valid-type]
     """Explain a setting: spectral gap, contraction, regret bound.
 
-    The setting is the recommended one, if nothing is said of it. The regret bound is for the letter's method.
+    The setting is the recommended one, with what flags change in it. The regret bound is for the letter's method.
 
     Example: omkl explain --method letter --topology ring --nodes 20 --rounds 5000
     """
-    from omkl import specs  # pydantic takes a while to import
 
-    table = options.tables(ctx.params)
-    settings = specs.method_table(table.get("method", {}))
-    # A quantizer that gossip refuses is the one to explain, so it is read apart.
-    channel = specs.choose("quantizer", QUANTIZERS, settings.get("quantizer", {}), "quantizer", "qsgd")
-    known = {**PRESETS, Gossip.name: Gossip}
-    method: Gossip = specs.choose("method", known, settings | {"quantizer": "exact"}, "method", Gossip.name)
-    page = theory.explain(
-        specs.topology(table.get("topology", "path"), nodes),
-        nodes,
-        weights=table.get("weights", "metropolis"),
-        quantizer=channel,
-        features=method.bank.features,
-        kernels=method.members,
-        rounds=rounds,
-        eta=method.eta,
-        gamma=method.mixing.gamma,
-        momentum=method.mixing.momentum,
-        weight_rate=method.weights.rate,
-        regularization=method.regularization,
-        loss=method.objective,
-        sent=method.sent,
-        share=method.channel.least_share(method.members),
-        beyond=[name for name in BEYOND if method.settings()[name]],
-    )
-    if output is Format.JSON:
-        show.print_json(vars(page) | {"regret": page.terms.total, "vacuous": page.vacuous})
-    else:
-        show.print_page(str(page))
+    rounds: Annotated[int, typer.Option(help="Length of the stream, T.", metavar="INT")] = 1000
+    output: options.Output = Format.TABLE
+
+    def __post_init__(self) -> None:
+        table = options.tables(self)
+        given = config.as_table(table.pop("method", {}), "method")
+        # A quantizer that gossip refuses is the one to explain, so it is read apart.
+        quantizer = given.pop("quantizer", {})
+        before = config.method(given)
+        if type(before) is not Gossip:
+            raise InputError(f"method: {before.name} given; the theory is of gossip; name a preset, or gossip")
+        channel = config.part(config.PARTS[Quantizer], quantizer, "quantizer", before.channel.quantizer)
+        method: Gossip = before.replace(quantizer=None)
+        if method.sent % (block := getattr(channel, "block", None) or 1):
+            raise InputError(f"quantizer.block: {block} given; a model is {method.sent} numbers; use a divisor of them")
+        run = config.converted(Experiment, table, "")
+        nodes = run.get("nodes")
+        page = theory.explain(
+            config.topology(run.get("topology", "path"), nodes),
+            nodes,
+            weights=run.get("weights", "metropolis"),
+            quantizer=channel,
+            features=method.bank.features,
+            kernels=method.members,
+            rounds=self.rounds,
+            eta=method.eta,
+            gamma=method.mixing.gamma,
+            momentum=method.mixing.momentum,
+            weight_rate=method.weights.rate,
+            regularization=method.regularization,
+            loss=method.objective,
+            sent=method.sent,
+            share=method.channel.least_share(method.members),
+            beyond=[name for name in BEYOND if method.settings()[name]],
+        )
+        if self.output is Format.JSON:
+            show.print_json(vars(page) | {"regret": page.terms.total, "vacuous": page.vacuous})
+        else:
+            show.print_page(str(page))

@@ -1,23 +1,31 @@
-"""The flags that commands share, and the tables that a TOML file would hold in their place."""
+"""Flags made from the settings of an experiment and of a method, and the table that a TOML file would hold for them."""
 
-import functools
-import inspect
+import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import is_dataclass, make_dataclass
 from enum import StrEnum
-from typing import Annotated, Any, TypeAlias
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
 import typer
 
 from omkl.compressors import QUANTIZERS
-from omkl.data import PARTITIONS
+from omkl.config import PARTS, TASK, Table, as_table
 from omkl.errors import InputError
-from omkl.features import SPECTRA
-from omkl.learners import LEARNERS
-from omkl.losses import LOSSES
-from omkl.methods import METHODS, PRESETS
-from omkl.sending import SENDING
+from omkl.experiment import Experiment
+from omkl.features import Kernel
+from omkl.methods import METHODS, PRESETS, Gossip, recommended
+from omkl.settings import Setting, settings
 from omkl.topology import GRAPHS, WEIGHTS
+
+OUTPUT = "Output"
+
+RUN = settings(Experiment)
+METHOD = settings(recommended())
+QUANTIZER = {name: one for make in QUANTIZERS.values() for name, one in settings(make).items() if one.doc}
+NAMES = {"topology": list(GRAPHS), "weights": list(WEIGHTS), "method": [*PRESETS, *METHODS]}
 
 
 class Format(StrEnum):
@@ -27,181 +35,112 @@ class Format(StrEnum):
     JSON = "json"
 
 
-def option(panel: str, text: str, metavar: str, envvar: str | None = None) -> Any:
-    """Return an option, under a heading of ``--help``, that is None where it is not given."""
-    return typer.Option(rich_help_panel=panel, help=text, metavar=metavar, envvar=envvar, show_default=False)
-
-
-def names(known: Iterable[str], default: str) -> str:
-    """Return known names for ``--help``, the default first."""
-    return ", ".join([f"{default} (default)", *(name for name in known if name != default)]) + "."
-
-
-NETWORK, METHOD, DEVICES, OUTPUT = "Network", "Method", "Devices", "Output"
-
-Topology: TypeAlias = Annotated[str | None, option(NETWORK, names(GRAPHS, "path"), "NAME")]
-Nodes: TypeAlias = Annotated[int | None, option(NETWORK, "Number of nodes, J.", "INT")]
-Weights: TypeAlias = Annotated[str | None, option(NETWORK, names(WEIGHTS, "metropolis"), "RULE")]
-Faults: TypeAlias = Annotated[
-    str | None, option(NETWORK, "What fails in a round, with what probability: {links=0.1, nodes=0.05}.", "TABLE")
-]
-Partition: TypeAlias = Annotated[str | None, option(NETWORK, names(PARTITIONS, "none"), "NAME")]
-Loss: TypeAlias = Annotated[str | None, option(METHOD, names(LOSSES, "logistic"), "NAME")]
-Standardize: TypeAlias = Annotated[
-    bool | None,
-    typer.Option(
-        "--standardize", rich_help_panel="Run", help="Inputs by each node's running moments.", show_default=False
-    ),
-]
-Devices: TypeAlias = Annotated[
-    int | None, option(DEVICES, "Number of JAX devices that share the work; those of all processes.", "INT")
-]
-Shard: TypeAlias = Annotated[
-    str | None, option(DEVICES, "What they share: nodes or seeds; seeds (default) where they are enough.", "AXIS")
-]
-Coordinator: TypeAlias = Annotated[
-    str | None, option(DEVICES, "Where process 0 listens for the others.", "HOST:PORT", "OMKL_COORDINATOR")
-]
-Processes: TypeAlias = Annotated[int | None, option(DEVICES, "Number of processes.", "INT", "OMKL_PROCESSES")]
-Process: TypeAlias = Annotated[int | None, option(DEVICES, "Which of them this is, from 0.", "INT", "OMKL_PROCESS")]
 Output: TypeAlias = Annotated[Format, typer.Option("--format", rich_help_panel=OUTPUT, help="What to print.")]
-
-KINDS = f"{names(PRESETS, 'recommended')[:-1]}; {', '.join(METHODS)}."
-DESCRIBED: dict[str, Any] = {
-    "method": Annotated[str | None, option(METHOD, KINDS, "NAME")],
-    "kernels": Annotated[
-        list[str] | None, option(METHOD, f"gaussian:1,3,5, say; repeat to mix {', '.join(SPECTRA)}.", "BANK")
-    ],
-    "sigma": Annotated[str | None, option(METHOD, "What bandwidths are in: given units, or median ones.", "UNIT")],
-    "features": Annotated[int | None, option(METHOD, "Spectral samples per kernel, D.", "INT")],
-    "basis": Annotated[str | None, option(METHOD, "Learn in so many directions of them.", "RANK")],
-    "learner": Annotated[str | None, option(METHOD, f"{', '.join(LEARNERS)}.", "NAME")],
-    "eta": Annotated[float | None, option(METHOD, "Learning rate of sgd.", "FLOAT")],
-    "regularization": Annotated[float | None, option(METHOD, "Weight of |theta|^2, lambda.", "FLOAT")],
-    "loss": Loss,
-    "weight_rate": Annotated[float | None, option(METHOD, "Rate of the kernel weights; eta if not given.", "FLOAT")],
-    "common_weights": Annotated[
-        bool | None,
-        typer.Option(rich_help_panel=METHOD, help="Gossip the kernel weights too.", show_default=False),
-    ],
-    "gamma": Annotated[str | None, option(METHOD, "Consensus step, in (0, 1], or auto.", "FLOAT")],
-    "momentum": Annotated[float | None, option(METHOD, "Share of a mixing move that is carried on.", "FLOAT")],
-    "clip": Annotated[str | None, option(METHOD, "Bound what a neighbor can do; try 0.3.", "FLOAT")],
-    "pace": Annotated[str | None, option(METHOD, "Rounds of gossip a sample: 8, 0.25, {bytes=48}.", "RATE")],
-    "reach": Annotated[str | None, option(METHOD, "Samples a step counts for at most.", "MOST")],
-    "sending": Annotated[str | None, option(METHOD, f"Leave out kernels: {', '.join(SENDING)}.", "NAME")],
-    "quantizer": Annotated[str | None, option(METHOD, f"{', '.join(QUANTIZERS)}.", "NAME")],
-    "bits": Annotated[int | None, option(METHOD, "Bits of a level; for qsgd.", "INT")],
-    "rescale": Annotated[
-        bool | None,
-        typer.Option("--rescale", rich_help_panel=METHOD, help="Contract at any D; for qsgd.", show_default=False),
-    ],
-    "step": Annotated[float | None, option(METHOD, "Width of a level; for nearest.", "FLOAT")],
-    "block": Annotated[int | None, option(METHOD, "Quantize in blocks of this length.", "INT")],
-}
-"""The flags that describe a method."""
+Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="No progress.")]
+Jobs: TypeAlias = Annotated[int | None, typer.Option(help="Processes on this machine; one a core.", show_default=False)]
+Spec: TypeAlias = Annotated[
+    Path | None,
+    typer.Argument(exists=True, dir_okay=False, metavar="SPEC.toml", help="Settings.", show_default=False),
+]
 
 
-def describes_method(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the flags of a method too, after that of the weights; ``ctx.params`` has what they say."""
-    signature = inspect.signature(command)
-    own = list(signature.parameters.values())
-    place = list(signature.parameters).index("weights") + 1
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    more = [inspect.Parameter(name, kind, default=None, annotation=hint) for name, hint in DESCRIBED.items()]
+def flags(experiment: str, method: str = " ".join([*METHOD, *QUANTIZER])) -> Any:
+    """Return a dataclass of flags for these settings of an experiment, and of a method and its quantizer.
 
-    @functools.wraps(command)
-    def described(**given: Any) -> None:
-        command(**{name: given[name] for name in signature.parameters})
-
-    described.__signature__ = signature.replace(parameters=[*own[:place], *more, *own[place:]])  # type: ignore[attr-defined]
-    described.__annotations__ = command.__annotations__ | DESCRIBED
-    return described
+    A command is a dataclass as well: it inherits these flags, adds its own, and does its work when it is made. A flag
+    that is not given is None. ``no_shuffle`` is the switch that turns shuffle off.
+    """
+    chosen = [(name, RUN.get(name) or RUN[name.removeprefix("no_")], "Experiment") for name in experiment.split()]
+    chosen += [(name, METHOD.get(name) or QUANTIZER[name], "Method") for name in method.split()]
+    return make_dataclass("Flags", [(name, _flag(name, one, panel), None) for name, one, panel in chosen])
 
 
-_TOP = (
-    "data",
-    "topology",
-    "nodes",
-    "weights",
-    "faults",
-    "seeds",
-    "seed",
-    "shuffle",
-    "partition",
-    "rounds",
-    "record_every",
-    "pooled",
-    "standardize",
-    "devices",
-    "shard",
-)
-_QUANTIZER = ("bits", "rescale", "step", "block")
-_METHOD = tuple(key for key in DESCRIBED if key not in ("method", "kernels", "quantizer", *_QUANTIZER))
-_NUMBERS = {
-    "gamma": "a number, or auto; write --gamma 0.5",
-    "clip": "a number, or none; write --clip 0.1",
-    "basis": "how many directions, a table, or none; write --basis 160",
-    "pace": "rounds a sample, a table, or none; write --pace 8",
-    "reach": "samples a step, a table, or none; write --reach 12",
-}
-_CALLED = {"basis": "rank", "pace": "rate", "reach": "most"}  # what such a number is in the table that it stands for
-_LEFT_OUT = ("basis", "learner", "clip", "pace", "sending", "reach")  # none is to do without
+def _flag(name: str, setting: Setting, panel: str) -> Any:
+    """Return the type of a flag, with what ``--help`` says of it."""
+    word = f"--{name.replace('_', '-')}"
+    kind: Any = str
+    metavar: str | None = "NAME"
+    if setting.hint is bool or name != setting.name:
+        kind, metavar = bool, None
+        word += f"/--no{word[1:]}" if setting.default is True else ""
+    elif setting.hint == tuple[Kernel, ...]:
+        kind, metavar = list[str], "FAMILY:SIGMAS"
+    elif number := {int, float} & set(_kinds(setting)):
+        metavar = number.pop().__name__.upper()
+    text = _help(setting) if name == setting.name else f"Do without {setting.name}."
+    told = typer.Option(word, rich_help_panel=panel, help=text, metavar=metavar, show_default=False)
+    return Annotated[kind | None, told]
 
 
-def tables(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the flags that were given, as a TOML file would hold them."""
-    given = {key: _value(key, value) for key, value in params.items() if value not in (None, (), [])}
-    if given.get("no_shuffle"):
-        given["shuffle"] = False
-    method = _take(given, _METHOD)
-    if "method" in given:
-        named = given["method"]
-        method = (named if isinstance(named, dict) else {"name": named}) | method
-    if "kernels" in given:
-        bank: dict[str, list[float]] = {}
-        for family, sigmas in map(_bank, given["kernels"]):
-            bank[family] = bank.get(family, []) + sigmas
-        method["kernels"] = bank
-    quantizer = _take(given, _QUANTIZER)
-    if "quantizer" in given:
-        named = given["quantizer"]
-        quantizer = (named if isinstance(named, dict) else {"name": named}) | quantizer
+def _kinds(setting: Setting) -> tuple[Any, ...]:
+    return get_args(setting.hint) if get_origin(setting.hint) in (Union, UnionType) else (setting.hint,)
+
+
+def _help(setting: Setting) -> str:
+    """Return the first clause of what the docstring says of a setting, and the names it may be."""
+    clause = re.split(r"[;:.](?: |$)", setting.doc.replace("``", ""))[0]
+    known = NAMES.get(setting.name, [])
+    for kind in _kinds(setting):
+        known = known or list(PARTS[kind].known if kind in PARTS else get_args(kind) * (get_origin(kind) is Literal))
+    if setting is QUANTIZER.get(setting.name):
+        return (
+            f"{clause}; for {', '.join(name for name, make in QUANTIZERS.items() if setting.name in settings(make))}."
+        )
+    return f"{clause}: {', '.join(known)}." if known else f"{clause}."
+
+
+def tables(command: Any) -> Table:
+    """Return the flags that were given to a command, as a TOML file would hold them."""
+    given = {name: value for name, value in vars(command).items() if value not in (None, [])}
+    run = {name: _read(one, given[name]) for name, one in RUN.items() if name in given}
+    run |= {name.removeprefix("no_"): False for name in given if name == "no_shuffle" and given[name]}
+    parts = {name: _part(one, given[name]) for name, one in METHOD.items() if name in given}
+    quantizer = {name: _read(one, given[name]) for name, one in QUANTIZER.items() if name in given}
     if quantizer:
-        method["quantizer"] = quantizer
-    return _take(given, _TOP) | ({"method": method} if method else {})
+        parts["quantizer"] = as_table(parts.get("quantizer", {}), "quantizer") | quantizer
+    return run | ({"method": as_table(run.get("method", {}), "method") | parts} if parts else {})
 
 
-def _take(given: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    return {key: given[key] for key in keys if key in given}
-
-
-def _value(key: str, value: Any) -> Any:
-    """Return a flag's value: a number or a name, none, or an inline TOML table that gives the named thing settings."""
-    if not isinstance(value, str):
-        return value
-    if value == "none" and key in _LEFT_OUT:
+def _part(setting: Setting, value: Any) -> Any:
+    """Return the value of a method's flag: none leaves a part out, and a number is the first setting of one."""
+    if isinstance(value, list):
+        return _bank(value)
+    if value == "none" and setting.name not in TASK and settings(Gossip)[setting.name].default is None:
         return False  # as in a file, TOML having no null
-    if value.startswith("{"):
+    for kind in _kinds(setting):
+        known = [*PARTS[kind].known.values()] if kind in PARTS and PARTS[kind].by_settings else [kind]
+        if is_dataclass(known[0]) and not isinstance(number := _number(value), str):
+            return {next(iter(settings(known[0]))): number}
+    return _read(setting, value)
+
+
+def _read(setting: Setting, value: Any) -> Any:
+    """Return the value of a flag: a switch, a number, a name, or an inline TOML table."""
+    if isinstance(value, str) and value.startswith("{"):
         try:
             return tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError as error:
-            text = f'--{key} {value} is no TOML ({error}); write it as {{name="softmax", classes=3}}'
+            text = f'--{setting.name} {value} is no TOML ({error}); write it as {{name="softmax", classes=3}}'
             raise InputError(text) from None
-    return _number(key, value) if key in _NUMBERS and (key, value) != ("gamma", "auto") else value
+    return _number(value) if {int, float} & set(_kinds(setting)) else value
 
 
-def _number(key: str, text: str) -> Any:
-    try:
-        number = int(text) if text.isdecimal() else float(text)
-    except ValueError:
-        raise InputError(f"--{key} {text}; it must be {_NUMBERS[key]}") from None
-    return {_CALLED[key]: number} if key in _CALLED else number
+def _number(text: Any) -> Any:
+    """Return the number that a text is; the text itself, which will be refused, where it is none."""
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
-def _bank(text: str) -> tuple[str, list[float]]:
-    family, _, sigmas = text.partition(":")
-    try:
-        return family, [float(sigma) for sigma in sigmas.split(",")]
-    except ValueError:
-        raise InputError(f"--kernels {text}; it must be a family and its bandwidths; write gaussian:1,3,5") from None
+def _bank(texts: list[str]) -> dict[str, list[float]]:
+    bank: dict[str, list[float]] = {}
+    for text in texts:
+        family, _, sigmas = text.partition(":")
+        try:
+            bank[family] = bank.get(family, []) + [float(sigma) for sigma in sigmas.split(",")]
+        except ValueError:
+            raise InputError(
+                f"--kernels {text}; it must be a family and its bandwidths; write gaussian:1,3,5"
+            ) from None
+    return bank

@@ -122,4 +122,5 @@ class _Lines:
         elapsed = time.monotonic() - self._start
         if elapsed >= self._due and done < rounds:
             self._due = 2 * elapsed
-            print(f"omkl: {what}, {done:,} of {rounds:,}, {elapsed:.0f} s", file=sys.stderr)
+            left = f", about {elapsed / done * (rounds - done):.0f} s left" if done else ""
+            print(f"omkl: {what}, {done:,} of {rounds:,}, {elapsed:.0f} s{left}", file=sys.stderr)

@@ -2,69 +2,39 @@
 
 import sys
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import omkl
+from omkl import config
 from omkl.cli import options, show
-from omkl.cli.options import OUTPUT, Format, option
+from omkl.cli.options import OUTPUT, Format
 from omkl.dashboard.recorder import Recorder
 from omkl.display import as_text, counted
 from omkl.errors import InputError
-from omkl.methods import PRESETS, Method
+from omkl.experiment import label
 
 if TYPE_CHECKING:
     from omkl.simulator import Result
 
-RUN = "Run"
+FLAGS = options.flags(
+    "data topology nodes weights faults seeds seed shuffle no_shuffle partition rounds record_every pooled standardize "
+    "devices shard method"
+)
 
-Spec = typer.Argument(exists=True, dir_okay=False, metavar="SPEC.toml", help="Settings.", show_default=False)
-Out = typer.Option(rich_help_panel=OUTPUT, file_okay=False, help="Folder to save curves and models in.")
+
+def _process(text: str, metavar: str, envvar: str) -> Any:
+    return typer.Option(rich_help_panel="Processes", help=text, metavar=metavar, envvar=envvar, show_default=False)
 
 
-@options.describes_method
-def simulate(
-    ctx: typer.Context,
-    spec: Annotated[Path | None, Spec] = None,
-    data: Annotated[str | None, option(RUN, "A data set; omkl data lists them.", "NAME")] = None,
-    topology: options.Topology = None,
-    nodes: options.Nodes = None,
-    weights: options.Weights = None,
-    faults: options.Faults = None,
-    seeds: Annotated[int | None, option(RUN, "Number of runs, each with a seed of its own.", "INT")] = None,
-    seed: Annotated[int | None, option(RUN, "The first seed.", "INT")] = None,
-    shuffle: Annotated[int | None, option(RUN, "Seed of the order in which rows are dealt out.", "INT")] = None,
-    no_shuffle: Annotated[
-        bool, typer.Option("--no-shuffle", rich_help_panel=RUN, help="Keep the rows' order.")
-    ] = False,
-    partition: options.Partition = None,
-    rounds: Annotated[int | None, option(RUN, "Rounds to run; all that the data has.", "INT")] = None,
-    record_every: Annotated[int | None, option(RUN, "Record every k-th round.", "K")] = None,
-    pooled: Annotated[
-        bool | None,
-        typer.Option("--pooled", rich_help_panel=RUN, help="Score each model on all samples too.", show_default=False),
-    ] = None,
-    standardize: options.Standardize = None,
-    devices: options.Devices = None,
-    shard: options.Shard = None,
-    coordinator: options.Coordinator = None,
-    processes: options.Processes = None,
-    process: options.Process = None,
-    out: Annotated[Path | None, Out] = None,
-    events: Annotated[
-        bool, typer.Option("--events", rich_help_panel=OUTPUT, help="Save what omkl dashboard shows, in --out.")
-    ] = False,
-    output: options.Output = Format.TABLE,
-    quiet: Annotated[bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="No size, no progress.")] = False,
-) -> None:
+@dataclass
+class simulate(FLAGS):  # type: ignore[misc, valid-type]
     """Simulate a network that learns a stream.
 
-    Settings come from a TOML file, from flags, or both; flags win. Without a word on the method it is the recommended
-    one. Flags beside --method change what it names, none leaves a part of it out; those alone describe gossip, the
-    letter's in all else.
+    Settings come from a TOML file, from flags, or both; flags win. Settings of a method change the recommended one, or
+    the one that --method names; none leaves a part of it out.
 
     An inline TOML table in place of a name gives settings: --topology '{name="erdos_renyi", p=0.5}'.
 
@@ -80,39 +50,55 @@ def simulate(
 
     Example: omkl simulate --data banana --topology ring --nodes 20 --seeds 10
     """
-    from omkl import specs  # pydantic takes a while to import
 
-    table = specs.merge(specs.load(spec) if spec else {}, options.tables(ctx.params))
-    settings = specs.resolve(table)
-    if (coordinator, processes, process) != (None, None, None):
-        together = _join(coordinator, processes, process)
-        settings = replace(settings, devices=table.get("devices", together))
-    first = not process  # the others only compute
-    if out and first:
-        out.mkdir(parents=True, exist_ok=True)
-    recorder = _recorder(out, processes, settings.method) if events else nullcontext()
-    still = quiet or not first
-    with show.log(still), show.progress(still) as report, show.only_data_on_stdout(), recorder as watch:
-        result = omkl.simulate(**vars(settings), progress=report, watch=watch)
-    if not first:
-        return
-    if not quiet:
-        _tell_devices(result)
-    if out:
-        result.save(out)
-    if output is Format.JSON:
-        show.print_json({"config": result.config, "summary": result.summary()})
-    else:
-        print(as_text(result.title(_name(settings.method)), result.lines()))
+    spec: options.Spec = None
+    coordinator: Annotated[
+        str | None, _process("Where process 0 listens for the others.", "HOST:PORT", "OMKL_COORDINATOR")
+    ] = None
+    processes: Annotated[int | None, _process("Number of processes.", "INT", "OMKL_PROCESSES")] = None
+    process: Annotated[int | None, _process("Which of them this is, from 0.", "INT", "OMKL_PROCESS")] = None
+    out: Annotated[
+        Path | None,
+        typer.Option(rich_help_panel=OUTPUT, file_okay=False, help="Folder to save curves and models in."),
+    ] = None
+    events: Annotated[
+        bool, typer.Option("--events", rich_help_panel=OUTPUT, help="Save what omkl dashboard shows, in --out.")
+    ] = False
+    output: options.Output = Format.TABLE
+    quiet: options.Quiet = False
+
+    def __post_init__(self) -> None:
+        table = config.merge(config.load(self.spec) if self.spec else {}, options.tables(self))
+        given = config.experiment(table)
+        if (self.coordinator, self.processes, self.process) != (None, None, None):
+            together = _join(self.coordinator, self.processes, self.process)
+            given = replace(given, devices=table.get("devices", together))
+        first = not self.process  # the others only compute
+        if self.out and first:
+            self.out.mkdir(parents=True, exist_ok=True)
+        recorder = _recorder(self.out, self.processes, label(given.method)) if self.events else nullcontext()
+        still = self.quiet or not first
+        with show.log(still), show.progress(still) as report, show.only_data_on_stdout(), recorder as watch:
+            result = given.run(report, watch)
+        if not first:
+            return
+        if not self.quiet:
+            _tell_devices(result)
+        if self.out:
+            result.save(self.out)
+        if self.output is Format.JSON:
+            show.print_json({"config": result.config, "summary": result.summary()})
+        else:
+            print(as_text(result.title(), result.lines()))
 
 
-def _recorder(out: Path | None, processes: int | None, method: Method) -> Recorder:
+def _recorder(out: Path | None, processes: int | None, title: str) -> Recorder:
     if out is None or processes is not None:
         beside = "without --out" if out is None else "with --processes"
         raise InputError(
             f"--events {beside}; events are saved by one process in a folder; give --out, leave out others"
         )
-    return Recorder(out, _name(method))
+    return Recorder(out, title)
 
 
 def _join(coordinator: str | None, processes: int | None, process: int | None) -> int:
@@ -131,8 +117,3 @@ def _tell_devices(result: "Result") -> None:
         number = result.config[devices["shard"]]
         cut = f", {counted(devices['cut'], 'link')} between them" if devices["shard"] == "nodes" else ""
         print(f"omkl: {counted(number, devices['shard'][:-1])} on {devices['count']} devices{cut}", file=sys.stderr)
-
-
-def _name(method: Method) -> str:
-    """Return the name of a method, that of its preset where it is one as it stands."""
-    return next((name for name, make in PRESETS.items() if make() == method), method.name)

@@ -1,9 +1,11 @@
 """What can be chosen on the page, and the flags of ``omkl simulate`` that it becomes."""
 
+import json
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from omkl import config
 from omkl.data import DATA_SETS, status
 from omkl.errors import InputError, pick, unknown
 from omkl.learners import LEARNERS
@@ -18,7 +20,6 @@ LIMITS: dict[str, tuple[float, float]] = {
     "seed": (0, 2**31),
 }  # fmt: skip
 WHOLE = ("nodes", "rounds", "bits", "seed")
-RATED = ("sgd", "adagrad")  # learners that take a rate
 DEFAULTS = {"data": "banana", "topology": "geometric", "nodes": 20, "method": "recommended", "seed": 0}
 
 
@@ -57,8 +58,31 @@ def flags(form: Any) -> list[str]:
     most = own.n // chosen["nodes"]
     if (rounds := chosen.get("rounds", 1)) > most:
         raise InputError(f"rounds is {rounds}; {own.n:,} samples are {most:,} rounds here; leave rounds out for all")
-    _check_rate(chosen)
-    return [flag for name, value in chosen.items() if value is not None for flag in _flag(name, value, chosen)]
+    table = _table({name: value for name, value in chosen.items() if value is not None})
+    config.experiment(table)  # what it refuses is told before anything is started
+    return [
+        word
+        for name, value in table.items()
+        for word in (f"--{name}", value if isinstance(value, str) else _toml(value))
+    ]
+
+
+def _table(chosen: dict[str, Any]) -> config.Table:
+    """Return what was chosen as a TOML file would hold it."""
+    method: config.Table = {name: chosen.pop(name) for name in ("method", "learner", "eta", "gamma") if name in chosen}
+    method["name"] = method.pop("method")
+    if {"learner", "eta"} <= method.keys():
+        method["learner"] = {"name": method["learner"], "eta": method.pop("eta")}
+    if "bits" in chosen:
+        method["quantizer"] = {"name": "qsgd", "bits": chosen.pop("bits"), "rescale": True}
+    links = chosen.pop("links", 0)
+    return chosen | ({"faults": {"links": links}} if links else {}) | {"method": method}
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
+    return json.dumps(value)
 
 
 def _check_number(name: str, value: Any) -> None:
@@ -67,23 +91,3 @@ def _check_number(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
         what = "a whole number" if name in WHOLE else "a number"
         raise InputError(f"{name} is {value!r}; it must be {what} from {least} to {most}; change it")
-
-
-def _check_rate(chosen: Mapping[str, Any]) -> None:
-    learner, method = chosen.get("learner"), chosen["method"]
-    if "eta" in chosen and learner not in RATED and (learner is not None or method != "letter"):
-        raise InputError(
-            f"eta is {chosen['eta']}; {learner or method} has no such rate; leave eta out, or choose sgd or adagrad"
-        )
-
-
-def _flag(name: str, value: Any, chosen: Mapping[str, Any]) -> list[str]:
-    if name == "bits":
-        return ["--quantizer", f'{{name="qsgd", bits={value}, rescale=true}}']
-    if name == "links":
-        return ["--faults", f"{{links={float(value)}}}"] if value else []
-    if name == "learner" and "eta" in chosen:
-        return ["--learner", f'{{name="{value}", eta={float(chosen["eta"])}}}']
-    if name == "eta" and "learner" in chosen:
-        return []
-    return [f"--{name}", str(value)]

@@ -5,34 +5,12 @@ alone, in one table; which part one belongs to follows from the parts.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from html import escape
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_type_hints
 
 from omkl.errors import InputError, unknown
-from omkl.features import Kernel
-
-
-def _short(value: Any) -> str:
-    """Return how a setting is written: what is as usual is left out."""
-    if isinstance(value, tuple) and value and all(isinstance(one, Kernel) for one in value):
-        families = {kernel.name: [one.sigma for one in value if one.name == kernel.name] for kernel in value}
-        return " + ".join(f"{name}({', '.join(f'{sigma:g}' for sigma in sigmas)})" for name, sigmas in families.items())
-    if not is_dataclass(value) or isinstance(value, type):
-        return f"{value:g}" if isinstance(value, float) else repr(value)
-    own = {one.name: getattr(value, one.name) for one in fields(value) if getattr(value, one.name) != one.default}
-    return f"{type(value).__name__}({_listed(own)})"
-
-
-def _listed(settings: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={_short(value)}" for name, value in settings.items())
-
-
-class Setting(NamedTuple):
-    """What may be set, and what it is otherwise."""
-
-    hint: Any
-    default: Any
+from omkl.settings import Setting, changes, documented, settings
 
 
 class Part:
@@ -95,14 +73,15 @@ class Composed:
     def known(cls) -> dict[str, Setting]:
         """Return all settings by the names that files and flags give them, and the parts that there are several of."""
         found: dict[str, Setting] = {}
-        hints = get_type_hints(cls)
+        hints, docs = get_type_hints(cls), documented(cls)
         for one in fields(cls):
+            own = Setting(one.name, hints[one.name], one.default, docs.get(one.name, ""))
             if isinstance(part := one.default, Part):
-                own = get_type_hints(type(part))
-                found |= {name: Setting(own[key], getattr(part, key)) for key, name in part.names().items()}
-                found |= {one.name: Setting(hints[one.name], part)} if hasattr(part, "name") else {}
-            else:
-                found[one.name] = Setting(hints[one.name], one.default)
+                names, given = part.names(), part.settings()
+                for key, inner in settings(type(part)).items():
+                    found[names[key]] = inner._replace(name=names[key], default=given[names[key]])
+            if not isinstance(part, Part) or hasattr(part, "name"):
+                found[one.name] = own
         return found
 
     def settings(self) -> dict[str, Any]:
@@ -115,14 +94,10 @@ class Composed:
             usual = isinstance(value, Part) and type(value) is type(one.default)
             yield from value.settings().items() if usual else [(one.name, value)]
 
-    def _changes(self) -> dict[str, Any]:
-        """Return the settings that are not the class's own."""
-        usual = type(self)().settings()
-        return {name: value for name, value in self.settings().items() if name not in usual or value != usual[name]}
-
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({_listed(self._changes())})"
+        return f"{type(self).__name__}({', '.join(changes(self, type(self)))})"
 
     def _repr_html_(self) -> str:
-        rows = (f"<tr><th>{name}</th><td>{escape(_short(value))}</td></tr>" for name, value in self._changes().items())
-        return f"<table><caption>{type(self).__name__}</caption>{''.join(rows)}</table>"
+        rows = (one.partition("=") for one in changes(self, type(self)))
+        cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, _, value in rows)
+        return f"<table><caption>{type(self).__name__}</caption>{cells}</table>"

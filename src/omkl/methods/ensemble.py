@@ -11,9 +11,10 @@ from omkl.errors import InputError, real
 from omkl.learners import SGD, Learner, Memory
 from omkl.losses import Logistic, Loss
 from omkl.methods.bank import Bank
-from omkl.methods.composed import Composed, Setting
+from omkl.methods.composed import Composed
 from omkl.methods.protocol import Info, Method, Round
 from omkl.methods.weights import Weights
+from omkl.settings import Setting
 
 M = TypeVar("M", bound=Method)
 
@@ -83,8 +84,11 @@ class Ensemble(Composed):
     @classmethod
     def known(cls) -> dict[str, Setting]:
         """Return all settings by the names that files and flags give them."""
-        usual = {"eta": Setting(float, cls.learner.eta), "learner": Setting(Learner | None, None)}  # type: ignore[attr-defined]
-        return super().known() | usual
+        found = super().known()
+        eta: float = cls.learner.eta  # type: ignore[attr-defined]
+        found["eta"] = Setting("eta", float, eta, "Learning rate of gradient steps.")
+        found["learner"] = found["learner"]._replace(hint=Learner | None, default=None)
+        return found
 
     def _settings(self) -> Iterator[tuple[str, Any]]:
         for name, value in super()._settings():

@@ -2,12 +2,12 @@
 
 import json
 import math
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from typing import Any
 
 from omkl.errors import InputError
 from omkl.features import Kernel
-from omkl.methods.composed import Composed
+from omkl.settings import values
 
 
 def as_table(method: Any) -> dict[str, Any]:
@@ -22,14 +22,9 @@ def as_toml(method: Any) -> str:
 
 
 def _table(thing: Any) -> dict[str, Any]:
-    given = (
-        thing.settings()
-        if isinstance(thing, Composed)
-        else {one.name: getattr(thing, one.name) for one in fields(thing)}
-    )
-    values = {name: _plain(value) for name, value in given.items()}
+    given = {key: _plain(value) for key, value in values(thing).items()}
     name = {"name": thing.name} if hasattr(thing, "name") else {}
-    return name | {key: value for key, value in values.items() if value is not None and value != ()}
+    return name | {key: value for key, value in given.items() if value is not None and value != ()}
 
 
 def _plain(value: Any) -> Any:

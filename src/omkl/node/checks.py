@@ -5,17 +5,18 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from omkl import calibration, scaling, specs
+from omkl import calibration, config, scaling
 from omkl.compressors import Sign
+from omkl.config import Table
 from omkl.data import DATA_SETS
 from omkl.data.streams import numbers
 from omkl.errors import InputError
+from omkl.experiment import Experiment
 from omkl.losses import Softmax
 from omkl.methods import Choco, Gossip, Method
 from omkl.node.settings import Access, Member, Timing, Tls
 from omkl.quantizers import QSGD, Exact, Nearest
 from omkl.scaling import Inputs
-from omkl.specs import Spec, Table
 from omkl.topology import Graph, Topology
 from omkl.topology.graphs import TOLERANCE
 
@@ -50,7 +51,7 @@ def identified(access: Access, tls: Tls | None) -> None:
         )
 
 
-def agrees(spec: Spec, learning: Table, nodes: int, inputs: int) -> None:
+def agrees(spec: Experiment, learning: Table, nodes: int, inputs: int) -> None:
     """Refuse a simulation of more or fewer nodes, or of a data set of known and other width."""
     if spec.nodes != nodes:
         raise InputError(
@@ -111,7 +112,7 @@ def calibrated(
             "learning.method.basis.source: 'centers' given; each node would find them anew, from rows that all hold; "
             'write omkl.landmarks.centers(X, 300, 0) into the file of [calibration], and source = "rows"'
         )
-    with specs.at("calibration"):
+    with config.at("calibration"):
         if given is None:
             raise InputError(
                 "missing; this basis or sigma, as the recommended method has them, is calibrated on inputs that all "

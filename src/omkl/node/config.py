@@ -10,16 +10,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from omkl import specs
+from omkl import config
 from omkl import topology as topologies
+from omkl.config import Table
 from omkl.errors import InputError, unknown, whole
+from omkl.experiment import Experiment
 from omkl.methods import Gossip, for_inputs
 from omkl.methods.tables import as_table
 from omkl.node import checks
 from omkl.node.role import Role
 from omkl.node.settings import Access, Calibration, Checkpoint, Member, Timing, Tls, check_word
 from omkl.scaling import Inputs
-from omkl.specs import Spec, Table
 from omkl.topology import Graph, Schedule, Topology
 from omkl.wire import SETTINGS_BYTES
 
@@ -148,12 +149,12 @@ def load(path: Path | str) -> NetworkConfig:
 
 def parse(table: Table, folder: Path) -> NetworkConfig:
     """Return the network that a table describes; the files it names are looked for in the folder."""
-    file = specs.fill(_File, table, "")
-    members = tuple(specs.fill(Member, one, f"nodes.{k}") for k, one in enumerate(file.nodes))
+    file = config.fill(_File, table, "")
+    members = tuple(config.fill(Member, one, f"nodes.{k}") for k, one in enumerate(file.nodes))
     checks.distinct(members, _protocol(file.tls))  # links go by ids
     learning, place = _learning(file.learning, folder)
     try:
-        spec = specs.deployed(learning, len(members))
+        spec = config.deployed(learning, len(members))
     except InputError as error:
         raise InputError(f"{place}{error}") from None
     checks.agrees(spec, learning, len(members), file.inputs)
@@ -180,7 +181,7 @@ def _protocol(tls: Tls | None) -> str:
 def _read(path: Path, missing: str) -> Table:
     if not path.is_file():
         raise InputError(missing)
-    return specs.load(path)
+    return config.load(path)
 
 
 def _learning(value: Any, folder: Path) -> tuple[Table, str]:
@@ -195,13 +196,13 @@ def _learning(value: Any, folder: Path) -> tuple[Table, str]:
     raise InputError(f"learning: {value!r} given; it must be a table or the path of a spec; write [learning]")
 
 
-def _topology(spec: Spec, learning: Table, links: list[list[str]] | None, ids: list[str]) -> Topology:
+def _topology(spec: Experiment, learning: Table, links: list[list[str]] | None, ids: list[str]) -> Topology:
     if isinstance(spec.topology, Schedule):
         raise InputError("learning.topology: graphs in turn; nodes keep the links they have; name one graph")
     if links is not None and "topology" in learning:
         raise InputError("links: given beside learning.topology; a network has one graph; leave one of them out")
     given = spec.topology if links is None else Graph(len(ids), _edges(links, ids))
-    with specs.at("learning.topology" if links is None else "links"):
+    with config.at("learning.topology" if links is None else "links"):
         nodes = len(ids) if isinstance(given, str) else None
         # First without the rule of weights: some refuse a graph in parts too, by numbers.
         checks.connected(topologies.build(given, nodes, connected=False).graph, ids)

@@ -47,12 +47,14 @@ class Member:
         protocol, _, address = self.listen.partition("/")
         if protocol not in ("tcp", "tls") or not _is_address(address):
             raise InputError(
-                f"listen is {self.listen!r}; it must be tcp/ or tls/, a host and a port; write tcp/192.168.1.10:7447"
+                f"listen is {self.listen!r}; it must be tcp/ or tls/, a host and a port; write tcp/192.168.1.10:7447",
+                "listen",
             )
         if address.rpartition(":")[0] in EVERYWHERE:
             raise InputError(
                 f"listen is {self.listen!r}; neighbors connect there, so it must be an address of this device; write "
-                "tcp/192.168.1.10:7447"
+                "tcp/192.168.1.10:7447",
+                "listen",
             )
         if self.metrics is not None and not _is_address(self.metrics):
             raise InputError(f"metrics is {self.metrics!r}; it must be a host and a port; write 127.0.0.1:9100")
@@ -88,7 +90,8 @@ class Timing:
         if (value := getattr(self, pause)) >= self.deadline:
             raise InputError(
                 f"{pause} is {value} and the deadline {self.deadline}; a node that pauses so long is left out by its "
-                "neighbors; lengthen the deadline"
+                "neighbors; lengthen the deadline",
+                pause,
             )
 
 
@@ -199,7 +202,7 @@ def _place(given: Sequence[float]) -> tuple[float, float]:
 def check_word(name: str, value: str) -> None:
     """Refuse a name that is no single word."""
     if not WORD.fullmatch(value):
-        raise InputError(f"{name} is {value!r}; it takes letters, digits, - and _ only; try {name} = 'sensor-1'")
+        raise InputError(f"{name} is {value!r}; it takes letters, digits, - and _ only; try {name} = 'sensor-1'", name)
 
 
 def _is_address(text: str) -> bool:

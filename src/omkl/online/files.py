@@ -5,7 +5,7 @@ and the rows of the round that is open.
 """
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,7 +20,6 @@ from omkl.landmarks import Landmarks
 from omkl.learners import LEARNERS
 from omkl.losses import LOSSES
 from omkl.methods import METHODS
-from omkl.methods.composed import Composed
 from omkl.online.adaptive import Adaptive
 from omkl.online.calibrating import Calibrated, Units, lined, table
 from omkl.online.drift import Watch
@@ -29,6 +28,7 @@ from omkl.online.playing import Row
 from omkl.online.tracking import Tracking
 from omkl.reach import Reach
 from omkl.sending import SENDING, Budget, Pace
+from omkl.settings import values
 
 FORMAT, READ, REMEDY = 2, (1, 2), "pass a file written by save"
 KNOWN = {kind.__name__: kind for kind in (Basis, Budget, Kernel, Landmarks, Pace, Reach, Tracking)} | {
@@ -51,9 +51,7 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], Arrays]:
 def plain(thing: Any) -> Any:
     """Return a setting as JSON; refuse one that is code."""
     if is_dataclass(thing) and type(thing).__name__ in KNOWN:
-        own = {one.name: getattr(thing, one.name) for one in fields(thing)}
-        given = thing.settings() if isinstance(thing, Composed) else own
-        return {"is": type(thing).__name__} | {name: plain(value) for name, value in given.items()}
+        return {"is": type(thing).__name__} | {name: plain(value) for name, value in values(thing).items()}
     if isinstance(thing, list | tuple):
         return [plain(item) for item in thing]
     if isinstance(thing, dict):

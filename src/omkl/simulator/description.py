@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -11,23 +11,22 @@ import jax
 import numpy as np
 
 from omkl.data import Stream
-from omkl.methods.composed import Composed
+from omkl.settings import values
 from omkl.topology import Schedule, Topology
 
 MOST_EDGES = 5000  # of a graph of the user's own that go into the record
 
 
-def describe(thing: Any) -> Any:
-    """Return a setting as JSON: a dataclass as its name and fields, an array by its digest, the rest as it prints."""
+def describe(thing: Any, other: Callable[[Any], str] = repr) -> Any:
+    """Return a setting as JSON: a dataclass as its name and settings, an array by its digest, the rest by ``other``."""
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        own = {one.name: getattr(thing, one.name) for one in dataclasses.fields(thing)}
-        given = thing.settings() if isinstance(thing, Composed) else own
-        return {"name": getattr(thing, "name", type(thing).__name__)} | {key: describe(given[key]) for key in given}
+        given = {name: describe(value, other) for name, value in values(thing).items()}
+        return {"name": getattr(thing, "name", type(thing).__name__)} | given
     if isinstance(thing, list | tuple):
-        return [describe(item) for item in thing]
+        return [describe(item, other) for item in thing]
     if isinstance(thing, np.ndarray):
         return {"shape": list(thing.shape), "sha256": hashlib.sha256(thing.tobytes()).hexdigest()}
-    return thing if isinstance(thing, str | int | float | bool | None) else repr(thing)
+    return thing if isinstance(thing, str | int | float | bool | None) else other(thing)
 
 
 def describe_topology(topology: Any, turns: Sequence[Topology]) -> Any:

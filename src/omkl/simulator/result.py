@@ -91,12 +91,13 @@ class Result:
     def _repr_html_(self) -> str:
         return as_html(self.title(), self.lines() | MORE)
 
-    def title(self, method: str | None = None) -> str:
-        """Return what ran, in words; a method that has no name of its own goes by its kind."""
+    def title(self) -> str:
+        """Return what ran, in words."""
         data, graph = self.config["data"], self.config["topology"]
         network = graph if isinstance(graph, str) else graph["name"] if isinstance(graph, dict) else "a matrix"
         many = (self.theta.shape[0], "node"), (self.config["rounds"], "round"), (len(self.seeds), "seed")
-        what = f"{method or self.config['method']['name']} on {data if isinstance(data, str) else 'a table'}"
+        method = self.config.get("label", self.config["method"]["name"])
+        what = f"{method} on {data if isinstance(data, str) else 'a table'}"
         return f"{short(what)}: {short(network)} of {', '.join(counted(*each) for each in many)}"
 
     def lines(self) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,15 @@ import numpy.typing as npt
 from omkl import topology as topologies
 from omkl.blas import one_thread
 from omkl.data import Data, Partition, Stream, as_stream, first_rounds, load
-from omkl.errors import InputError, whole
+from omkl.errors import InputError, unknown
+from omkl.experiment import Experiment, label
 from omkl.features import Features, stacked
 from omkl.losses import Loss
 from omkl.methods import Gossip, Method, Network, for_inputs, named, suited
 from omkl.methods.clipping import clips
 from omkl.methods.protocol import MethodState
 from omkl.scaling import Moments, standardize_stream
+from omkl.settings import build, settings
 from omkl.simulator import engine
 from omkl.simulator.description import describe, describe_data, describe_topology, versions
 from omkl.simulator.faults import Changing, changing
@@ -29,6 +32,7 @@ from omkl.simulator.watching import Begun, Watch, links_of
 from omkl.topology import Faults, Schedule, Topology
 from omkl.topology.graphs import Integers
 
+RECORDED = ("weights", "faults", "seeds", "seed", "shuffle", "partition", "record_every", "standardize")  # as given
 FAR = 30  # inputs this many bandwidths long are all strangers to each other
 
 
@@ -52,55 +56,21 @@ def simulate(
     shard: str | None = None,
     progress: engine.Progress | None = None,
     watch: Watch | None = None,
+    **changes: Any,
 ) -> Result:
     """Return the curves and final models of a network that learns a stream.
 
+    The parameters are those of ``omkl.Experiment``, which describes them, and these:
+
     Parameters
     ----------
-    data
-        A name such as ``"banana"`` (``omkl data`` lists them); arrays ``(X, y)`` with X ``(n, d)``, dealt
-        out to the nodes; or a stream ``(X, y)`` with X ``(T, J, d)`` and y ``(T, J)``.
-    topology
-        A name such as ``"path"``, a graph of ``omkl.topology``, a networkx graph, an adjacency or a gossip matrix; or
-        ``omkl.topology.Schedule`` of several, which take turns. None is the data set's own graph where it
-        has one, and a path otherwise.
-    nodes
-        J; may be left out where data or topology tell it.
-    method
-        ``Gossip(...)``, ``Local(...)``, ... or a name: of one of these with its defaults, or of a preset, ``"letter"``
-        or ``"frugal"``; None is ``recommended()``. A method without a loss takes the one that suits a data set known
-        by name.
-    weights
-        Rule for the gossip weights of a graph.
-    faults
-        ``Faults(links=0.1, nodes=0.05)``: links that fail and nodes that sleep, in every round anew.
-    seeds, seed
-        Runs ``seed ... seed + seeds - 1``: each has its own features and dither, and calibrates on its own rows of the
-        stream where the method does. A run depends on its own seed alone.
-    shuffle
-        Seed of the order in which a table is dealt out, the same for all runs; None keeps the order of the rows.
-    partition
-        Which rows of a table a node sees, such as ``omkl.data.Dirichlet(alpha=0.1)``, or a name; None deals them out
-        like cards.
-    rounds
-        Only the first so many of the stream; None takes all that it has.
-    record_every
-        Record every k-th round.
-    pooled
-        Also record ``pooled_loss``: every node's model scored on all nodes' samples of the round.
-    standardize
-        Bring every input to mean 0 and deviation 1 by the running moments of its node, as ``omkl.scaling`` does: for
-        raw values in whatever units, at nodes that see like data. Where they do not, give known units instead.
-    devices, shard
-        Number of JAX devices that share the work, and what is spread over them: ``"seeds"``, or the ``"nodes"`` of one
-        network, which exchange their boundary; None spreads seeds where every device gets one. The result is that of
-        one device up to float rounding and the levels it flips; ``config["devices"]`` counts the links between devices.
-        After ``jax.distributed.initialize`` devices are those of all processes, which must make the same call.
     progress
         Called with the rounds done and the rounds in all.
     watch
         Looks at some of the nodes while the run goes on: ``omkl.dashboard.Recorder`` for the dashboard. It sees the
         first seed.
+    **changes
+        Other settings of the method, such as ``gamma=0.2`` or ``loss="squared"``.
 
     Examples
     --------
@@ -109,26 +79,11 @@ def simulate(
     >>> result.loss.shape
     (2, 265)
     """
-    (result,) = compare(
-        data,
-        {"": (method, topology)},
-        nodes,
-        weights=weights,
-        faults=faults,
-        seeds=seeds,
-        seed=seed,
-        shuffle=shuffle,
-        partition=partition,
-        rounds=rounds,
-        record_every=record_every,
-        pooled=pooled,
-        standardize=standardize,
-        devices=devices,
-        shard=shard,
-        progress=progress,
-        watch=watch,
-    ).values()
-    return result
+    given = locals()  # before there is anything but the parameters
+    chosen = Experiment(**{name: given[name] for name in settings(Experiment)})
+    for name in changes.keys() - settings(chosen.method).keys():
+        raise InputError(unknown("setting", name, [*settings(Experiment), *settings(chosen.method)]))
+    return replace(chosen, method=build(chosen.method, changes)).run(progress, watch)
 
 
 def compare(
@@ -136,26 +91,15 @@ def compare(
     cases: Mapping[str, tuple[Any, Any]],
     nodes: int | None = None,
     *,
-    weights: str = "metropolis",
-    faults: Faults | None = None,
-    seeds: int = 1,
-    seed: int = 0,
-    shuffle: int | None = 0,
-    partition: Partition | str | None = None,
-    rounds: int | None = None,
-    record_every: int = 1,
-    pooled: bool = False,
-    standardize: bool = False,
-    devices: int = 1,
-    shard: str | None = None,
     progress: engine.Progress | None = None,
     watch: Watch | None = None,
+    **rest: Any,
 ) -> dict[str, Result]:
     """Return a result for every case, a pair (method, topology), all run in one pass.
 
     The cases see the same samples, features and dither, so that their differences are paired; what they share is
     computed once. They must have one loss, one D and one basis, and the kernels of each must be the first of the
-    longest bank. The other parameters are those of ``simulate``; ``watch`` looks at the first case.
+    longest bank. ``rest`` are other attributes of ``omkl.Experiment``; ``watch`` looks at the first case.
 
     Examples
     --------
@@ -165,73 +109,76 @@ def compare(
     >>> bool(results["gossip"].loss.mean() < results["alone"].loss.mean())
     True
     """
+    return run_cases(Experiment(data=data, nodes=nodes, **rest), cases, progress, watch)
+
+
+def run_cases(
+    given: Experiment,
+    cases: Mapping[str, tuple[Any, Any]],
+    progress: engine.Progress | None = None,
+    watch: Watch | None = None,
+) -> dict[str, Result]:
+    """Return a result for every case, a pair (method, topology), of an experiment, whose own do not count."""
     pairs = list(cases.values()) if isinstance(cases, Mapping) else []
     if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
         raise InputError("cases must be named pairs of a method and a topology; pass {'mine': (Gossip(), 'ring')}")
-    seeds, record_every = whole("seeds", seeds), whole("record_every", record_every)
-    runs = _runs(seeds, seed)
-    if shuffle is not None:
-        whole("shuffle", shuffle, 0)
-    source = load(data) if isinstance(data, str) else data
+    runs = list(range(given.seed, given.seed + given.seeds))
+    source = load(given.data) if isinstance(given.data, str) else given.data
+    labels = [label(named(method)) for method, _ in pairs]
     methods = [suited(named(method), source.loss if isinstance(source, Data) else None) for method, _ in pairs]
     own = getattr(source, "graph", None) or "path"
     given_graphs = [own if topology is None else topology for _, topology in pairs]
-    nodes = _nodes(given_graphs, weights) if nodes is None else nodes
-    given, _ = as_stream(source, nodes, shuffle, np.float64 if standardize else np.float32, partition)
-    given = first_rounds(given, rounds)
-    stream, moments = _standardized(given, pooled) if standardize else (given, None)
+    nodes = _nodes(given_graphs, given.weights) if given.nodes is None else given.nodes
+    dtype = np.float64 if given.standardize else np.float32
+    raw = first_rounds(as_stream(source, nodes, given.shuffle, dtype, given.partition)[0], given.rounds)
+    stream, moments = _standardized(raw, given.pooled) if given.standardize else (raw, None)
     rounds, count, columns = stream.X.shape
     methods = [for_inputs(method, columns) for method in methods]
     widest = _widest_bank(methods)
-    if record_every > rounds:
-        raise InputError(f"record_every is {record_every}; the stream has {rounds} rounds; record at least one of them")
-    graphs = [topologies.turns(topology, count, weights) for topology in given_graphs]
+    if given.record_every > rounds:
+        raise InputError(
+            f"record_every is {given.record_every}; the stream has {rounds} rounds; record at least one of them"
+        )
+    graphs = [topologies.turns(topology, count, given.weights) for topology in given_graphs]
     methods = [
         method.on(*turns) if isinstance(method, Gossip) else method
         for method, turns in zip(methods, graphs, strict=True)
     ]
-    targets = _targets(methods[0].objective, data, stream)
+    targets = _targets(methods[0].objective, given.data, stream)
     for method, turns in zip(methods, graphs, strict=True):
-        _check(method, turns, faults, rounds)
+        _check(method, turns, given.faults, rounds)
     steady = [turns[0] for turns in graphs]
-    where = place(devices, shard, steady, seeds)
+    where = place(given.devices, given.shard, steady, given.seeds)
     _warn_if_far(stream, widest)
-    moving = faults is not None or any(len(turns) > 1 for turns in graphs)
-    held = size(stream.X.shape, targets.shape[-1], methods, steady, seeds, pooled, record_every, moving)
+    moving = given.faults is not None or any(len(turns) > 1 for turns in graphs)
+    outputs, every = targets.shape[-1], given.record_every
+    held = size(stream.X.shape, outputs, methods, steady, given.seeds, given.pooled, every, moving)
     require_room(held, where.devices)
-    features = _features(widest, given, runs, standardize)
+    features = _features(widest, raw, runs, given.standardize)
     clipped = [clips(method) for method in methods]
-    networks = [_network(turns, faults, runs, where, each) for turns, each in zip(graphs, clipped, strict=True)]
-    settings = {
-        "data": describe_data(data, given),
+    networks = [_network(turns, given.faults, runs, where, each) for turns, each in zip(graphs, clipped, strict=True)]
+    told = {name: describe(getattr(given, name)) for name in RECORDED} | {
+        "data": describe_data(given.data, raw),
         "nodes": count,
         "rounds": rounds,
-        "weights": weights,
-        "faults": describe(faults),
-        "seeds": seeds,
-        "seed": seed,
-        "shuffle": shuffle,
-        "partition": describe(partition),
-        "record_every": record_every,
-        "standardize": standardize,
         "target_variance": float(np.var(targets, axis=(0, 1), dtype=np.float64).sum()),
         "versions": versions(),
     }
     configs = [
-        settings
-        | {"topology": describe_topology(own, turns), "devices": where.describe(turns[0])}
-        | {"method": describe(method) | {"loss": describe(method.objective)}}
-        for own, turns, method in zip(given_graphs, graphs, methods, strict=True)
+        told
+        | {"topology": describe_topology(graph, turns), "devices": where.describe(turns[0])}
+        | {"method": describe(method) | {"loss": describe(method.objective)}, "label": called}
+        for graph, turns, method, called in zip(given_graphs, graphs, methods, labels, strict=True)
     ]
     measured = engine.run(
-        engine.Problem(stream.X, targets, features, runs, record_every),
+        engine.Problem(stream.X, targets, features, runs, every),
         [engine.Case(method, one) for method, one in zip(methods, networks, strict=True)],
-        pooled_metrics if pooled else metrics,
+        pooled_metrics if given.pooled else metrics,
         progress,
         where,
         None if watch is None else _audience(watch, configs[0], methods[0], graphs[0], networks[0]),
     )
-    recorded = np.arange(record_every - 1, rounds, record_every)
+    recorded = np.arange(every - 1, rounds, every)
     return {
         name: _result(method, outcome, features, runs, recorded, config, moments)
         for name, method, outcome, config in zip(cases, methods, measured, configs, strict=True)
@@ -371,13 +318,6 @@ def _targets(objective: Loss, data: Any, stream: Stream) -> npt.NDArray[np.float
     return targets
 
 
-def _runs(seeds: int, seed: int) -> list[int]:
-    first = whole("seed", seed, -(2**63))
-    if first + seeds > 2**63:
-        raise InputError(f"seed is {seed}; seeds are 64-bit integers; pass a smaller one")
-    return list(range(first, first + seeds))
-
-
 def _warn_if_far(stream: Stream, method: Method) -> None:
     if method.bank.sigma == "median":
         return
@@ -388,5 +328,5 @@ def _warn_if_far(stream: Stream, method: Method) -> None:
         warnings.warn(
             f"a typical input has length {length:.3g}, the widest bandwidth is {widest:g}: to these kernels all "
             "samples are strangers; standardize the inputs (standardize=True) or use larger sigmas",
-            stacklevel=4,
+            stacklevel=5,  # of simulate
         )

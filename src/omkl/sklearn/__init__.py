@@ -5,12 +5,10 @@ They learn online: a row at a time, each once, in memory that does not grow. ``f
 to the bit. See ``omkl.online`` for how they get by without being told units or bandwidths.
 """
 
-from omkl.errors import MissingExtraError
+from omkl.errors import extra
 
-try:
+with extra("sklearn", "scikit-learn"):
     from omkl.sklearn.classifier import OMKLClassifier
     from omkl.sklearn.regressor import OMKLRegressor
-except ModuleNotFoundError as error:
-    raise MissingExtraError(error.name or "scikit-learn", "sklearn") from None
 
 __all__ = ["OMKLClassifier", "OMKLRegressor"]

@@ -27,7 +27,8 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if not isinstance(self.graphs, list | tuple) or not self.graphs:
-            raise InputError(f"graphs is {self.graphs!r}; a schedule has one graph or more; pass ['ring', 'star']")
+            rule = "a schedule has one graph or more; pass ['ring', 'star']"
+            raise InputError(f"graphs is {self.graphs!r}; {rule}", "graphs")
         object.__setattr__(self, "graphs", list(self.graphs))
 
 

@@ -3,21 +3,20 @@
 import itertools
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from omkl import specs
-from omkl.data import DATA_SETS
+from omkl import config
+from omkl.config import Table
 from omkl.errors import InputError
-from omkl.specs import Spec, Table
+from omkl.experiment import Experiment
 from omkl_lab import sweeps
 from omkl_lab.sweeps import Point
 
 
 def expand(path: Path) -> Iterator[Point]:
     """Yield the points of a grid file, each checked; an error names the point, the key and the value."""
-    base = specs.load(path)
+    base = config.load(path)
     axes, listed = dict(_axes(base.pop("grid", {}))), base.pop("point", None)
     if listed is not None and not (isinstance(listed, list) and listed and all(isinstance(t, dict) for t in listed)):
         raise InputError("point: it must be a list of tables; write [[point]] before each")
@@ -31,7 +30,7 @@ def expand(path: Path) -> Iterator[Point]:
         label += [f"{key} = {json.dumps(value, default=str)}" for key, value in chosen.items()]
         try:
             own = {"data": _data_beside(path, over["data"])} if "data" in over else {}
-            table = _merge(base, over | own)
+            table = config.merge(base, over | own)
             for key in sorted(chosen, key=lambda key: key.count(".")):  # a name before its settings
                 table = _put(table, key.split("."), chosen[key], key)
             yield _point(table, read)
@@ -51,7 +50,7 @@ def _axes(grid: Any, path: str = "grid") -> Iterator[tuple[str, list[Any]]]:
 
 
 def _data_beside(path: Path, data: Any) -> Any:
-    """Return data with its file, if any, looked for beside the grid, as ``specs.load`` does."""
+    """Return data with its file, if any, looked for beside the grid, as ``config.load`` does."""
     return data | {"file": _file_beside(path, data["file"])} if isinstance(data, dict) and "file" in data else data
 
 
@@ -59,16 +58,12 @@ def _file_beside(path: Path, file: Any) -> Any:
     return str(path.parent / file) if isinstance(file, str) else file
 
 
-def _merge(table: Table, over: Table) -> Table:
-    """Return ``specs.merge`` of tables whose methods may be names."""
-    named = {"method": specs.as_table(over["method"], "method")} if "method" in over else {}
-    return specs.merge(table, over | named)
-
-
-def _put(table: Any, keys: list[str], value: Any, path: str) -> Table:
+def _put(table: Any, keys: list[str], value: Any, path: str) -> Any:
     """Return the table with a value at some depth; another method keeps what the old one shares with it."""
     if path in ("method", "method.name"):
-        return _merge(table, {"method": value if path == "method" else {"name": value}})
+        return config.merge(table, {"method": value if path == "method" else {"name": value}})
+    if isinstance(table, tuple):  # methods laid over each other
+        return (*table[:-1], _put(table[-1], keys, value, path))
     table = {"name": table} if isinstance(table, str) else {} if table is None else table
     if not isinstance(table, dict):
         raise InputError(f"{path}: the spec holds {table!r} on the way there; it must be a table; change either")
@@ -82,18 +77,15 @@ def _point(table: Table, read: dict[str, Any]) -> Point:
     if isinstance(data, dict):
         rest = {key: data[key] for key in data if key != "file"}
         known["data"] = {"name": Path(data["file"]).name, **rest, "sha256": sweeps.fingerprint(*spec.data)}
-    return sweeps.point(vars(spec), **known)
+    return sweeps.point(spec, **known)
 
 
-def _resolve(table: Table, read: dict[str, Any]) -> Spec:
+def _resolve(table: Table, read: dict[str, Any]) -> Experiment:
     """Return what the table specifies; a file is read once, however many points learn it."""
     data = table.get("data")
-    if not isinstance(data, dict):
-        return specs.resolve(table)
-    key = json.dumps(data, sort_keys=True, default=str)
-    if key not in read:
-        read[key] = specs.resolve({"data": data}).data
-    X = read[key][0]
-    known = {"nodes": X.shape[1]} if X.ndim == 3 else {}
-    stand_in = {"data": next(iter(DATA_SETS))}  # by its name alone: nothing is read
-    return replace(specs.resolve(known | table | stand_in), data=read[key])
+    if isinstance(data, dict):
+        key = json.dumps(data, sort_keys=True, default=str)
+        if key not in read:
+            read[key] = config.data(data)
+        table = table | {"data": read[key]}
+    return config.experiment(table)

@@ -12,7 +12,7 @@ from omkl.cli import options, show
 from omkl.cli.exits import Exit
 from omkl.cli.options import OUTPUT, Format
 from omkl.data import DATA_SETS
-from omkl.errors import InputError, MissingExtraError, pick
+from omkl.errors import InputError, extra, pick
 
 
 class Part(StrEnum):
@@ -34,7 +34,7 @@ def paper(
     quick: Annotated[bool, typer.Option("--quick", help="Bundled data, fewer seeds, shorter streams.")] = False,
     out: Annotated[Path, typer.Option(rich_help_panel=OUTPUT, help="Folder for what is made.")] = Path("out/paper"),
     output: options.Output = Format.TABLE,
-    quiet: Annotated[bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="No progress.")] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Reproduce the letter: figures, claims with verdicts, regret, quantizers, and one HTML report.
 
@@ -46,10 +46,8 @@ def paper(
     if seeds is not None and seeds < 2:
         raise InputError(f"seeds is {seeds}; intervals need at least 2; pass --seeds 10")
     names = [pick("data set", name.lower().replace("-", "_"), DATA_SETS).name for name in data or []]
-    try:
+    with extra("sim", "jax"):
         from omkl_lab.paper.run import BUNDLED, FULL, PARTS, Paper
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "jax", "sim") from None
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file; the results need a folder; name another")
     parts = PARTS if part is Part.ALL else (part.value,)

@@ -1,24 +1,20 @@
 """``omkl sweep``: many simulations, resumable."""
 
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from omkl.cli import options, show
 from omkl.cli.exits import Exit
 from omkl.cli.options import OUTPUT, Format
-from omkl.errors import InputError, MissingExtraError
+from omkl.errors import InputError, extra
 
 if TYPE_CHECKING:
-    from omkl_lab.sweeps import Progress, Row
+    from omkl_lab.sweeps import Row
 
 BEST = 10  # rows that are printed
 # The gravest failure of a sweep is its exit code.
@@ -29,7 +25,7 @@ Grid = typer.Argument(exists=True, dir_okay=False, metavar="GRID.toml", help="A 
 
 def sweep(
     grid: Annotated[Path, Grid],
-    jobs: Annotated[int | None, typer.Option(help="Processes on this machine; one a core.", show_default=False)] = None,
+    jobs: options.Jobs = None,
     cluster: Annotated[
         str | None, typer.Option(help="Run on the Dask cluster of this scheduler.", metavar="ADDRESS")
     ] = None,
@@ -40,7 +36,7 @@ def sweep(
         typer.Option(rich_help_panel=OUTPUT, file_okay=False, help="Folder of the records; out/GRID if not given."),
     ] = None,
     output: options.Output = Format.TABLE,
-    quiet: Annotated[bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="No progress.")] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Run a grid of simulations, each recorded as it ends.
 
@@ -57,10 +53,8 @@ def sweep(
     """
     if jobs is not None and cluster is not None:
         raise InputError(f"--jobs {jobs} with --cluster; a cluster has workers of its own; leave out --jobs")
-    try:
+    with extra("sim", "jax"):
         from omkl_lab import sweeps
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "jax", "sim") from None
     from omkl_lab.cli.grid import expand  # pydantic takes a while to import
 
     points, folder = sweeps.unique(expand(grid)), out or Path("out") / grid.stem
@@ -71,8 +65,13 @@ def sweep(
         _print_counts(counts, output)
         return
     try:
-        with _progress(quiet) as report:
-            rows = sweeps.sweep(points, folder, jobs=jobs, cluster=cluster, retry=retry, progress=report)
+        with show.progress(quiet) as report:
+
+            def tell(done: int, every: int, failed: int) -> None:
+                if report:
+                    report(done, every, _so_far("sweeping", failed))
+
+            rows = sweeps.sweep(points, folder, jobs=jobs, cluster=cluster, retry=retry, progress=tell)
     except KeyboardInterrupt:
         done = len(sweeps.recorded(points, folder))
         print(f"omkl: interrupted; {done} of {len(points)} points are recorded in {folder}", file=sys.stderr)
@@ -84,34 +83,6 @@ def sweep(
     else:
         _print(rows, table)
     raise typer.Exit(_code(rows))
-
-
-@contextmanager
-def _progress(quiet: bool) -> "Iterator[Progress | None]":
-    if quiet:
-        yield None
-    elif not Console(stderr=True).is_terminal:
-        yield _Lines()
-    else:
-        with show.progress(quiet) as bar:
-            assert bar
-            yield lambda done, points, failed: bar(done, points, _so_far("sweeping", failed))
-
-
-class _Lines:
-    """Prints a line after two seconds, and again whenever the time has grown by half."""
-
-    def __init__(self) -> None:
-        self._start = time.monotonic()
-        self._due = show.PATIENCE
-
-    def __call__(self, done: int, points: int, failed: int) -> None:
-        elapsed = time.monotonic() - self._start
-        if elapsed >= self._due and done < points:
-            self._due = 1.5 * elapsed
-            left = elapsed / done * (points - done)
-            line = _so_far(f"{done:,} of {points:,} points", failed)
-            print(f"omkl: {line}, {elapsed:.0f} s, about {left:.0f} s left", file=sys.stderr)
 
 
 def _so_far(what: str, failed: int) -> str:

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from omkl.cli import options, show
 from omkl.cli.exits import Exit
-from omkl.cli.options import OUTPUT, Format
-from omkl.errors import MissingExtraError, whole
+from omkl.cli.options import Format
+from omkl.errors import extra, whole
 
 if TYPE_CHECKING:
     from omkl_lab.torture import Report
@@ -27,7 +27,7 @@ def torture(
     seeds: Annotated[int, typer.Option(help="How many seeds to run.")] = 1,
     jobs: Annotated[int | None, typer.Option(help="Processes; one a core.", show_default=False)] = None,
     output: options.Output = Format.TABLE,
-    quiet: Annotated[bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="No progress.")] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Simulate networks under faults, and check what must hold of nodes whatever happens.
 
@@ -39,10 +39,8 @@ def torture(
     for name, value in (("events", events), ("seeds", seeds), ("jobs", jobs)):
         if value is not None:
             whole(name, value)
-    try:
+    with extra("node", "eclipse-zenoh"):
         from omkl_lab.torture import runs
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "eclipse-zenoh", "node") from None
     start, reports = time.monotonic(), []
     with show.progress(quiet) as tell:
         for report in runs(range(seed, seed + seeds), events, min(jobs or os.cpu_count() or 1, seeds)):

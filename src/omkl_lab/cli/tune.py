@@ -1,7 +1,7 @@
 """``omkl tune``: the settings that learn most within so many bytes."""
 
 import sys
-from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,9 +10,10 @@ from rich.markup import escape
 from rich.table import Table
 
 import omkl
+from omkl import config
 from omkl.cli import options, show
 from omkl.cli.exits import Exit
-from omkl.cli.options import OUTPUT, Format, option
+from omkl.cli.options import OUTPUT, Format
 from omkl.errors import InputError
 from omkl.methods.tables import as_table
 
@@ -22,50 +23,20 @@ if TYPE_CHECKING:
 SEARCH = "Search"
 SEEDS = 2  # of the first rung
 BEST = 5  # settings that are printed
-FOREIGN = ("record_every", "devices", "shard")  # of a spec: a search has no use for them
+FOREIGN = ("record_every", "devices", "shard")  # of an experiment: a search has no use for them
 
-Spec = typer.Argument(exists=True, dir_okay=False, metavar="SPEC.toml", help="Settings.", show_default=False)
-Budget = typer.Option(
-    "--bytes", rich_help_panel=SEARCH, help="That a node may send in a round, in the mean.", metavar="B"
+FLAGS = options.flags(
+    "data topology nodes weights faults rounds pooled standardize seeds seed shuffle no_shuffle", "loss"
 )
-Out = typer.Option(rich_help_panel=OUTPUT, file_okay=False, help="Folder of the records and of best.toml.")
 
 
-def tune(
-    ctx: typer.Context,
-    spec: Annotated[Path | None, Spec] = None,
-    data: Annotated[str | None, option(SEARCH, "A data set; omkl data lists them.", "NAME")] = None,
-    topology: options.Topology = None,
-    nodes: options.Nodes = None,
-    weights: options.Weights = None,
-    faults: options.Faults = None,
-    loss: options.Loss = None,
-    rounds: Annotated[int | None, option(SEARCH, "Rounds of a run; all that the data has.", "INT")] = None,
-    pooled: Annotated[
-        bool | None,
-        typer.Option("--pooled", rich_help_panel=SEARCH, help="Score models on all samples.", show_default=False),
-    ] = None,
-    standardize: options.Standardize = None,
-    budget: Annotated[float | None, Budget] = None,
-    candidates: Annotated[int, typer.Option(rich_help_panel=SEARCH, help="Settings to draw.")] = 27,
-    seeds: Annotated[
-        int | None, option(SEARCH, f"Runs of each in the first rung; {SEEDS} if not given.", "INT")
-    ] = None,
-    held_out: Annotated[int, typer.Option(rich_help_panel=SEARCH, help="Runs of the best and of the base.")] = 20,
-    seed: Annotated[int | None, option(SEARCH, "The first seed, and that of the draw.", "INT")] = None,
-    shuffle: Annotated[int | None, option(SEARCH, "First seed of the orders rows are dealt out in.", "INT")] = None,
-    no_shuffle: Annotated[
-        bool, typer.Option("--no-shuffle", rich_help_panel=SEARCH, help="Keep the rows' order.")
-    ] = False,
-    jobs: Annotated[int | None, typer.Option(help="Processes on this machine; one a core.", show_default=False)] = None,
-    out: Annotated[Path, Out] = Path("out/tune"),
-    output: options.Output = Format.TABLE,
-    quiet: Annotated[bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="No progress.")] = False,
-) -> None:
+@dataclass
+class tune(FLAGS):  # type: ignore[misc, valid-type]
     """Find the settings that learn most on some data and network, by successive halving over seeds.
 
     Settings are drawn at random around the recommended ones, or those of SPEC.toml, and run on few seeds; the best
     third goes on to three times as many, and so on. The best is compared with what it started from on other seeds.
+    --seeds is the number in the first rung, 2 if not given; --seed is also that of the draw.
 
     SPEC.toml is as for omkl simulate; it may say what to try, values in a list or a range:
 
@@ -75,41 +46,51 @@ def tune(
 
     Example: omkl tune --data banana --topology path --nodes 20 --bytes 80
     """
-    settings = _settings(spec, ctx.params)
-    search: dict[str, Any] = {
-        "budget": budget,
-        "candidates": candidates,
-        "held_out": held_out,
-        "folder": out,
-        "jobs": jobs,
-    }
-    try:
-        with show.log(quiet), show.progress(quiet) as report:
-            tuned = omkl.tune(**settings, **search, progress=report)
-    except KeyboardInterrupt:
-        print(f"omkl: interrupted; the same command goes on from what is recorded in {out}", file=sys.stderr)
-        raise typer.Exit(Exit.INTERRUPTED) from None
-    file = out / "best.toml"
-    file.write_text(tuned.to_toml(), encoding="utf-8")
-    if output is Format.JSON:
-        found = {"method": as_table(tuned.method), "settings": tuned.settings, "comparison": tuned.comparison}
-        show.print_json({"file": str(file), **found, "candidates": tuned.candidates})
-    else:
-        _print(tuned, file)
+
+    spec: options.Spec = None
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            "--bytes", rich_help_panel=SEARCH, help="That a node may send in a round, in the mean.", metavar="B"
+        ),
+    ] = None
+    candidates: Annotated[int, typer.Option(rich_help_panel=SEARCH, help="Settings to draw.")] = 27
+    held_out: Annotated[int, typer.Option(rich_help_panel=SEARCH, help="Runs of the best and of the base.")] = 20
+    jobs: options.Jobs = None
+    out: Annotated[
+        Path, typer.Option(rich_help_panel=OUTPUT, file_okay=False, help="Folder of the records and of best.toml.")
+    ] = Path("out/tune")
+    output: options.Output = Format.TABLE
+    quiet: options.Quiet = False
+
+    def __post_init__(self) -> None:
+        search = _search(self.spec, options.tables(self))
+        search |= {name: getattr(self, name) for name in ("budget", "candidates", "held_out", "jobs")}
+        try:
+            with show.log(self.quiet), show.progress(self.quiet) as report:
+                tuned = omkl.tune(**search, folder=self.out, progress=report)
+        except KeyboardInterrupt:
+            print(f"omkl: interrupted; the same command goes on from what is recorded in {self.out}", file=sys.stderr)
+            raise typer.Exit(Exit.INTERRUPTED) from None
+        file = self.out / "best.toml"
+        file.write_text(tuned.to_toml(), encoding="utf-8")
+        if self.output is Format.JSON:
+            found = {"method": as_table(tuned.method), "settings": tuned.settings, "comparison": tuned.comparison}
+            show.print_json({"file": str(file), **found, "candidates": tuned.candidates})
+        else:
+            _print(tuned, file)
 
 
-def _settings(spec: Path | None, params: Mapping[str, Any]) -> dict[str, Any]:
+def _search(spec: Path | None, flags: dict[str, Any]) -> dict[str, Any]:
     """Return arguments of ``omkl.tune`` from a file and flags."""
-    from omkl import specs  # pydantic takes a while to import
-
-    table = specs.load(spec) if spec else {}
+    table = config.load(spec) if spec else {}
     space = _space(table.pop("tune", None))
-    table = specs.merge({"seeds": SEEDS} | table, options.tables(params))
+    table = config.merge({"seeds": SEEDS} | table, flags)
     for key in FOREIGN:
         if key in table:
             raise InputError(f"{key}: omkl tune looks at whole runs, one by one; leave it out")
-    given = vars(specs.resolve(table))
-    return {"space": space} | {key: value for key, value in given.items() if key not in FOREIGN}
+    given = config.experiment(table)
+    return {"space": space} | {one.name: getattr(given, one.name) for one in fields(given) if one.name not in FOREIGN}
 
 
 def _space(table: Any) -> dict[str, Any] | None:

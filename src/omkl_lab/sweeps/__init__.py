@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from omkl.experiment import Experiment
 from omkl_lab.sweeps.places import Slots, cluster_of, processes
 from omkl_lab.sweeps.points import Point, fingerprint, point, unique
 from omkl_lab.sweeps.records import MEASURES, Row, as_rows, recorded, write, write_table
@@ -22,7 +23,7 @@ Progress: TypeAlias = Callable[[int, int, int], None]
 
 
 def sweep(
-    points: Iterable[Point | Mapping[str, Any]],
+    points: Iterable[Point | Experiment | Mapping[str, Any]],
     folder: str | Path,
     *,
     jobs: int | None = None,
@@ -38,7 +39,7 @@ def sweep(
     Parameters
     ----------
     points
-        Arguments of ``simulate`` for each.
+        An ``Experiment`` for each, or its attributes.
     folder
         Holds the records; points found there do not run again.
     jobs
@@ -63,7 +64,7 @@ def sweep(
 
 
 def swept(
-    points: Iterable[Point | Mapping[str, Any]],
+    points: Iterable[Point | Experiment | Mapping[str, Any]],
     folder: str | Path,
     place: Callable[[], AbstractContextManager[Slots]],
     retry: bool = False,
@@ -85,7 +86,7 @@ def swept(
                     if progress is not None:
                         progress(done, len(missing), failed)
     finally:
-        rows = as_rows([records[one.id] for one in every if one.id in records])
+        rows = as_rows([one for one in every if one.id in records], records)
         if rows:
             write_table(folder, rows)
     return rows

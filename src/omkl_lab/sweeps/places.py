@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeAlias
 
-from omkl.errors import InputError, MissingExtraError, whole
+from omkl.errors import InputError, extra, whole
 from omkl_lab.sweeps.work import Slot
 
 IDLE = 10.0  # seconds that a process waits for work; one whose parent was killed ends 30 s after that
@@ -27,10 +27,8 @@ def _cores() -> list[int]:
 @contextmanager
 def processes(jobs: int | None) -> Iterator[Slots]:
     """Yield the slots of this machine: every one an executor of one process, so that a death has one point to blame."""
-    try:
+    with extra("sim", "joblib"):
         from joblib.externals.loky.process_executor import ProcessPoolExecutor
-    except ModuleNotFoundError:
-        raise MissingExtraError("joblib", "sim") from None
     cores = _cores()
     jobs = len(cores) if jobs is None else whole("jobs", jobs)
     shares = [cores[k::jobs] or [cores[k % len(cores)]] for k in range(jobs)]
@@ -53,10 +51,8 @@ def _settle(cores: list[int]) -> None:
 @contextmanager
 def cluster_of(address: str) -> Iterator[Slots]:
     """Yield the slots of a cluster, one a thread of its workers; workers may come and go."""
-    try:
+    with extra("cluster", "distributed"):
         from distributed import Client, KilledWorker
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "distributed", "cluster") from None
     try:
         client: Any = Client(address, timeout=PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:

@@ -1,10 +1,9 @@
 """A point of a sweep: one simulation, and the settings that it is known by."""
 
 import hashlib
-import inspect
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -12,17 +11,18 @@ import numpy as np
 
 from omkl import data
 from omkl import topology as topologies
-from omkl.errors import InputError, pick
-from omkl.methods import named, suited
+from omkl.errors import InputError
+from omkl.experiment import Experiment
+from omkl.methods import suited
+from omkl.settings import build
 from omkl.simulator.description import describe
-from omkl.simulator.simulation import simulate
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """One simulation of a sweep: the arguments of ``simulate``, and what stands for them in records, as JSON."""
+    """One simulation of a sweep: the experiment, and what stands for it in records, as JSON."""
 
-    arguments: Mapping[str, Any]
+    experiment: Experiment
     settings: dict[str, Any]
 
     @cached_property
@@ -37,39 +37,37 @@ class Point:
         return digest({key: value for key, value in self.settings.items() if key not in free})
 
 
-def point(arguments: Mapping[str, Any], **known: Any) -> Point:
-    """Return the point of some arguments of ``simulate``; ``known`` describes those that do not describe themselves."""
-    parameters = inspect.signature(simulate).parameters
-    defaults = {name: one.default for name, one in parameters.items() if name not in ("progress", "watch")}
-    for name in arguments:
-        pick("argument", name, defaults)
-    given = defaults | dict(arguments)
-    if given["data"] is inspect.Parameter.empty:
-        raise InputError("data is missing; a simulation needs a stream to learn; pass data='banana'")
-    method, own = named(given["method"]), None
-    if isinstance(given["data"], str):
-        chosen = data.known(given["data"])
+def point(given: Experiment | Mapping[str, Any], **known: Any) -> Point:
+    """Return the point of an experiment, or of its attributes; ``known`` tells what does not describe itself."""
+    one: Experiment = given if isinstance(given, Experiment) else build(Experiment, given)
+    method, own = one.method, None
+    if isinstance(one.data, str):
+        chosen = data.known(one.data)
         method, own = suited(method, chosen.loss), chosen.graph and "its own"
     elif "data" not in known:
-        given["data"] = {"name": "table", "sha256": fingerprint(*given["data"][:2])}
-    if given["topology"] is None:
-        given["topology"] = own or "path"
-    given["method"] = describe(method) | {"loss": describe(method.objective)}
-    if not isinstance(given["topology"], str) and "topology" not in known:
-        turns = topologies.turns(given["topology"], given["nodes"], given["weights"])
+        known["data"] = {"name": "table", "sha256": fingerprint(*one.data[:2])}
+    if one.topology is None:
+        known["topology"] = own or "path"
+    elif not isinstance(one.topology, str) and "topology" not in known:
+        turns = topologies.turns(one.topology, one.nodes, one.weights)
         arrays = [array for turn in turns for array in (turn.graph.edges, turn.weights)]
         name = turns[0].graph.name if len(turns) == 1 else "schedule"
-        given["topology"] = {"name": name, "sha256": fingerprint(*arrays)}
-    given |= {name: describe(given[name]) for name in ("faults", "partition")}
-    if given["rounds"] is None:
-        del given["rounds"]  # as in records from before there was such a setting
-    made = Point(arguments, given | known)
-    if " at 0x" in json.dumps(made.settings):
-        raise InputError("a setting is described by its address in memory; a record needs a lasting name; add __repr__")
-    return made
+        known["topology"] = {"name": name, "sha256": fingerprint(*arrays)}
+    known["method"] = describe(method, _lasting) | {"loss": describe(method.objective, _lasting)}
+    told = {field.name: getattr(one, field.name) for field in fields(one)} | known
+    if told["rounds"] is None:
+        del told["rounds"]  # as in records from before there was such a setting
+    return Point(one, {name: value if name in known else describe(value, _lasting) for name, value in told.items()})
 
 
-def unique(points: Iterable[Point | Mapping[str, Any]]) -> list[Point]:
+def _lasting(thing: Any) -> str:
+    """Return what a thing prints; refuse one that prints where it is in memory."""
+    if callable(thing) or type(thing).__repr__ is object.__repr__:  # type: ignore[comparison-overlap]
+        raise InputError(f"a setting is {thing!r}, its address in memory; a record needs a lasting name; add __repr__")
+    return repr(thing)
+
+
+def unique(points: Iterable[Point | Experiment | Mapping[str, Any]]) -> list[Point]:
     """Return the points, each once."""
     made = [one if isinstance(one, Point) else point(one) for one in points]
     return list({one.id: one for one in made}.values())

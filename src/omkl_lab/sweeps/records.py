@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from omkl import storage
+from omkl.experiment import label
 from omkl_lab.sweeps.points import Point, digest
 
 Record: TypeAlias = dict[str, Any]
@@ -42,17 +43,17 @@ def write(folder: Path, one: Point, outcome: Record) -> Record:
     return record
 
 
-def as_rows(records: Sequence[Record]) -> list[Row]:
-    """Return rows of the same columns: settings, measures, and how it went."""
-    settings = [_flatten(record["settings"]) for record in records]
-    columns = dict.fromkeys(key for one in settings for key in one)
-    measures = [name for name in MEASURES if name != "pooled_loss" or any(name in one["summary"] for one in records)]
+def as_rows(points: Sequence[Point], records: Mapping[str, Record]) -> list[Row]:
+    """Return rows of the same columns: what the method is called, settings, measures, and how it went."""
+    found = [(one, _flatten(one.settings), records[one.id]) for one in points]
+    columns = dict.fromkeys(key for _, settings, _ in found for key in settings)
+    pooled = any("pooled_loss" in record["summary"] for _, _, record in found)
     return [
-        {"id": digest(record["settings"])}
-        | {key: one.get(key) for key in columns}
-        | {key: record["summary"].get(key) for key in measures}
+        {"id": one.id, "label": label(one.experiment.method)}
+        | {key: settings.get(key) for key in columns}
+        | {key: record["summary"].get(key) for key in MEASURES if pooled or key != "pooled_loss"}
         | {key: record[key] for key in ("seconds", "failure", "error")}
-        for one, record in zip(settings, records, strict=True)
+        for one, settings, record in found
     ]
 
 

@@ -5,15 +5,14 @@ import time
 import traceback
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from dataclasses import dataclass, field
-from typing import Any
 
 from omkl.errors import DivergedError, InputError
+from omkl.experiment import Experiment
 from omkl.simulator import rounds
 from omkl.simulator.description import versions
-from omkl.simulator.simulation import simulate
 from omkl_lab.sweeps.points import Point
 from omkl_lab.sweeps.records import BLANK, Record
 
@@ -23,7 +22,7 @@ PROGRAMS = 16  # compiled ones that a process keeps; each holds about 5 MB
 _kept: set[str] = set()
 
 
-def _run(program: str, arguments: Mapping[str, Any]) -> Record:
+def _run(program: str, one: Experiment) -> Record:
     """Return what came of a point, in the process that runs it."""
     if program not in _kept and len(_kept) >= PROGRAMS:
         rounds.compiled().clear_cache()  # type: ignore[attr-defined]
@@ -33,7 +32,7 @@ def _run(program: str, arguments: Mapping[str, Any]) -> Record:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            outcome: Record = {"summary": _summary(arguments)}
+            outcome: Record = {"summary": _summary(one)}
         except DivergedError as error:
             outcome = {"failure": "diverged", "error": str(error)}
         except InputError as error:
@@ -45,8 +44,8 @@ def _run(program: str, arguments: Mapping[str, Any]) -> Record:
     return BLANK | outcome | {"seconds": time.perf_counter() - start, "warnings": told, "versions": versions()}
 
 
-def _summary(arguments: Mapping[str, Any]) -> dict[str, float | None]:
-    result = simulate(**arguments)
+def _summary(one: Experiment) -> dict[str, float | None]:
+    result = one.run()
     summary = result.summary()
     if result.pooled_loss is not None:
         summary["pooled_loss"] = float(result.pooled_loss.mean())
@@ -91,7 +90,7 @@ class Slot:
     def submit(self, one: Point) -> "Future[Record]":
         """Return the future of a point that begins here."""
         self.program = one.program
-        return self.executor.submit(_run, one.program, one.arguments)
+        return self.executor.submit(_run, one.program, one.experiment)
 
     def outcome(self, future: "Future[Record]") -> Record:
         """Return what came of a point; an error here is not the point's own, since those come back as a record."""

@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from omkl.data import Partition
 from omkl.errors import InputError, real, whole
-from omkl.methods import Method, recommended
-from omkl.topology import Faults
+from omkl.experiment import Experiment
+from omkl.methods import Method
 from omkl_lab.sweeps.places import processes
 from omkl_lab.tuning.halving import BASE, Evaluate, Score, Trial, halve, judged, reasons, rungs
 from omkl_lab.tuning.outcome import Candidate, Comparison, Tuned, compared
@@ -24,24 +23,17 @@ def tune(
     data: Any,
     topology: Any = None,
     nodes: int | None = None,
-    method: Method | None = None,
+    method: Method | str | None = None,
     *,
     budget: float | None = None,
     space: Space | None = None,
     candidates: int = 27,
     seeds: int = 2,
     held_out: int = 20,
-    seed: int = 0,
-    weights: str = "metropolis",
-    faults: Faults | None = None,
-    shuffle: int | None = 0,
-    partition: Partition | str | None = None,
-    rounds: int | None = None,
-    pooled: bool = False,
-    standardize: bool = False,
     folder: str | Path | None = None,
     jobs: int | None = None,
     progress: Progress | None = None,
+    **settings: Any,
 ) -> Tuned:
     """Return the setting with the least mean loss over the whole stream, found by successive halving over seeds.
 
@@ -51,8 +43,11 @@ def tune(
 
     Parameters
     ----------
-    data, topology, nodes, weights, faults, partition, rounds, standardize
-        As for ``simulate``.
+    data, topology, nodes, **settings
+        As for ``omkl.Experiment``, with these differences. ``seed`` is the first seed of the runs, which take one after
+        the other from there on, and that of the draw. The run of seed s deals a table out in the order of ``shuffle +
+        s``: a setting should not be tuned to one order. ``pooled`` scores every node's model on all nodes' samples, for
+        nodes that see different data.
     method
         The base, which tuning starts from; None is ``recommended()``.
     budget
@@ -65,13 +60,6 @@ def tune(
         How many to draw.
     seeds, held_out
         Runs of a candidate in the first rung, and of the best and the base in the end.
-    seed
-        The first seed of the runs, which take one after the other from there on, and that of the draw.
-    shuffle
-        As for ``simulate``, but the run of seed s deals a table out in the order of ``shuffle + s``: a setting should
-        not be tuned to one order.
-    pooled
-        Score every node's model on all nodes' samples, for nodes that see different data.
     folder
         Holds records of the runs, as for a sweep: the same call goes on where the last one stopped. None keeps none.
     jobs
@@ -87,19 +75,16 @@ def tune(
     >>> bool(tuned.comparison.difference < 0)
     True
     """
-    base = recommended() if method is None else method
+    given = Experiment(data=data, topology=topology, nodes=nodes, method=method, **settings)
+    base, seed = given.method, whole("seed", given.seed, 0)
     budget = None if budget is None else real("budget", budget)
-    whole("seed", seed, 0)
     held_out = whole("held_out", held_out, 2)
     made = draw(base, default(base) if space is None else space, whole("candidates", candidates), seed)
     drawn = [Drawn({}, base), *made]
     plan = rungs(len(made), whole("seeds", seeds), seed)
     others = range(plan[-1].seeds.stop, plan[-1].seeds.stop + held_out)
-    shared = {"data": data, "topology": topology, "nodes": nodes, "weights": weights, "faults": faults}
-    shared |= {"partition": partition, "rounds": rounds, "pooled": pooled, "standardize": standardize}
     with _records(folder) as place, processes(jobs) as slots:
-        methods = [one.method for one in drawn]
-        evaluate = Runs(methods, shared, shuffle, place, slots, progress)
+        evaluate = Runs([one.method for one in drawn], given, place, slots, progress)
         trials, ranked = halve(plan, evaluate, budget)
         _require_some(ranked, trials, budget)
         best, score, other = _confirmed(ranked, evaluate, others, budget)

@@ -1,12 +1,13 @@
 """Candidates run as the points of a sweep, one a seed: all those of a candidate share its compiled program."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from omkl.errors import InputError
+from omkl.experiment import Experiment
 from omkl.methods import Method
 from omkl_lab import sweeps
 from omkl_lab.sweeps.places import Slots
@@ -18,11 +19,10 @@ Progress: TypeAlias = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Runs of methods, the base first, with the arguments of ``simulate`` that they share."""
+    """Runs of methods, the base first, in an experiment that they share."""
 
     methods: Sequence[Method]
-    shared: Mapping[str, Any]
-    shuffle: int | None
+    shared: Experiment
     folder: Path
     slots: Slots
     progress: Progress | None = None
@@ -43,11 +43,11 @@ class Runs:
         return [self._score(place, of_it) for place, of_it in zip(places, own, strict=True)]
 
     def _points(self, places: Sequence[int], seeds: range) -> list[sweeps.Point]:
-        data = self.shared["data"]
+        data, first = self.shared.data, self.shared.shuffle
         known = {} if isinstance(data, str) else {"data": {"name": "table", "sha256": sweeps.fingerprint(*data)}}
-        orders = {seed: None if self.shuffle is None else self.shuffle + seed for seed in seeds}
+        orders = {seed: None if first is None else first + seed for seed in seeds}
         return [
-            sweeps.point({**self.shared, "method": self.methods[place], "seed": seed, "shuffle": order}, **known)
+            sweeps.point(replace(self.shared, method=self.methods[place], seed=seed, shuffle=order), **known)
             for place in places
             for seed, order in orders.items()
         ]
@@ -58,5 +58,5 @@ class Runs:
             if place == BASE and failed["failure"] != "diverged":
                 raise InputError(f"the base cannot run: {failed['error']}")
             return Score(failure=failed["failure"])
-        losses = tuple(row["pooled_loss" if self.shared["pooled"] else "loss"] for row in rows)
+        losses = tuple(row["pooled_loss" if self.shared.pooled else "loss"] for row in rows)
         return Score(losses, sum(row["bits_per_node_round"] for row in rows) / (8 * len(rows)))

@@ -1,13 +1,14 @@
 """What to try: values and ranges by the names of a method's settings, and candidates drawn from them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from omkl.errors import InputError, real, unknown
 from omkl.learners import SGD
+from omkl.settings import build, settings
 
 Space: TypeAlias = Mapping[str, Sequence[Any]]
 """Names of settings, such as ``"gamma"`` or ``"learner.prior"``, each with a list of values, or with a pair (low, high)
@@ -43,10 +44,9 @@ class Drawn(NamedTuple):
 
 def names(method: Any) -> list[str]:
     """Return the names of all settings of a method and of its parts."""
-    own = list(method.settings())
-    parts = {name: _part(method, name) for name in own}
-    inner = [f"{name}.{field.name}" for name, part in parts.items() if is_dataclass(part) for field in fields(part)]
-    return [*own, *inner, SCALE]
+    parts = {name: _part(method, name) for name in settings(method)}
+    inner = [f"{name}.{field}" for name, part in parts.items() if is_dataclass(part) for field in settings(part)]
+    return [*parts, *inner, SCALE]
 
 
 def default(method: Any) -> dict[str, Sequence[Any]]:
@@ -83,13 +83,13 @@ def draw(base: Any, space: Space, count: int, seed: int) -> list[Drawn]:
     check(base, space)
     rng, found, refused = np.random.default_rng(seed), {base: Drawn({}, base)}, None
     for _ in range(TRIES * count):
-        settings = {name: _one(rng, values, _value(base, name)) for name, values in space.items()}
+        chosen = {name: _one(rng, values, _value(base, name)) for name, values in space.items()}
         try:
-            method = place(base, settings)
+            method = place(base, chosen)
         except InputError as error:
             refused = error
             continue
-        found.setdefault(method, Drawn(settings, method))
+        found.setdefault(method, Drawn(chosen, method))
         if len(found) > count:
             break
     if len(found) == 1:
@@ -97,11 +97,11 @@ def draw(base: Any, space: Space, count: int, seed: int) -> list[Drawn]:
     return list(found.values())[1:]
 
 
-def place(method: Any, settings: Mapping[str, Any]) -> Any:
+def place(method: Any, chosen: Mapping[str, Any]) -> Any:
     """Return the method with these settings, all at once: some are right only together."""
     own: dict[str, Any] = {}
     inner: dict[str, dict[str, Any]] = {}
-    for name, value in settings.items():
+    for name, value in chosen.items():
         part, _, field = name.partition(".")
         if name == SCALE:
             own[part] = tuple(replace(kernel, sigma=_short(kernel.sigma * value)) for kernel in method.bank.kernels)
@@ -109,8 +109,8 @@ def place(method: Any, settings: Mapping[str, Any]) -> Any:
             inner.setdefault(part, {})[field] = value
         else:
             own[part] = value
-    own |= {part: replace(_part(method, part), **values) for part, values in inner.items()}
-    return method.replace(**own)
+    own |= {part: build(_part(method, part), values) for part, values in inner.items()}
+    return build(method, own)
 
 
 def _part(method: Any, name: str) -> Any:

@@ -1,0 +1,333 @@
+"""Configuration: what TOML files, flags and grids say, made into the objects of the Python interface.
+
+Names come from the registries, and what a thing can be given from ``omkl.settings``: whatever is new there is known
+here. Every key and type is checked before anything is computed, and an error names the key by its path.
+"""
+
+import tomllib
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, is_dataclass, replace
+from pathlib import Path
+from types import UnionType
+from typing import Any, NamedTuple, TypeAlias, Union, get_args, get_origin
+
+import numpy as np
+
+from omkl.calibration import Basis
+from omkl.compressors import QUANTIZERS
+from omkl.data import DATA_SETS, PARTITIONS, Partition, by_node, known, read_table
+from omkl.errors import InputError, nearest, pick
+from omkl.experiment import Experiment, label
+from omkl.features import SPECTRA, Kernel
+from omkl.landmarks import Landmarks
+from omkl.learners import LEARNERS, Learner
+from omkl.losses import LOSSES, Loss
+from omkl.methods import METHODS, PRESETS, Gossip, Method, recommended, suited
+from omkl.methods.mixing import MIXING, Mixing
+from omkl.quantizers import Quantizer
+from omkl.sending import SENDING, Budget, Pace, Sending
+from omkl.settings import REQUIRED, Setting, build, settings, values
+from omkl.topology import GRAPHS, Schedule
+
+Table: TypeAlias = dict[str, Any]
+Registry: TypeAlias = Mapping[str, Callable[..., Any]]
+
+TASK = ("loss",)  # of a method's settings: what is to be learned, not how
+
+
+class Choice(NamedTuple):
+    """What a setting may be, by name."""
+
+    kind: str
+    known: Registry
+    by_settings: bool = False
+    """Whether a table without a name is of the first that has its settings."""
+
+
+PARTS: dict[Any, Choice] = {
+    Basis: Choice("basis", {"features": Basis, Landmarks.name: Landmarks}, by_settings=True),
+    Budget: Choice("pace", {"pace": Pace, Budget.name: Budget}, by_settings=True),
+    Learner: Choice("learner", LEARNERS),
+    Mixing: Choice("mixing", MIXING),
+    Loss: Choice("loss", LOSSES),
+    Partition: Choice("partition", PARTITIONS),
+    Quantizer: Choice("quantizer", QUANTIZERS),
+    Sending: Choice("sending", SENDING),
+}
+
+# What a value must be, by the kind that begins pydantic's name of the error.
+RULES = {
+    "bool": "true or false", "dict": "a table, as {setting=1}", "float": "a number", "int": "a whole number",
+    "list": "a list", "sequence": "a list", "string": "a text",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class File:
+    """Data in a file: the columns of labels, of nodes if any, and those to leave out."""
+
+    file: str
+    target: str | list[str]
+    node: str | None = None
+    drop: list[str] | None = None
+
+    def read(self) -> Any:
+        """Return the table, or the stream of its nodes."""
+        table = read_table(self.file, self.target, self.node, self.drop or ())
+        return (table.X, table.y) if table.node is None else by_node(table.X, table.y, table.node, np.float64)
+
+
+def load(path: Path) -> Table:
+    """Return the table of a TOML file; a data file in it is looked for beside it."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is no TOML ({error}); mend it") from None
+    data = table.get("data")
+    if isinstance(data, dict) and isinstance(data.get("file"), str):
+        data["file"] = str(path.parent / data["file"])
+    return table
+
+
+def merge(table: Table, over: Table) -> Table:
+    """Return the table with flags or a point of a grid over it; a tuple holds methods laid over each other."""
+    both = "method" in table and "method" in over
+    return table | over | ({"method": (*_layers(table["method"]), *_layers(over["method"]))} if both else {})
+
+
+def experiment(table: Table) -> Experiment:
+    """Return the experiment that a table describes."""
+    if "data" not in table:
+        raise InputError("data is missing; a simulation needs a stream to learn; pass --data banana")
+    laid = {"method": method(table["method"])} if "method" in table else {}
+    values = converted(Experiment, {key: table[key] for key in table if key != "method"}, "") | laid
+    values["data"] = stream = data(values["data"])
+    own = known(stream).nodes if isinstance(stream, str) else stream[0].shape[1] if stream[0].ndim == 3 else None
+    if "topology" in values:
+        values["topology"] = topology(values["topology"], values.get("nodes") or own)
+    return made(Experiment, values, "")  # type: ignore[no-any-return]
+
+
+def deployed(table: Table, nodes: int) -> Experiment:
+    """Return what a table describes for that many real nodes: data may be missing, and no file of them is read."""
+    given = table.get("data")
+    if isinstance(given, dict):
+        fill(File, given, "data")
+    unread = {"data": next(iter(DATA_SETS))} if given is None or isinstance(given, dict) else {}
+    found = experiment({"nodes": nodes, "topology": "path"} | table | unread)
+    return found if unread else replace(found, method=suited(found.method, known(found.data).loss))
+
+
+def method(value: Any) -> Method:
+    """Return the method of a name or a table, or of several, each laid over those before.
+
+    Settings without a name change the method that is there, at first the recommended one. Another name keeps what the
+    old method was given and the new one has too, so that one file serves to compare them; a preset keeps the loss
+    alone.
+    """
+    there: Method | None = None
+    for layer in _layers(value):
+        there = _laid(there, as_table(layer, "method"))
+    assert there is not None
+    return there
+
+
+def _layers(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _laid(there: Method | None, table: Table) -> Method:
+    base: Any = there or recommended()
+    kept: Table = {}
+    if "name" in table:
+        with at("method"):
+            make = pick("method", str(table["name"]), ChainMap(PRESETS, METHODS))  # type: ignore[arg-type]
+        base, names = (make(), TASK) if table["name"] in PRESETS else (make, settings(make))
+        before = {} if there is None else settings(there)
+        kept = {key: before[key].default for key in names if key in before and key in settings(base)}
+        kept = {key: value for key, value in kept.items() if value != settings(type(there))[key].default}
+    given = {key: table[key] for key in table if key != "name"}
+    found: Method = made(base, kept | converted(base, given, "method"), "method")
+    if isinstance(base, Gossip):
+        _require_effect(base, found, given)
+    return found
+
+
+def _require_effect(base: Gossip, found: Any, given: Table) -> None:
+    """Refuse changes to a method that would change nothing."""
+    idle: dict[str, tuple[str, str]] = {}
+    if None not in (values(base)["learner"], base.weights.rate, values(found)["learner"]):
+        idle["eta"] = "learns by a rule that has no such rate", 'learner: {name = "sgd", eta = 1.0}'
+    if isinstance(found.bank.basis, Landmarks):
+        instead = "compares inputs with landmarks, not by random features", 'basis: {name = "features", rank = 20}'
+        idle |= dict.fromkeys(("features", "orthogonal"), instead)
+    for key in idle.keys() & given.keys():
+        why, other = idle[key]
+        raise InputError(
+            f"method.{key}: {given[key]} given; {label(base)} {why}; leave {key} out, or take another {other}; "
+            'name = "gossip" begins with the letter\'s settings'
+        )
+
+
+def data(value: Any) -> Any:
+    """Return a data set's name, or what is read of a file; arrays that were read before are taken as they are."""
+    if isinstance(value, tuple):
+        return value
+    if isinstance(value, dict):
+        file = fill(File, value, "data")
+        with at("data"):
+            return file.read()
+    name = checked(str, value, "data")
+    with at("data"):
+        if Path(name).suffix:
+            rule = f'a file needs its label column; give {{file="{name}", target="..."}}'
+            raise InputError(f"{name} seems to be a file; {rule}")
+        known(name)
+    return name
+
+
+def topology(value: Any, nodes: int | None) -> Any:
+    """Return the graph of a name with settings, or a schedule; a name alone or a matrix is for the library to read."""
+    if isinstance(value, list):
+        return checked(list[list[float]], value, "topology")
+    table = as_table(value, "topology")
+    if "graphs" in table:
+        graphs = converted(Schedule, table, "topology")["graphs"]
+        return made(Schedule, {"graphs": [topology(one, nodes) for one in graphs]}, "topology")
+    with at("topology"):
+        make = pick("topology", str(table.get("name", "path")), GRAPHS)
+    if set(table) == {"name"}:
+        return table["name"]
+    if nodes is None:
+        raise InputError("nodes is missing; a topology with settings is drawn for a number of nodes; pass --nodes 20")
+    own = {key: table[key] for key in table if key != "name"}
+    return made(make, converted(make, own, "topology", ("nodes",)) | {"nodes": nodes}, "topology")
+
+
+def fill(thing: Any, value: Any, path: str) -> Any:
+    """Return what a class or function makes of a table, or an object changed by it, with every key and type checked."""
+    return made(thing, converted(thing, checked(Table, value, path), path), path)
+
+
+def part(choice: Choice, value: Any, path: str, there: Any = None) -> Any:
+    """Return the thing of a name, or of a table of a name and settings; without a name it is the one there, changed."""
+    table = as_table(value, path)
+    own = {key: table[key] for key in table if key != "name"}
+    if "name" in table:
+        with at(path):
+            make = pick(choice.kind, str(table["name"]), choice.known)
+    else:
+        make = _unnamed(choice, own, path, there)
+    return made(make, converted(make, own, path), path)
+
+
+def _unnamed(choice: Choice, own: Table, path: str, there: Any) -> Any:
+    """Return what settings without a name are of."""
+    having = [name for name, make in choice.known.items() if own.keys() <= settings(make).keys()]
+    strange = [] if there is None else [key for key in own if key not in settings(there)]
+    if there is not None and not strange:
+        return there
+    if choice.by_settings and (having or there is None):
+        return choice.known[(having or list(choice.known))[0]]
+    if there is None:
+        rule = f"there is no {choice.kind} whose settings these could be; add a name"
+        raise InputError(f"{path}: {own} given; {rule}; {nearest('', choice.known)}")
+    if having:
+        rule = f"{there.name} has no such setting; leave it out, or name what has: name = {having[0]!r}"
+        raise InputError(f"{path}.{strange[0]}: {own[strange[0]]!r} given; {rule}")
+    return there
+
+
+def as_table(value: Any, path: str) -> Table:
+    """Return a table, or the table that a name alone stands for."""
+    if isinstance(value, str):
+        return {"name": value}
+    if isinstance(value, dict):
+        return value
+    raise InputError(f"{path}: {value!r} given; it must be a name or a table with a name and settings")
+
+
+def converted(thing: Any, table: Table, path: str, fixed: tuple[str, ...] = ()) -> Table:
+    """Return a table's values, each as the class or function wants it, or as a change to the object."""
+    known = {key: one for key, one in settings(thing).items() if key not in fixed}
+    values = {}
+    for key, value in table.items():
+        place = f"{path}.{key}".lstrip(".")
+        if key not in known:
+            rule = nearest(key, known) if known else "there is nothing to set here; leave it out"
+            raise InputError(f"{place}: unknown key; {rule}")
+        values[key] = _converted(known[key], value, place, changes=not callable(thing))
+    return values
+
+
+def _converted(setting: Setting, value: Any, path: str, changes: bool) -> Any:
+    hint = setting.hint
+    if value is False and (hint is Quantizer or type(None) in get_args(hint)):  # TOML has no null
+        return None
+    if hint == tuple[Kernel, ...]:
+        return _kernels(value, path)
+    if get_origin(hint) is tuple:
+        return tuple(checked(list[get_args(hint)[0]], list(value) if isinstance(value, tuple) else value, path))  # type: ignore[misc]
+    if hint is Path:
+        return Path(checked(str, value, path))
+    there = None if setting.default is REQUIRED else setting.default
+    for kind in get_args(hint) or (hint,):
+        if kind in PARTS:
+            choice = PARTS[kind]
+            return part(choice, value, path, choice.known[there]() if isinstance(there, str) else there)
+        if isinstance(kind, type) and is_dataclass(kind):
+            return fill(there if changes and isinstance(there, kind) else kind, value, path)
+    return checked(hint, value, path)
+
+
+def checked(hint: Any, value: Any, path: str) -> Any:
+    """Return a value of that type; refuse any other."""
+    from pydantic import TypeAdapter, ValidationError  # takes a while to import
+
+    try:
+        return TypeAdapter(hint).validate_python(value, strict=True)
+    except ValidationError as error:
+        wrong = error.errors()
+    if get_origin(hint) not in (Union, UnionType) or len(wrong) == 1:  # else places are the names of types
+        path, value, wrong = ".".join([path, *map(str, wrong[0]["loc"])]), wrong[0]["input"], wrong[:1]
+    kinds = [(one["type"].partition("_")[0], one.get("ctx", {}).get("expected", one["msg"])) for one in wrong]
+    rules = dict.fromkeys(RULES.get(*kind) for kind in kinds)
+    raise InputError(f"{path}: {value!r} given; it must be {' or '.join(rules)}")
+
+
+def _kernels(value: Any, path: str) -> tuple[Kernel, ...]:
+    families = checked(dict[str, list[float]], value, path)
+    with at(path):
+        for family in families:
+            pick("kernel", family, SPECTRA)
+        return tuple(Kernel(family, sigma) for family, sigmas in families.items() for sigma in sigmas)
+
+
+def made(thing: Any, values: Table, path: str) -> Any:
+    """Return ``build(thing, values)``; an error names its key, or the only one without which there is none."""
+    try:
+        return build(thing, values)
+    except InputError as error:
+        keys = [error.key] if error.key in settings(thing) else [key for key in values if _frees(thing, values, key)]
+        place = f"{path}.{keys[0]}" if len(keys) == 1 else path
+        raise InputError(f"{place}: {error}".lstrip(".: ")) from None
+
+
+def _frees(thing: Any, values: Table, key: str) -> bool:
+    """Return whether values make a thing without this one."""
+    try:
+        build(thing, {other: values[other] for other in values if other != key})
+    except InputError:
+        return False
+    return True
+
+
+@contextmanager
+def at(path: str) -> Iterator[None]:
+    """Put a path before the message of an InputError."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
