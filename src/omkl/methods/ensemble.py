@@ -14,7 +14,7 @@ from omkl.methods.bank import Bank
 from omkl.methods.composed import Composed
 from omkl.methods.protocol import Info, Method, Round
 from omkl.methods.weights import Weights
-from omkl.settings import Setting
+from omkl.settings import Setting, brief
 
 M = TypeVar("M", bound=Method)
 
@@ -62,7 +62,7 @@ class Ensemble(Composed):
                 given.setdefault("weight_rate", eta)
             elif eta != USUAL_ETA:  # files of 0.1 spell it out where it has no effect
                 raise InputError(
-                    f"eta is {eta}; {made['learner']} is a rule that has no such rate; leave eta out, or take another: "
+                    f"eta is {eta}; {brief(made['learner'])} is a rule that has no such rate; leave eta out, or take another: "
                     "learner=omkl.SGD(eta=1.0), or learner=None"
                 )
         return made
