@@ -59,7 +59,7 @@ def _flag(name: str, setting: Setting, panel: str) -> Any:
     """Return the type of a flag, with what ``--help`` says of it."""
     word = f"--{name.replace('_', '-')}"
     kind: Any = str
-    metavar: str | None = "NAME"
+    metavar: str | None = "VALUE"
     if setting.hint is bool or name != setting.name:
         kind, metavar = bool, None
         word += f"/--no{word[1:]}" if setting.default is True else ""
