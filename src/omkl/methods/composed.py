@@ -6,6 +6,7 @@ alone, in one table; which part one belongs to follows from the parts.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_type_hints
 
@@ -70,7 +71,8 @@ class Composed:
         return type(self)(**{one.name: getattr(self, one.name) for one in fields(self)} | changes)
 
     @classmethod
-    def known(cls) -> dict[str, Setting]:
+    @cache
+    def known(cls) -> Mapping[str, Setting]:
         """Return all settings by the names that files and flags give them, and the parts that there are several of."""
         found: dict[str, Setting] = {}
         hints, docs = get_type_hints(cls), documented(cls)

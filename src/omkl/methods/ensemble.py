@@ -1,8 +1,9 @@
 """What every method here shares: a bank of kernels, a loss, a learner, and the local half of a round."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, ClassVar, Self, TypeVar
 
 from omkl import algorithm, losses
@@ -62,8 +63,8 @@ class Ensemble(Composed):
                 given.setdefault("weight_rate", eta)
             elif eta != USUAL_ETA:  # files of 0.1 spell it out where it has no effect
                 raise InputError(
-                    f"eta is {eta}; {brief(made['learner'])} is a rule that has no such rate; leave eta out, or take another: "
-                    "learner=omkl.SGD(eta=1.0), or learner=None"
+                    f"eta is {eta}; {brief(made['learner'])} is a rule that has no such rate; leave eta out, or take "
+                    "another: learner=omkl.SGD(eta=1.0), or learner=None"
                 )
         return made
 
@@ -82,9 +83,10 @@ class Ensemble(Composed):
             object.__setattr__(self, "loss", losses.named(self.loss))
 
     @classmethod
-    def known(cls) -> dict[str, Setting]:
+    @cache
+    def known(cls) -> Mapping[str, Setting]:
         """Return all settings by the names that files and flags give them."""
-        found = super().known()
+        found = dict(super().known())
         eta: float = cls.learner.eta  # type: ignore[attr-defined]
         found["eta"] = Setting("eta", float, eta, "Learning rate of gradient steps.")
         found["learner"] = found["learner"]._replace(hint=Learner | None, default=None)
