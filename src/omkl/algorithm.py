@@ -21,12 +21,15 @@ and a network under many seeds. The array library is that of the arguments; rand
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from omkl.arrays import Array, namespace
 from omkl.learners import Learner, Memory, Sample
 from omkl.losses import Loss
 from omkl.quantizers import Message, Quantizer, restore
+
+if TYPE_CHECKING:
+    from omkl.reach import Hearing
 
 Velocity: TypeAlias = Array
 """What mixing carries on from round to round, in the shape of the models; empty without momentum."""
@@ -50,7 +53,7 @@ class State(NamedTuple):
     """v; over all nodes it adds up to zero, as the pulls of mixing do."""
     moved: Array | tuple[()] = ()
     """Mean square of recent moves in learning, ``(..., P)``, where not all kernels are sent; else empty."""
-    hearing: Any = ()
+    hearing: "Hearing | tuple[()]" = ()
     """What a node has heard, where steps count for all who are heard; else empty."""
 
 

@@ -16,7 +16,7 @@ from omkl.methods.mixing import Mixing
 from omkl.methods.protocol import Info, Network, Round
 from omkl.methods.weights import GossipedWeights
 from omkl.quantizers import Message
-from omkl.reach import Reach
+from omkl.reach import Hearing, Reach
 from omkl.sending import Schedule, follow
 from omkl.topology import Topology
 from omkl.wire import message_bytes
@@ -131,7 +131,7 @@ class Gossip(Ensemble):
         message = self.channel.emit(own, state.hidden, uniforms, worth, state.moved, round_)
         hidden = algorithm.absorb(state.hidden, message)
         hearing = state.hearing
-        if self.reach is not None:
+        if self.reach is not None and isinstance(hearing, Hearing):
             pull = (own - self.mixing.carried(before, state.velocity)) / self.mixing.step
             hearing = self.reach.hear(hearing, network.heard())
             hearing = self.reach.listen(hearing, pull, hidden - state.hidden, network.weight(len(own)))
@@ -139,9 +139,8 @@ class Gossip(Ensemble):
 
     def learn(self, state: State, inputs: Round) -> tuple[State, Info]:
         """Return the network after predicting, weighing and learning a sample (lines 3 to 6 and 14)."""
-        if self.reach is not None:
-            hearing = state.hearing
-            inputs = inputs._replace(reach=self.reach.alpha(hearing), alike=self.reach.alike(hearing))
+        if self.reach is not None and isinstance(heard := state.hearing, Hearing):
+            inputs = inputs._replace(reach=self.reach.alpha(heard), alike=self.reach.alike(heard))
         theta, log_weights, memory, info = self.observe(state.theta, state.log_weights, state.memory, inputs)
         moved = () if self.channel.sending is None else follow(state.moved, theta - state.theta)
         return state._replace(theta=theta, log_weights=log_weights, memory=memory, moved=moved), info
