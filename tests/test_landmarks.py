@@ -50,7 +50,7 @@ def test_coordinates_are_white_at_the_landmarks_and_make_up_the_kernel(X: np.nda
     made = place(gaussian(0.2, 0.5), 3, 0, X, Landmarks(rank=60, rows=60), sigma="median")
     z = z_of(made, X).astype(np.float64)
     np.testing.assert_allclose(z.T @ z / len(X), np.eye(60), atol=2e-3)
-    marks, limits, widths = (np.asarray(part, dtype=np.float64) for part in made[3:])
+    marks, limits, widths = (np.asarray(part, dtype=np.float64) for part in made[3:6])
     similar = features.similarities(X, marks, limits, widths)
     assert made.spectrum is not None
     np.testing.assert_allclose((z * made.spectrum[0]) @ z.T, similar, atol=1e-4)
@@ -170,7 +170,7 @@ def test_refusals(wrong: Any, told: str) -> None:
 def test_the_table_of_a_file_says_which_basis() -> None:
     method = omkl.recommended()
     table = tables.as_table(method)
-    assert table["basis"] == {"name": "landmarks", "rank": 120, "rows": 500, "source": "rows"}
+    assert table["basis"] == {"name": "landmarks", "rank": 120, "rows": 500, "source": "rows", "relevance": False}
     assert specs.choose("method", METHODS, table | {"name": "gossip"}, "method", None) == method
     old = specs.choose("method", METHODS, {"name": "gossip", "features": 50, "basis": {"rank": 9}}, "", None)
     assert old.basis == omkl.Basis(rank=9)

@@ -18,7 +18,6 @@ from omkl.online.adaptive import Adaptive, reexpressed
 from omkl.online.calibrating import described
 from omkl.online.drift import BLOCK, TRIALS, Watch
 from omkl.online.playing import Player
-from omkl.online.relevance import relevance
 from omkl.online.tracking import BOUND, Tracking, shared
 
 Floats = npt.NDArray[np.float64]
@@ -43,25 +42,6 @@ def wrong(online: Online, X: Floats, y: Any, last: int) -> float:
 
 
 # Columns
-
-
-def test_columns_that_do_not_matter_are_found(rng: np.random.Generator) -> None:
-    X = rng.normal(size=(300, 8)).astype(np.float32)
-    factors = relevance(X, np.sin(2 * X[:, [2]]) + X[:, [5]] ** 2)
-    assert set(np.argsort(factors)[-2:]) == {2, 5}
-    assert factors[[0, 1, 3, 4, 6, 7]].max() < 0.3 * factors[[2, 5]].min()
-    assert np.mean(factors**2) == pytest.approx(1)
-
-
-@given(seed=st.integers(0, 100), count=st.integers(1, 40), columns=st.integers(1, 5))
-def test_relevance_is_finite_whatever_the_rows(seed: int, count: int, columns: int) -> None:
-    rng = np.random.default_rng(seed)
-    X = rng.integers(0, 2, size=(count, columns)).astype(np.float32)
-    factors = relevance(X, rng.integers(0, 2, size=(count, 1)).astype(np.float32))
-    assert factors.shape == (columns,)
-    assert np.isfinite(factors).all()
-    assert (factors >= 0).all()
-    assert (relevance(X, np.ones((count, 1), np.float32)) == 1).all()
 
 
 def test_many_columns_of_noise(rng: np.random.Generator) -> None:

@@ -11,6 +11,7 @@ equal any rotation of their eigenvectors is as good: the one that is taken follo
 nodes on different machines come to the same coordinates, up to rounding.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
@@ -22,6 +23,7 @@ from omkl import noise
 from omkl.calibration import checked, median_distance
 from omkl.errors import InputError, pick, whole
 from omkl.features import Features, Floats, Kernel, similarities
+from omkl.relevance import Real, relevance
 
 SOURCES = dict.fromkeys(("rows", "centers", "normal"))
 EQUAL = 1e-5  # of an eigenvalue: neighbors that differ by less are taken for equal, and their eigenvectors for a plane
@@ -47,11 +49,15 @@ class Landmarks:
         of clusters of ten times as many inputs, to see in a simulation what it costs to share those and no input; real
         nodes are given the centers as rows. ``"normal"``: standard normal vectors, which suit standardized inputs, so
         that nothing is shared.
+    relevance
+        Weigh columns by what they say of the labels, as ``omkl.relevance`` finds it. The landmarks' labels are then
+        shared too: a simulation takes them from its stream, and nodes from ``y`` in the file of ``[calibration]``.
     """
 
     rank: int = 120
     rows: int = 500
     source: Literal["rows", "centers", "normal"] = "rows"
+    relevance: bool = False
 
     name: ClassVar[str] = "landmarks"
 
@@ -61,6 +67,8 @@ class Landmarks:
         pick("source", self.source, SOURCES)
         if self.rank > self.rows:
             raise InputError(f"rank is {self.rank}; {self.rows} rows span no more directions; lower it or raise rows")
+        if self.relevance and not self.sampled:
+            raise InputError('relevance is True; source "normal" has no labels that tell of columns; take "rows"')
 
     def within(self, inputs: int) -> Self:
         """Return the same for inputs of so many columns."""
@@ -79,8 +87,11 @@ def place(
     sample: npt.ArrayLike | None,
     settings: Landmarks,
     sigma: str = "given",
+    targets: Floats | None = None,
 ) -> Features:
     """Return landmarks, the bandwidths of the kernels, and the basis of their similarities.
+
+    Where settings ask for relevance, ``targets (n, C)`` are those of the sample.
 
     Examples
     --------
@@ -96,6 +107,9 @@ def place(
     middle, spread = marks.mean(axis=0), FARTHEST * marks.std(axis=0)
     limits = np.stack([middle - spread, middle + spread]).astype(np.float32)
     marks = np.clip(marks, *limits)
+    factors = weighed(marks, targets, settings.rows) if settings.relevance else None
+    if factors is not None:
+        marks, limits = marks * factors, limits * factors
     if settings.source == "centers":
         marks = centers(marks, settings.rows, seed)
     unit = median_distance(marks) if sigma == "median" else 1.0
@@ -103,20 +117,43 @@ def place(
     marks = marks.astype(np.float32)
     # In double precision, of what all have in single: the basis is then the same to the digits it is kept in.
     exact = (part.astype(np.float64) for part in (marks, limits, bandwidths))
-    basis, spectrum = whitened(similarities(marks.astype(np.float64), *exact), settings.rank)
+    values, vectors = largest_first(similarities(marks.astype(np.float64), *exact))
+    basis, spectrum = whitened(values, _settled(values, vectors, settings.rank), settings.rank)
     rounded = [part.astype(np.float32, order="C")[None] for part in (basis, spectrum)]
-    return Features(None, rounded[0], rounded[1], marks, limits, bandwidths)
+    return Features(None, rounded[0], rounded[1], marks, limits, bandwidths, factors)
 
 
-def whitened(similar: Floats, rank: int) -> tuple[Floats, Floats]:
-    """Return the first directions of a matrix of similarities, scaled to mean square one, and their spectrum."""
-    count = len(similar)
+def weighed(inputs: Floats, targets: Floats | None, most: int) -> npt.NDArray[np.float32]:
+    """Return what columns are multiplied by, ``(d,)``, from so many labelled rows at most.
+
+    In double precision, and then to three digits: so that all nodes come to the same numbers.
+    """
+    if targets is None or len(targets) != len(inputs):
+        raise InputError(
+            f"relevance without a label for each of {len(inputs)} calibration rows; labels tell which columns matter; "
+            "give y beside X, or leave relevance out"
+        )
+    some = np.arange(min(len(inputs), most)) * len(inputs) // min(len(inputs), most)
+    units = inputs.std(axis=0)
+    units = np.where(units > 0, units, 1)
+    scaled = (inputs - inputs.mean(axis=0)) / units
+    found = relevance(scaled[some], np.asarray(targets, np.float64)[some]).round(3)
+    return np.asarray(found / units, dtype=np.float32)
+
+
+def largest_first(similar: Real) -> tuple[Real, Real]:
+    """Return the eigenvalues of a matrix of similarities, the largest first, and its eigenvectors as columns."""
     values, vectors = np.linalg.eigh(similar)
-    values, vectors = values[::-1], _settled(values[::-1], vectors[:, ::-1], rank)
+    return values[::-1], vectors[:, ::-1]
+
+
+def whitened(values: Real, vectors: Real, rank: int) -> tuple[Real, Real]:
+    """Return the first of these directions, scaled to mean square one over the landmarks, and their spectrum."""
+    count = len(values)
     missing = max(0, rank - count)
     values, vectors = np.pad(values[:rank], (0, missing)), np.pad(vectors[:, :rank], ((0, 0), (0, missing)))
     kept = values > SMALLEST * values[0]
-    scales = np.where(kept, np.sqrt(count) / np.where(kept, values, 1), 0)
+    scales = np.where(kept, math.sqrt(count) / np.where(kept, values, 1), 0)
     return vectors * scales, np.where(kept, values / count, 0)
 
 
@@ -128,10 +165,12 @@ def _settled(values: Floats, vectors: Floats, rank: int) -> Floats:
     count, made = len(values), vectors.copy()
     spaces = _spaces(values, min(rank, count))
     probes = _normal(count, spaces[-1][1], 0)
+    made[:, : spaces[-1][1]] *= np.sign(np.sum(vectors[:, : spaces[-1][1]] * probes, axis=0))
     for first, last in spaces:
-        space = vectors[:, first:last]
-        turned, upper = np.linalg.qr(space.T @ probes[:, first:last])
-        made[:, first:last] = space @ (turned * np.sign(np.diag(upper)))
+        if last > first + 1:
+            space = vectors[:, first:last]
+            turned, upper = np.linalg.qr(space.T @ probes[:, first:last])
+            made[:, first:last] = space @ (turned * np.sign(np.diag(upper)))
     return made
 
 

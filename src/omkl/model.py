@@ -17,10 +17,10 @@ from omkl.features import Features, transform
 from omkl.losses import Loss
 from omkl.scaling import Inputs
 
-# One that has no basis, units or landmarks is written as ever, for readers that know of none.
-FORMAT, WITH_BASIS, WITH_UNITS, WITH_LANDMARKS = 1, 2, 3, 4
+# One that has no basis, units, landmarks or relevance is written as ever, for readers that know of none.
+FORMAT, WITH_BASIS, WITH_UNITS, WITH_LANDMARKS, WITH_RELEVANCE = 1, 2, 3, 4, 5
 _ARRAYS = ("theta", "log_weights")
-_OPTIONAL = ("frequencies", "basis", "center", "scale", "landmarks", "limits", "bandwidths")
+_OPTIONAL = ("frequencies", "basis", "center", "scale", "landmarks", "limits", "bandwidths", "relevance")
 DAMAGED = (KeyError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
@@ -42,8 +42,8 @@ class Model:
         ``(P, 2D, r)``, or ``(1, L, r)`` on landmarks, or None.
     center, scale
         ``(d,)``, what inputs are standardized by before they are predicted; None for both takes them as they are.
-    landmarks, limits, bandwidths
-        ``(L, d)``, ``(2, d)`` and ``(B,)``, as ``omkl.features.similarities`` takes them; or None.
+    landmarks, limits, bandwidths, relevance
+        ``(L, d)``, ``(2, d)``, ``(B,)`` and ``(d,)``, as ``omkl.features.similarities`` takes them; or None.
     """
 
     frequencies: Array
@@ -56,6 +56,7 @@ class Model:
     landmarks: npt.NDArray[np.float32] | None = None
     limits: npt.NDArray[np.float32] | None = None
     bandwidths: npt.NDArray[np.float32] | None = None
+    relevance: npt.NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         inputs = self._check_landmarks() if self.frequencies is None else self._check_frequencies(self.frequencies)
@@ -69,7 +70,8 @@ class Model:
         inputs, (count, rank) = found[0][-1:], (found[3][1:] if len(found[3]) == 3 else (0, 0))
         members, outputs = found[4][:2] if len(found[4]) == 3 else (0, 0)
         due = ((count, *inputs), (2, *inputs), found[2][:1], (1, count, rank), (members, outputs, rank), (members,))
-        if found != due or not count or len(inputs) != 1:
+        weighed = self.relevance is None or self.relevance.shape == inputs
+        if found != due or not count or len(inputs) != 1 or not weighed:
             raise InputError(
                 f"landmarks, limits, bandwidths, basis, theta, log_weights of shapes {found}; give (L, d), (2, d), "
                 "(B,), (1, L, r), (P, C, r), (P,), or frequencies"
@@ -93,7 +95,8 @@ class Model:
     @property
     def features(self) -> Features:
         """What z(x) is computed with."""
-        return Features(self.frequencies, self.basis, None, self.landmarks, self.limits, self.bandwidths)
+        marks = self.landmarks, self.limits, self.bandwidths, self.relevance
+        return Features(self.frequencies, self.basis, None, *marks)
 
     @property
     def weights(self) -> npt.NDArray[np.float32]:
@@ -130,6 +133,7 @@ class Model:
         """Write the same to an open file."""
         version = WITH_UNITS if self.center is not None else FORMAT if self.basis is None else WITH_BASIS
         version = version if self.landmarks is None else WITH_LANDMARKS
+        version = version if self.relevance is None else WITH_RELEVANCE
         optional = [name for name in _OPTIONAL if getattr(self, name) is not None]
         arrays: dict[str, Any] = {name: getattr(self, name) for name in (*_ARRAYS, *optional)}
         header = {"omkl_model": version, "loss": {"name": self.loss.name, **asdict(self.loss)}}  # type: ignore[call-overload]
@@ -146,8 +150,8 @@ def load_model(path: str | Path) -> Model:
             loss = loss_from(header["loss"])
     except DAMAGED as error:
         raise InputError(f"{path} is no omkl model ({error}); pass a file written by Model.save") from None
-    if version not in (FORMAT, WITH_BASIS, WITH_UNITS, WITH_LANDMARKS):
-        raise InputError(f"{path} has model format {version}; this version reads up to {WITH_LANDMARKS}; upgrade omkl")
+    if version not in range(FORMAT, WITH_RELEVANCE + 1):
+        raise InputError(f"{path} has model format {version}; this version reads up to {WITH_RELEVANCE}; upgrade omkl")
     if "frequencies" not in arrays and "landmarks" not in arrays:
         raise InputError(f"{path} is no omkl model (no frequencies); pass a file written by Model.save")
     return Model(**({"frequencies": None} | arrays), loss=loss)

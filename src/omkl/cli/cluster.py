@@ -110,6 +110,9 @@ def _network(settings: "Settings", stream: Stream, deadline: float) -> "NetworkC
         timing=Timing(deadline=deadline, patience=deadline / 2),
         standardize=settings.standardize,
         calibration=stream.X.reshape(-1, inputs),  # of which the simulator takes the same rows
+        labels=stream.y.reshape(-1, *stream.y.shape[2:])
+        if getattr(settings.method.basis, "relevance", False)
+        else None,
     )
 
 

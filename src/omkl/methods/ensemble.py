@@ -157,9 +157,12 @@ class Ensemble:
         """The numbers that are sent of a model."""
         return self.width
 
-    def draw(self, dimension: int, seed: int, X: Array | None = None, standardize: bool = False) -> Features:
-        """Return the features of a seed, calibrated on rows of unlabelled inputs X ``(..., d)`` where asked for.
+    def draw(
+        self, dimension: int, seed: int, X: Array | None = None, standardize: bool = False, y: Array | None = None
+    ) -> Features:
+        """Return the features of a seed, calibrated on rows of inputs X ``(..., d)`` where asked for.
 
+        Their targets y ``(..., C)`` are looked at by landmarks with ``relevance`` alone.
         Those that nodes standardize are given as they come, and standardized here: the rows that are taken, by
         themselves.
         """
@@ -169,7 +172,8 @@ class Ensemble:
         if sample is not None:
             sample = scaling.standardize_rows(sample) if standardize else sample.astype(np.float32)
         if isinstance(basis, Landmarks):
-            return landmarks.place(self.kernels, dimension, seed, sample, basis, self.sigma)
+            targets = None if y is None or not count else calibration.sample(y, count, seed)
+            return landmarks.place(self.kernels, dimension, seed, sample, basis, self.sigma, targets)
         settings = basis, self.sigma, self.orthogonal
         return calibration.calibrate(self.kernels, self.features, dimension, seed, sample, *settings)
 

@@ -120,8 +120,10 @@ class Method(Protocol):
     def dithered(self) -> bool:
         """Whether ``step`` needs uniforms."""
 
-    def draw(self, dimension: int, seed: int, X: Array | None = None, standardize: bool = False) -> Features:
-        """Return the features of a seed, calibrated on rows of unlabelled inputs X ``(..., d)`` where asked for."""
+    def draw(
+        self, dimension: int, seed: int, X: Array | None = None, standardize: bool = False, y: Array | None = None
+    ) -> Features:
+        """Return the features of a seed, calibrated on rows of inputs X ``(..., d)``, or of targets y, where asked."""
 
     def check(self, topology: Topology) -> None:
         """Refuse a network the method cannot run on, before any computation."""

@@ -1,6 +1,8 @@
 """What a network must be for nodes to run it; a refusal names the key of the network's file."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +12,7 @@ from omkl.compressors import Sign
 from omkl.data import DATA_SETS
 from omkl.data.streams import numbers
 from omkl.errors import InputError
+from omkl.landmarks import Landmarks
 from omkl.losses import Softmax
 from omkl.methods import Choco, Gossip, Method
 from omkl.node.settings import Access, Member, Timing, Tls
@@ -125,6 +128,28 @@ def calibrated(
         seen = scaling.standardize_rows(rows) if standardize else rows
         calibration.checked(seen, inputs, method.sigma)
         return rows
+
+
+def labelled(
+    method: Gossip, given: npt.ArrayLike | None, labels: npt.ArrayLike | None, seed: int
+) -> tuple[Gossip, npt.NDArray[Any] | None]:
+    """Return a method that weighs columns where its landmarks have labels, and the labels of those that it takes."""
+    basis = method.basis
+    if not isinstance(basis, Landmarks) or not basis.sampled or (labels is None and not basis.relevance):
+        return method, None
+    with specs.at("calibration"):
+        if labels is None or given is None:
+            raise InputError(
+                "no labels; basis.relevance weighs columns by what they say of them; write np.savez(file, X=X, y=y), or "
+                "leave relevance out"
+            )
+        table = numbers(labels, "y")
+        if len(method.objective.encode(table)) != len(np.asarray(given)):
+            raise InputError(
+                f"{len(table)} labels y for {len(np.asarray(given))} rows X; every row needs one; add them"
+            )
+        taken = calibration.sample(table.reshape(len(table), -1), basis.sampled, seed)
+    return replace(method, basis=replace(basis, relevance=True)), taken.reshape(-1, *table.shape[1:])
 
 
 def connected(graph: Graph, ids: Sequence[str]) -> None:

@@ -46,6 +46,8 @@ class NetworkConfig:
     calibration
         Unlabelled inputs ``(n, d)`` for a method that is calibrated on some; those it takes of them are kept. They are
         in the units that nodes observe in: where they standardize, these rows are too, by themselves.
+    labels
+        Their labels ``(n,)``, if those are shared too: landmarks then weigh columns by relevance.
     """
 
     name: str
@@ -60,6 +62,7 @@ class NetworkConfig:
     checkpoint: Checkpoint | None = None
     standardize: bool = False
     calibration: Inputs | None = field(default=None, repr=False, compare=False)
+    labels: Inputs | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_word("name", self.name)
@@ -70,7 +73,9 @@ class NetworkConfig:
         checks.connected(self.topology.graph, self.ids)
         checks.nonnegative(self.topology, self.ids)
         rows = checks.calibrated(self.method, self.calibration, self.inputs, self.seed, self.standardize)
-        object.__setattr__(self, "calibration", rows)
+        method, labels = checks.labelled(self.method, self.calibration, self.labels, self.seed)
+        for name, value in {"calibration": rows, "labels": labels, "method": method}.items():
+            object.__setattr__(self, name, value)
 
     @property
     def ids(self) -> list[str]:
@@ -103,6 +108,7 @@ class NetworkConfig:
             timing=self.timing,
             standardize=self.standardize,
             calibration=self.calibration,
+            targets=None if self.labels is None else self.method.objective.encode(self.labels),
             settings=self._settings(),
         )
 
@@ -157,6 +163,7 @@ def parse(table: Table, folder: Path) -> NetworkConfig:
     except InputError as error:
         raise InputError(f"{place}{error}") from None
     checks.agrees(spec, learning, len(members), file.inputs)
+    rows, labels = (None, None) if file.calibration is None else file.calibration.read(folder)
     return NetworkConfig(
         name=file.name,
         inputs=file.inputs,
@@ -169,7 +176,8 @@ def parse(table: Table, folder: Path) -> NetworkConfig:
         access=file.access,
         checkpoint=file.checkpoint and replace(file.checkpoint, folder=folder / file.checkpoint.folder),
         standardize=spec.standardize,
-        calibration=None if file.calibration is None else file.calibration.read(folder),
+        calibration=rows,
+        labels=labels,
     )
 
 

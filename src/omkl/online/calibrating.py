@@ -10,8 +10,8 @@ from omkl import calibration, features, landmarks
 from omkl.features import Features
 from omkl.landmarks import Landmarks
 from omkl.methods import Method
-from omkl.online.relevance import relevance, squared_distances, typical_distance
 from omkl.online.tracking import Tracking
+from omkl.relevance import relevance, squared_distances, typical_distance
 from omkl.scaling import Floats
 
 FARTHEST = np.float32(5)  # deviations: beyond what the rows have shown, kernels see nothing
@@ -84,9 +84,15 @@ def _lines(sample: Rows, most: int) -> tuple[npt.NDArray[np.float32], npt.NDArra
 
     The constant comes last, with one.
     """
-    values, vectors = np.linalg.eigh(sample.T.astype(np.float64) @ sample / len(sample))
+    if not most:
+        return np.zeros((sample.shape[1], 0), np.float32), np.ones(1, np.float32)
+    wide = sample.shape[1] > len(sample)  # the smaller matrix of products has the same eigenvalues
+    products = (sample @ sample.T if wide else sample.T @ sample).astype(np.float64) / len(sample)
+    values, vectors = np.linalg.eigh(products)
     kept = np.flatnonzero(values > max(1e-6 * values[-1], 1e-12))[::-1][:most]
     directions = vectors[:, kept] / np.sqrt(values[kept])
+    if wide:
+        directions = sample.T @ directions / np.sqrt(len(sample) * values[kept])
     return directions.astype(np.float32), np.append(values[kept] / (values.sum() or 1), 1).astype(np.float32)
 
 
@@ -107,12 +113,7 @@ def calibrated(method: Any, sample: Rows, seed: int) -> tuple[Any, Features]:
         rank = min(method.basis.rank, rows) if unit else 1
         method = replace(method, basis=type(method.basis)(rank, max(rows, 2)))
     if isinstance(method.basis, Landmarks):
-        if unit:
-            return method, landmarks.place(method.kernels, inputs, seed, sample, method.basis)
-        widths = np.array([kernel.sigma for kernel in method.kernels], np.float32)
-        limits = np.concatenate([sample[:1] - FARTHEST, sample[:1] + FARTHEST])
-        one = np.ones((1, 1, 1), np.float32)
-        return method, Features(None, one, one[0], sample[:1], limits, widths)
+        return method, _placed(method, sample if unit else sample[:1])
     if unit or method.basis is None:
         return method, method.draw(inputs, seed, sample)
     frequencies = features.draw(method.kernels, method.features, inputs, seed, orthogonal=method.orthogonal)
@@ -120,9 +121,21 @@ def calibrated(method: Any, sample: Rows, seed: int) -> tuple[Any, Features]:
     return method, Features(frequencies, place[..., None], np.ones((len(place), 1), np.float32))
 
 
+def _placed(method: Any, sample: Rows) -> Features:
+    """Return what ``landmarks.place`` does, in single precision and so sooner: no other machine has to come to it."""
+    widths = np.array([kernel.sigma for kernel in method.kernels], np.float32)
+    middle = sample.mean(axis=0)
+    far = FARTHEST * (sample.std(axis=0) if len(sample) > 1 else np.ones_like(middle))
+    limits = np.stack([middle - far, middle + far])
+    marks = np.clip(sample, *limits)
+    directions = landmarks.largest_first(features.similarities(marks, marks, limits, widths))
+    basis, spectrum = (np.ascontiguousarray(part[None]) for part in landmarks.whitened(*directions, method.basis.rank))
+    return Features(None, basis, spectrum, marks, limits, widths)
+
+
 def spread(sample: Rows) -> float:
     """Return the median distance between rows, or a fourth of its root mean square where most rows are alike."""
-    return typical_distance(squared_distances(sample.astype(np.float64)))
+    return typical_distance(squared_distances(sample))
 
 
 def widened(made: Features) -> Features:

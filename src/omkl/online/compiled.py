@@ -127,8 +127,9 @@ def _measure(
             for k in rows:
                 apart = (X[k, i] - center[i]) / scale[i] if i < X.shape[1] else np.nan
                 apart = 0.0 if np.isnan(apart) else apart
-                near = np.float32(min(max(apart, -FARTHEST), FARTHEST)) * factors[i]
-                _add_squares(squares[k], min(max(near, limits[0, i]), limits[1, i]), landmarks[i])
+                if limits[1, i] > limits[0, i]:  # where not, all inputs count as the landmarks, which are alike
+                    near = np.float32(min(max(apart, -FARTHEST), FARTHEST)) * factors[i]
+                    _add_squares(squares[k], min(max(near, limits[0, i]), limits[1, i]), landmarks[i])
                 if lines:
                     far = np.float32(min(max(apart, -FARTHEST_ON_A_LINE), FARTHEST_ON_A_LINE)) * factors[i]
                     _add(z[k, first : first + lines], far, directions[i])

@@ -15,10 +15,10 @@ from omkl.errors import InputError
 from omkl.features import Features, transform
 from omkl.model import DAMAGED, Model, loss_from, model_of
 
-FORMAT = 1
+FORMAT, WITH_RELEVANCE = 1, 2  # the second where columns are weighed, which readers of the first would leave out
 _CURVES = ("loss", "accuracy", "disagreement", "bits", "link_bits")
 _FINAL = ("theta", "log_weights", "seeds", "rounds")
-_FEATURES = ("frequencies", "basis", "landmarks", "limits", "bandwidths")
+_FEATURES = ("frequencies", "basis", "landmarks", "limits", "bandwidths", "relevance")
 _OPTIONAL = (*_FEATURES, "center", "scale")  # in final.npz where there are such
 
 Floats = npt.NDArray[np.float32]
@@ -54,8 +54,8 @@ class Result:
         ``(S, P, D, d)``; None on landmarks.
     basis
         ``(S, P, 2D, r)``, ``(S, 1, L, r)`` on landmarks, or None.
-    landmarks, limits, bandwidths
-        ``(S, L, d)``, ``(S, 2, d)`` and ``(S, B)``, or None.
+    landmarks, limits, bandwidths, relevance
+        ``(S, L, d)``, ``(S, 2, d)``, ``(S, B)`` and ``(S, d)``, or None.
     center, scale
         ``(J, d)``, what each node's inputs were standardized by in the end, or None.
     pooled_loss
@@ -78,6 +78,7 @@ class Result:
     landmarks: Floats | None = None
     limits: Floats | None = None
     bandwidths: Floats | None = None
+    relevance: Floats | None = None
     center: npt.NDArray[np.float64] | None = None
     scale: npt.NDArray[np.float64] | None = None
     pooled_loss: Floats | None = None
@@ -144,8 +145,9 @@ class Result:
         _write_curves(folder, self._columns())
         names = [*_FINAL, *(name for name in _OPTIONAL if getattr(self, name) is not None)]
         np.savez(folder / "final.npz", **{name: getattr(self, name) for name in names})
+        version = FORMAT if self.relevance is None else WITH_RELEVANCE
         # Last, so that a folder that has it is whole.
-        (folder / "run.json").write_text(json.dumps({"omkl_result": FORMAT, **self.config}, indent=2) + "\n")
+        (folder / "run.json").write_text(json.dumps({"omkl_result": version, **self.config}, indent=2) + "\n")
         return folder
 
     def _columns(self) -> dict[str, npt.NDArray[Any]]:
@@ -169,8 +171,8 @@ def load(folder: str | Path) -> Result:
         columns = _read_curves(folder)
     except (OSError, *DAMAGED) as error:
         raise InputError(f"{folder} is damaged ({error}); run the simulation again") from None
-    if version != FORMAT:
-        raise InputError(f"{folder} has result format {version}; this version reads {FORMAT}; upgrade omkl")
+    if version not in (FORMAT, WITH_RELEVANCE):
+        raise InputError(f"{folder} has result format {version}; this version reads {WITH_RELEVANCE}; upgrade omkl")
     shape = (len(final["seeds"]), len(final["rounds"]))
     curves = {name: columns[name].reshape(shape) for name in (*_CURVES, "pooled_loss") if name in columns}
     weights = np.stack([columns[f"weight_{p}"] for p in range(final["theta"].shape[2])], axis=-1).reshape(*shape, -1)

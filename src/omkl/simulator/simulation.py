@@ -198,7 +198,7 @@ def compare(
     moving = faults is not None or any(len(turns) > 1 for turns in graphs)
     held = size(stream.X.shape, targets.shape[-1], methods, steady, seeds, pooled, record_every, moving)
     require_room(held, where.devices)
-    features = _features(widest, given, runs, standardize)
+    features = _features(widest, given._replace(y=targets), runs, standardize)
     clips = [getattr(method, "clip", None) is not None for method in methods]
     networks = [_network(turns, faults, runs, where, each) for turns, each in zip(graphs, clips, strict=True)]
     settings = {
@@ -352,7 +352,7 @@ def _standardized(given: Stream, pooled: bool) -> tuple[Stream, Moments]:
 def _features(method: Method, given: Stream, runs: list[int], standardize: bool) -> Features:
     """Return the features of every run, calibrated on its own rows of the stream where the method asks for it."""
     with one_thread():  # small matrices: more threads would wait for each other
-        each = [method.draw(given.X.shape[-1], run, given.X, standardize) for run in runs]
+        each = [method.draw(given.X.shape[-1], run, given.X, standardize, given.y) for run in runs]
     return stacked(each)
 
 
