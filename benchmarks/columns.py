@@ -29,7 +29,7 @@ def fifty() -> tuple[np.ndarray, np.ndarray]:
 def rows(names: tuple[str, ...], seeds: int, rounds: int | None = None) -> Iterator[report.Row]:
     """Yield the losses of a data set with labels of the landmarks, and without."""
     plain = omkl.recommended()
-    weighed = replace(plain, basis=replace(plain.basis, relevance=True))  # type: ignore[type-var]
+    weighed = replace(plain, basis=replace(plain.basis, source="labelled"))  # type: ignore[type-var]
     for name in names:
         data: Any = fifty() if name == FIFTY else name
         ran = [

@@ -170,7 +170,7 @@ def test_refusals(wrong: Any, told: str) -> None:
 def test_the_table_of_a_file_says_which_basis() -> None:
     method = omkl.recommended()
     table = tables.as_table(method)
-    assert table["basis"] == {"name": "landmarks", "rank": 120, "rows": 500, "source": "rows", "relevance": False}
+    assert table["basis"] == {"name": "landmarks", "rank": 120, "rows": 500, "source": "rows"}
     assert specs.choose("method", METHODS, table | {"name": "gossip"}, "method", None) == method
     old = specs.choose("method", METHODS, {"name": "gossip", "features": 50, "basis": {"rank": 9}}, "", None)
     assert old.basis == omkl.Basis(rank=9)

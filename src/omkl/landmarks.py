@@ -25,7 +25,7 @@ from omkl.errors import InputError, pick, whole
 from omkl.features import Features, Floats, Kernel, similarities
 from omkl.relevance import Real, relevance
 
-SOURCES = dict.fromkeys(("rows", "centers", "normal"))
+SOURCES = dict.fromkeys(("rows", "centers", "normal", "labelled"))
 EQUAL = 1e-5  # of an eigenvalue: neighbors that differ by less are taken for equal, and their eigenvectors for a plane
 SMALLEST = 1e-5  # of the largest eigenvalue: below it a direction is left at zero, being made of rounding errors
 FARTHEST = 5.0  # deviations of a column beyond which inputs count as being there
@@ -48,16 +48,14 @@ class Landmarks:
         ``"rows"``: inputs that all nodes hold; a simulation draws them from its stream. ``"centers"``: as many centers
         of clusters of ten times as many inputs, to see in a simulation what it costs to share those and no input; real
         nodes are given the centers as rows. ``"normal"``: standard normal vectors, which suit standardized inputs, so
-        that nothing is shared.
-    relevance
-        Weigh columns by what they say of the labels, as ``omkl.relevance`` finds it. The landmarks' labels are then
-        shared too: a simulation takes them from its stream, and nodes from ``y`` in the file of ``[calibration]``.
+        that nothing is shared. ``"labelled"``: inputs and their labels, by which columns are weighed as
+        ``omkl.relevance`` does. Labels are then shared too: a simulation takes them from its stream, and nodes from
+        ``y`` in the file of ``[calibration]``.
     """
 
     rank: int = 120
     rows: int = 500
-    source: Literal["rows", "centers", "normal"] = "rows"
-    relevance: bool = False
+    source: Literal["rows", "centers", "normal", "labelled"] = "rows"
 
     name: ClassVar[str] = "landmarks"
 
@@ -67,8 +65,6 @@ class Landmarks:
         pick("source", self.source, SOURCES)
         if self.rank > self.rows:
             raise InputError(f"rank is {self.rank}; {self.rows} rows span no more directions; lower it or raise rows")
-        if self.relevance and not self.sampled:
-            raise InputError('relevance is True; source "normal" has no labels that tell of columns; take "rows"')
 
     def within(self, inputs: int) -> Self:
         """Return the same for inputs of so many columns."""
@@ -77,7 +73,7 @@ class Landmarks:
     @property
     def sampled(self) -> int:
         """How many inputs are asked for."""
-        return {"rows": 1, "centers": 10, "normal": 0}[self.source] * self.rows
+        return {"centers": 10, "normal": 0}.get(self.source, 1) * self.rows
 
 
 def place(
@@ -91,7 +87,7 @@ def place(
 ) -> Features:
     """Return landmarks, the bandwidths of the kernels, and the basis of their similarities.
 
-    Where settings ask for relevance, ``targets (n, C)`` are those of the sample.
+    Landmarks with labels have their ``targets (n, C)`` too.
 
     Examples
     --------
@@ -107,7 +103,7 @@ def place(
     middle, spread = marks.mean(axis=0), FARTHEST * marks.std(axis=0)
     limits = np.stack([middle - spread, middle + spread]).astype(np.float32)
     marks = np.clip(marks, *limits)
-    factors = weighed(marks, targets, settings.rows) if settings.relevance else None
+    factors = weighed(marks, targets) if settings.source == "labelled" else None
     if factors is not None:
         marks, limits = marks * factors, limits * factors
     if settings.source == "centers":
@@ -123,22 +119,17 @@ def place(
     return Features(None, rounded[0], rounded[1], marks, limits, bandwidths, factors)
 
 
-def weighed(inputs: Floats, targets: Floats | None, most: int) -> npt.NDArray[np.float32]:
-    """Return what columns are multiplied by, ``(d,)``, from so many labelled rows at most.
+def weighed(inputs: Floats, targets: Floats | None) -> npt.NDArray[np.float32]:
+    """Return what columns are multiplied by, ``(d,)``.
 
     In double precision, and then to three digits: so that all nodes come to the same numbers.
     """
     if targets is None or len(targets) != len(inputs):
         raise InputError(
-            f"relevance without a label for each of {len(inputs)} calibration rows; labels tell which columns matter; "
-            "give y beside X, or leave relevance out"
+            f'source is "labelled", without a label for each of {len(inputs)} calibration rows; labels tell which '
+            'columns matter; give y beside X, or take "rows"'
         )
-    some = np.arange(min(len(inputs), most)) * len(inputs) // min(len(inputs), most)
-    units = inputs.std(axis=0)
-    units = np.where(units > 0, units, 1)
-    scaled = (inputs - inputs.mean(axis=0)) / units
-    found = relevance(scaled[some], np.asarray(targets, np.float64)[some]).round(3)
-    return np.asarray(found / units, dtype=np.float32)
+    return relevance(inputs, np.asarray(targets, np.float64)).round(3).astype(np.float32)
 
 
 def largest_first(similar: Real) -> tuple[Real, Real]:

@@ -30,7 +30,7 @@ Real = npt.NDArray[np.floating[Any]]
 
 
 def relevance(X: Real, Y: Real) -> Floats:
-    """Return a factor for every column ``(d,)``, of mean square one, from standardized inputs and targets ``(n, C)``.
+    """Return a factor for every column ``(d,)``, of mean square one, from inputs and targets ``(n, C)``.
 
     >>> X = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
     >>> relevance(X, np.sin(2 * X[:, :1])).round(1)
@@ -88,4 +88,4 @@ def typical_distance(squares: Real) -> float:
     if len(squares) < 2:
         return 0.0
     apart = squares[np.tri(len(squares), k=-1, dtype=bool)]
-    return math.sqrt(max(float(np.median(apart)), float(np.mean(apart, dtype=np.float64)) / 16))
+    return max(float(np.median(np.sqrt(apart))), math.sqrt(np.mean(apart, dtype=np.float64)) / 4)

@@ -100,6 +100,7 @@ def _network(settings: "Settings", stream: Stream, deadline: float) -> "NetworkC
     nodes, inputs = stream.X.shape[1:]
     if nodes > MOST_NODES:
         raise InputError(f"{nodes} nodes; a cluster has a process for each, {MOST_NODES} at most; use omkl simulate")
+    is_labelled = getattr(settings.method.basis, "source", None) == "labelled"
     return NetworkConfig(
         name="cluster",
         inputs=inputs,
@@ -110,9 +111,7 @@ def _network(settings: "Settings", stream: Stream, deadline: float) -> "NetworkC
         timing=Timing(deadline=deadline, patience=deadline / 2),
         standardize=settings.standardize,
         calibration=stream.X.reshape(-1, inputs),  # of which the simulator takes the same rows
-        labels=stream.y.reshape(-1, *stream.y.shape[2:])
-        if getattr(settings.method.basis, "relevance", False)
-        else None,
+        labels=stream.y.reshape(-1, *stream.y.shape[2:]) if is_labelled else None,
     )
 
 

@@ -162,7 +162,7 @@ class Ensemble:
     ) -> Features:
         """Return the features of a seed, calibrated on rows of inputs X ``(..., d)`` where asked for.
 
-        Their targets y ``(..., C)`` are looked at by landmarks with ``relevance`` alone.
+        Their targets y ``(..., C)`` are looked at by labelled landmarks alone.
         Those that nodes standardize are given as they come, and standardized here: the rows that are taken, by
         themselves.
         """

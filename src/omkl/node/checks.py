@@ -133,15 +133,16 @@ def calibrated(
 def labelled(
     method: Gossip, given: npt.ArrayLike | None, labels: npt.ArrayLike | None, seed: int
 ) -> tuple[Gossip, npt.NDArray[Any] | None]:
-    """Return a method that weighs columns where its landmarks have labels, and the labels of those that it takes."""
+    """Return a method whose landmarks are labelled where there are labels, and the labels of those that it takes."""
     basis = method.basis
-    if not isinstance(basis, Landmarks) or not basis.sampled or (labels is None and not basis.relevance):
+    wanted = ("rows", "labelled") if labels is not None else ("labelled",)
+    if not isinstance(basis, Landmarks) or basis.source not in wanted:
         return method, None
     with specs.at("calibration"):
         if labels is None or given is None:
             raise InputError(
-                "no labels; basis.relevance weighs columns by what they say of them; write np.savez(file, X=X, y=y), or "
-                "leave relevance out"
+                'no labels; basis.source is "labelled", which weighs columns by them; write np.savez(file, X=X, y=y), '
+                'or take "rows"'
             )
         table = numbers(labels, "y")
         if len(method.objective.encode(table)) != len(np.asarray(given)):
@@ -149,7 +150,7 @@ def labelled(
                 f"{len(table)} labels y for {len(np.asarray(given))} rows X; every row needs one; add them"
             )
         taken = calibration.sample(table.reshape(len(table), -1), basis.sampled, seed)
-    return replace(method, basis=replace(basis, relevance=True)), taken.reshape(-1, *table.shape[1:])
+    return replace(method, basis=replace(basis, source="labelled")), taken.reshape(-1, *table.shape[1:])
 
 
 def connected(graph: Graph, ids: Sequence[str]) -> None:

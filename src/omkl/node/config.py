@@ -47,7 +47,7 @@ class NetworkConfig:
         Unlabelled inputs ``(n, d)`` for a method that is calibrated on some; those it takes of them are kept. They are
         in the units that nodes observe in: where they standardize, these rows are too, by themselves.
     labels
-        Their labels ``(n,)``, if those are shared too: landmarks then weigh columns by relevance.
+        Their labels ``(n,)``, if those are shared too: landmarks are then ``"labelled"``.
     """
 
     name: str

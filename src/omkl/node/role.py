@@ -33,7 +33,7 @@ class Role:
     calibration: Inputs | None = field(default=None, repr=False, compare=False)
     """The rows that its features are calibrated on, where they are; as they come, if inputs are standardized."""
     targets: Floats | None = field(default=None, repr=False, compare=False)
-    """Those of these rows, ``(n, C)``, where columns are weighed by relevance."""
+    """Those of these rows, ``(n, C)``, where landmarks are labelled."""
 
     settings: bytes = bytes(SETTINGS_BYTES)
     """A digest of all that the network's file says of learning and of the graph; zeros where there is none."""
@@ -56,7 +56,7 @@ class Role:
             rows = self.calibration.astype("<f8" if self.standardize else "<f4")
             features += f" sample={_digest(rows.tobytes())}"
         if self.targets is not None:
-            features += f" relevance={_digest(self.targets.astype('<f4').tobytes())}"
+            features += f" labels={_digest(self.targets.astype('<f4').tobytes())}"
         lines = {
             "network": self.network,
             "mode": self.timing.mode,

@@ -150,7 +150,7 @@ class Calibration:
     file
         An npz file with an array ``X`` of inputs, a row each, as nodes observe them: also where they standardize, for
         all bring these rows to mean 0 and deviation 1 by themselves. It may hold their labels ``y`` too. Columns are
-        then weighed by what they say of these, as ``Landmarks(relevance=True)`` has it.
+        then weighed by what they say of these, as ``Landmarks(source="labelled")`` has it.
     """
 
     file: Path

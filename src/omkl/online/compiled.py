@@ -21,7 +21,7 @@ from omkl.learners.rules import TINY as NOTHING
 from omkl.losses import Logistic, Loss, Softmax, Squared
 from omkl.methods import Method
 from omkl.online.calibrating import FARTHEST, FARTHEST_ON_A_LINE, Calibrated
-from omkl.online.tracking import BOUND, MOST_APART, REMEMBERED, SHARPNESS, TINY, Tracking, TrackingState
+from omkl.online.tracking import BOUND, MOST_APART, REMEMBERED, SHARPER, SHARPNESS, TINY, Tracking, TrackingState
 
 Floats = npt.NDArray[np.float32]
 
@@ -224,7 +224,7 @@ def _read(
     theta: Any, own: Any, log_curvature: Any, line: Any, variance: Any, priors: Any, bound: Any, z: Any, shrunk: Any,
     parts: Any,
 ) -> None:  # fmt: skip
-    """Write the outputs of every model under every prior, and of the line."""
+    """Write the outputs of every model as it is read, and of the line."""
     place = 0
     for e in range(len(theta)):
         seen = bound * own[e] * np.exp(log_curvature[e])
@@ -236,7 +236,9 @@ def _read(
                 parts[place, k] = _dot(theta[e, k], shrunk)
             place += 1
     for k in range(theta.shape[1]):
-        parts[place, k] = _dot(line[k], z[len(z) - line.shape[1] :])
+        for p in range(place, len(parts) - 1):  # of classes, the same models once more
+            parts[p, k] = np.float32(SHARPER) * parts[p - place, k]
+        parts[-1, k] = _dot(line[k], z[len(z) - line.shape[1] :])
 
 
 @compiled

@@ -35,7 +35,7 @@ FORMAT, READ = 2, (1, 2)
 KNOWN = {kind.__name__: kind for kind in (Basis, Budget, Kernel, Landmarks, Pace, Reach, Tracking)} | {
     kind.__name__: kind for known in (METHODS.own, LEARNERS, LOSSES, QUANTIZERS, SENDING) for kind in known.values()
 }
-FEATURES, UNITS = Features._fields, ("input_center", "input_scale", "target_center", "target_scale")
+FEATURES, UNITS = Features._fields[:-1], ("input_center", "input_scale", "target_center", "target_scale")
 COLUMNS = ("relevance", "directions")
 
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]

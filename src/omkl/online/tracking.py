@@ -2,9 +2,10 @@
 
 Data that stand still want a model that forgets nothing, data that drift one that does, and nobody knows beforehand
 which. So there is a model for each of a few rates, all on the same features, and each is read under every prior of the
-learner. Weights follow their losses, and a small share of all weight is dealt out anew after every row: a model that
-was bad for long and is good now is back after few rows. A straight line stands beside them, fitted by Newton's method,
-for trends, for few rows, and for what is simple and drifts.
+learner. Models of classes that forget nothing are less sure than they could be, and one that forgets would be preferred
+for being surer alone: so each is also read as if it were. Weights follow their losses, and a small share of all weight
+is dealt out anew after every row: a model that was bad for long and is good now is back after few rows. A straight line
+stands beside them, fitted by Newton's method, for trends, for few rows, and for what is simple and drifts.
 
 References
 ----------
@@ -26,8 +27,9 @@ from omkl.topology import Topology
 
 CLASSES = (1.0, 0.995)  # rates of forgetting: nothing, and all but the last 200 rows
 NUMBERS = (1.0, 0.99, 0.9)  # numbers in the order of time follow the last ones more closely than classes do
-SHARE = 0.01  # of all weight that is dealt out anew after a row
-LASTING = 0.5  # of it goes to the model of classes that forgets nothing: most data stand still
+SHARE = 0.005  # of all weight that is dealt out anew after a row
+STAKES = 0.3, 0.1, 0.6  # of it, what forgets nothing, what forgets and the line get: most data stand still
+SHARPER = 1.75  # times as sure: how models of classes are read too
 FIRST_CURVATURE = 0.6  # of the largest, where a network begins with all of it: here a long step misleads no others
 MOST_APART = 4.0  # how much more than the best one's the logarithm of a weight can fall by one row
 SHARPNESS = 0.2  # rate of the weights under the squared loss, in units of the error's variance
@@ -35,7 +37,7 @@ BOUND = 20.0  # deviations of the error beyond which a target counts as being th
 REMEMBERED = 100.0  # rows that the error's variance is a mean of
 TINY = 1e-12  # of the error's variance, where rows are learned without any
 LINE = Newton(prior=10)  # of numbers: a trend goes on
-LINE_OF_CLASSES = Newton(prior=10, forget=0.97)
+LINE_OF_CLASSES = Newton(prior=3, forget=0.97)
 
 
 class TrackingState(NamedTuple):
@@ -44,7 +46,7 @@ class TrackingState(NamedTuple):
     theta: Array
     """A model for each of R rates, ``(J, R, 1, C, n)``."""
     log_weights: Array
-    """Of every model under every prior, and of the line at last, ``(J, R V)`` or ``(J, R V + 1)``."""
+    """Of every model as it is read, X in all, and of the line at last, ``(J, X)``."""
     memory: Memory
     """The learner's, with axes ``(J, R)``."""
     line: Array
@@ -100,6 +102,11 @@ class Tracking(Ensemble):
         return math.isfinite(self.objective.lipschitz)
 
     @property
+    def has_classes(self) -> bool:
+        """Whether outputs say how sure a class is: numbers are no better for being larger."""
+        return self.is_bounded and not hasattr(self.objective, "outputs")
+
+    @property
     def line_rule(self) -> Newton:
         """How the line is fitted."""
         return LINE_OF_CLASSES if self.is_bounded else LINE
@@ -127,6 +134,7 @@ class Tracking(Ensemble):
         """What the weights are of."""
         readings = super().labels
         models = [f"forget {rate:g}, {prior}" for rate in self.forgets for prior in readings]
+        models += [f"{model}, sharper" for model in models if self.has_classes]
         return models + (["line"] if self.lines else [])
 
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> TrackingState:
@@ -144,12 +152,14 @@ class Tracking(Ensemble):
 
     def stakes(self, xp: Any) -> Array:
         """Return the weights to begin with, by which a share is dealt out too, ``(X,)``; they add up to one."""
-        models = len(self.forgets) * self.views + (self.lines > 0)
-        others = models - self.views
-        if not (others and self.is_bounded):
-            return xp.full((models,), 1 / models, dtype=xp.float32)
-        own, rest = LASTING / self.views, (1 - LASTING) / others
-        return xp.asarray([own] * self.views + [rest] * others, dtype=xp.float32)
+        counts = [self.views, self.views * (len(self.forgets) - 1), int(self.lines > 0)]
+        stakes = STAKES if self.is_bounded else counts
+        lasting, others, line = (
+            [stake / count] * count if count else [] for stake, count in zip(stakes, counts, strict=True)
+        )
+        models = (lasting + others) * 2 if self.has_classes else lasting + others
+        line = [2 * one for one in line] if self.has_classes else line
+        return xp.asarray(models + line, dtype=xp.float32) / sum(models + line)
 
     def step(self, state: TrackingState, inputs: Round, network: Network) -> tuple[TrackingState, Info]:
         """Return the nodes after each has learned its own sample."""
@@ -167,10 +177,10 @@ class Tracking(Ensemble):
         return learned._replace(log_weights=shared(weighed, self.share, self.stakes(xp)), spread=spread), info
 
     def models(self, state: TrackingState) -> tuple[Array, Array]:
-        """Return every model under every prior, and the line as one more of them, ``(J, R V + 1, C, n)``."""
+        """Return every model as it is read, and the line as one more of them, ``(J, X, C, n)``."""
         xp, theta = namespace(state.theta), state.theta
         every = self.read(theta, state.memory)
-        every = xp.reshape(every, (*theta.shape[:-4], -1, *theta.shape[-2:]))
+        every = self._also_sharper(xp.reshape(every, (*theta.shape[:-4], -1, *theta.shape[-2:])), -3)
         if self.lines:
             nothing = xp.zeros((*state.line.shape[:-1], theta.shape[-1] - self.lines), dtype=theta.dtype)
             every = xp.concat([every, xp.concat([nothing, state.line], axis=-1)], axis=-3)
@@ -185,11 +195,15 @@ class Tracking(Ensemble):
             every = xp.sum(products, axis=-1)
         else:
             every = xp.sum(products[..., None, :, :] * readings[..., None, :], axis=-1)
-        outputs = xp.reshape(every, (*z.shape[:-2], -1, state.theta.shape[-2]))
+        outputs = self._also_sharper(xp.reshape(every, (*z.shape[:-2], -1, state.theta.shape[-2])), -2)
         if not self.lines:
             return outputs
         line = xp.sum(state.line * z[..., None, -self.lines :], axis=-1)
         return xp.concat([outputs, line], axis=-2)
+
+    def _also_sharper(self, models: Array, axis: int) -> Array:
+        """Return models, or their outputs, along an axis; of classes also those that are surer."""
+        return namespace(models).concat([models, SHARPER * models], axis=axis) if self.has_classes else models
 
     def _bounded(self, output: Array, y: Array, spread: Array) -> tuple[Array, Any, Array]:
         """Return the target as it is learned, the rate of the weights, and the error's variance after it."""
