@@ -15,7 +15,7 @@ from omkl.relevance import relevance, squared_distances, typical_distance
 from omkl.scaling import Floats
 
 FARTHEST = np.float32(5)  # deviations: beyond what the rows have shown, kernels see nothing
-FARTHEST_ON_A_LINE = np.float32(10)  # deviations: a trend goes on, and a typing error does not count as one
+FARTHEST_ON_A_LINE = np.float32(10)  # deviations: a trend goes on; a typing error and a heavy tail are none
 MOST_LANDMARKS = 384  # of the rows: more cost time when they calibrate
 MOST_LINES = 60  # directions of the columns that a line has, of most variance
 
@@ -176,9 +176,21 @@ def described(X: Floats, made: Calibrated, dtype: Any = np.float32) -> npt.NDArr
     z = mapped(near.astype(dtype), parts)
     if made.directions is None:
         return z
-    far = np.clip(apart, -FARTHEST_ON_A_LINE, FARTHEST_ON_A_LINE).astype(np.float32) * factors.astype(np.float32)
+    reach = line_reach(made.features)
+    far = np.clip(apart, -reach, reach).astype(np.float32) * factors.astype(np.float32)
     line = far.astype(dtype) @ made.directions.astype(dtype)
     return np.concatenate([z, line[:, None], np.ones((len(X), 1, 1), dtype)], axis=-1)
+
+
+def line_reach(made: Features) -> Rows:
+    """Return how many deviations of a column a line goes on for, ``(d,)``: where landmarks were clipped, no farther.
+
+    Such a column has a heavy tail, and what comes out there is no trend.
+    """
+    assert made.landmarks is not None
+    assert made.limits is not None
+    is_heavy = ((made.landmarks <= made.limits[0]) | (made.landmarks >= made.limits[1])).any(axis=0)
+    return np.where(is_heavy, FARTHEST, FARTHEST_ON_A_LINE)
 
 
 def mapped(x: npt.NDArray[Any], made: Features) -> npt.NDArray[Any]:

@@ -20,7 +20,7 @@ from omkl.learners.rules import HALVINGS, LOGISTIC
 from omkl.learners.rules import TINY as NOTHING
 from omkl.losses import Logistic, Loss, Softmax, Squared
 from omkl.methods import Method
-from omkl.online.calibrating import FARTHEST, FARTHEST_ON_A_LINE, Calibrated
+from omkl.online.calibrating import FARTHEST, Calibrated, line_reach
 from omkl.online.tracking import BOUND, MOST_APART, REMEMBERED, SHARPER, SHARPNESS, TINY, Tracking, TrackingState
 
 Floats = npt.NDArray[np.float32]
@@ -57,7 +57,7 @@ class Compiled:
         assert parts.bandwidths is not None
         columns = parts.landmarks.shape[1]
         factors = np.ones(columns) if made.relevance is None else made.relevance
-        self._inputs = (*made.inputs, factors.astype(np.float32))
+        self._inputs = (*made.inputs, factors.astype(np.float32), line_reach(parts))
         self._landmarks = np.ascontiguousarray(parts.landmarks.T)
         self._limits = np.ascontiguousarray(parts.limits)
         # Bandwidths that double, the widest first, as weights and exponents; others are compared one by one.
@@ -117,8 +117,9 @@ class Compiled:
 
 @compiled
 def _measure(
-    X: Any, center: Any, scale: Any, factors: Any, landmarks: Any, limits: Any, directions: Any, squares: Any, z: Any
-) -> None:
+    X: Any, center: Any, scale: Any, factors: Any, reach: Any, landmarks: Any, limits: Any, directions: Any,
+    squares: Any, z: Any,
+) -> None:  # fmt: skip
     """Add squared distances to the landmarks, ``(n, L)``, and write the linear features to the end of z."""
     lines, first = directions.shape[1], z.shape[1] - directions.shape[1] - 1
     for start in range(0, len(X), TOGETHER):
@@ -131,7 +132,7 @@ def _measure(
                     near = np.float32(min(max(apart, -FARTHEST), FARTHEST)) * factors[i]
                     _add_squares(squares[k], min(max(near, limits[0, i]), limits[1, i]), landmarks[i])
                 if lines:
-                    far = np.float32(min(max(apart, -FARTHEST_ON_A_LINE), FARTHEST_ON_A_LINE)) * factors[i]
+                    far = np.float32(min(max(apart, -reach[i]), reach[i])) * factors[i]
                     _add(z[k, first : first + lines], far, directions[i])
         for k in rows:
             z[k, -1] = _ONE

@@ -27,7 +27,7 @@ from omkl.topology import Topology
 
 CLASSES = (1.0, 0.995)  # rates of forgetting: nothing, and all but the last 200 rows
 NUMBERS = (1.0, 0.99, 0.9)  # numbers in the order of time follow the last ones more closely than classes do
-SHARE = 0.005  # of all weight that is dealt out anew after a row
+SHARE = 0.01  # of all weight that is dealt out anew after a row
 STAKES = 0.3, 0.1, 0.6  # of it, what forgets nothing, what forgets and the line get: most data stand still
 SHARPER = 1.75  # times as sure: how models of classes are read too
 FIRST_CURVATURE = 0.6  # of the largest, where a network begins with all of it: here a long step misleads no others
