@@ -60,11 +60,14 @@ def test_a_share_of_the_weights_is_dealt_out_by_the_stakes() -> None:
     assert weights == pytest.approx([0.9 * 0.5 + 0.08, 0.9 * 0.25 + 0.01, 0.9 * 0.25 + 0.01])
     assert np.array_equal(shared(np.zeros(3), 0.0, np.ones(3) / 3), np.zeros(3))
     usual: dict[str, Any] = {"learner": omkl.Pooled((600, 20)), "basis": omkl.Landmarks()}
+    usual |= {"sharper": 1.5, "stakes": (0.5, 0.1, 0.4)}
     stakes = [0.125, 0.125, 0.025, 0.025] * 2 + [0.4]
-    assert Tracking(**usual, rates=(1, 0.9), lines=3).stakes(np) == pytest.approx(stakes)
-    assert Tracking(**usual, rates=(0.9,)).stakes(np) == pytest.approx([0.25] * 4)
-    assert Tracking(**usual, loss="huber", rates=(1, 0.9)).stakes(np) == pytest.approx([5 / 12] * 2 + [1 / 12] * 2)
-    assert Tracking(**usual, loss="squared", lines=3).stakes(np) == pytest.approx([1 / 7] * 7)
+    assert Tracking(**usual, rates=(1, 0.9), lines=3).dealt(np) == pytest.approx(stakes)
+    assert Tracking(**usual, rates=(0.9,)).dealt(np) == pytest.approx([0.25] * 4)
+    assert Tracking(**usual, loss="huber", rates=(1, 0.9)).dealt(np) == pytest.approx([5 / 12] * 2 + [1 / 12] * 2)
+    assert Tracking(**usual, loss="squared", lines=3).dealt(np) == pytest.approx([1 / 7] * 7)
+    once = Tracking(**usual | {"sharper": None, "stakes": None}, rates=(1, 0.9), lines=3)  # as before there were these
+    assert once.dealt(np) == pytest.approx([0.25, 0.25, *[0.5 / 3] * 3])
 
 
 def test_labels_that_are_swapped_are_learned_anew(rng: np.random.Generator) -> None:
@@ -106,7 +109,8 @@ def test_settings_of_tracking(settings: dict[str, Any], says: str) -> None:
 
 
 def test_labels_name_what_is_weighed() -> None:
-    method = Tracking(learner=omkl.Pooled((600, 20)), basis=omkl.Landmarks(), rates=(1, 0.9), lines=3)
+    usual: dict[str, Any] = {"learner": omkl.Pooled((600, 20)), "basis": omkl.Landmarks(), "sharper": 1.5}
+    method = Tracking(**usual, rates=(1, 0.9), lines=3)
     wanted = ["forget 1, prior 600", "forget 1, prior 20", "forget 0.9, prior 600", "forget 0.9, prior 20"]
     assert method.labels == [*wanted, *(f"{one}, sharper" for one in wanted), "line"]
     assert replace(method, loss="huber").labels == [*wanted, "line"]

@@ -141,7 +141,8 @@ def test_nodes_have_the_features_of_the_simulation(tmp_path: Path) -> None:
 
 def test_nodes_with_labels_and_without_refuse_each_other(tmp_path: Path) -> None:
     X, y = table(120)
-    with_, without, other = (network(tmp_path, X=X, **one).role("a") for one in ({"y": y}, {}, {"y": -y}))
+    with_, other = (network(tmp_path, X=X, y=one).role("a") for one in (y, -y))
+    without = network(tmp_path, X=X).role("a")
     assert "labels=" in with_.contract()
     assert "labels" not in without.contract()
     assert differences(with_.contract(), other.contract()).startswith("features here is")

@@ -83,7 +83,7 @@ def place(
     sample: npt.ArrayLike | None,
     settings: Landmarks,
     sigma: str = "given",
-    targets: Floats | None = None,
+    targets: Real | None = None,
 ) -> Features:
     """Return landmarks, the bandwidths of the kernels, and the basis of their similarities.
 
@@ -119,7 +119,7 @@ def place(
     return Features(None, rounded[0], rounded[1], marks, limits, bandwidths, factors)
 
 
-def weighed(inputs: Floats, targets: Floats | None) -> npt.NDArray[np.float32]:
+def weighed(inputs: Floats, targets: Real | None) -> npt.NDArray[np.float32]:
     """Return what columns are multiplied by, ``(d,)``.
 
     In double precision, and then to three digits: so that all nodes come to the same numbers.
@@ -148,7 +148,7 @@ def whitened(values: Real, vectors: Real, rank: int) -> tuple[Real, Real]:
     return vectors * scales, np.where(kept, values / count, 0)
 
 
-def _settled(values: Floats, vectors: Floats, rank: int) -> Floats:
+def _settled(values: Real, vectors: Real, rank: int) -> Real:
     """Return eigenvectors in signs and rotations that depend on the spaces they span alone.
 
     Those of equal eigenvalues are replaced by projections of fixed random vectors, one after the other.
@@ -165,7 +165,7 @@ def _settled(values: Floats, vectors: Floats, rank: int) -> Floats:
     return made
 
 
-def _spaces(values: Floats, rank: int) -> list[tuple[int, int]]:
+def _spaces(values: Real, rank: int) -> list[tuple[int, int]]:
     """Return where the eigenvalues begin and end that are taken for equal, until there are ``rank`` of them."""
     found, last = [], 0
     while last < rank:

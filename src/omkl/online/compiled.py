@@ -21,7 +21,7 @@ from omkl.learners.rules import TINY as NOTHING
 from omkl.losses import Logistic, Loss, Softmax, Squared
 from omkl.methods import Method
 from omkl.online.calibrating import FARTHEST, Calibrated, line_reach
-from omkl.online.tracking import BOUND, MOST_APART, REMEMBERED, SHARPER, SHARPNESS, TINY, Tracking, TrackingState
+from omkl.online.tracking import BOUND, MOST_APART, REMEMBERED, SHARPNESS, TINY, Tracking, TrackingState
 
 Floats = npt.NDArray[np.float32]
 
@@ -75,8 +75,9 @@ class Compiled:
         self._variance = np.float32(method.rule.priors[0] * LOGISTIC / bound) * method.shown(parts.spectrum)[0]
         self._priors = np.array(method.rule.priors, np.float32) / np.float32(method.rule.priors[0])
         self._forget = np.array(method.forgets, np.float32)
-        self._rates = np.array([bound, method.hedge_rate, method.share, method.line_rule.forget], dtype=np.float32)
-        self._stakes = method.stakes(np)
+        rates = bound, method.hedge_rate, method.share, method.line_rule.forget, method.times[-1]
+        self._rates = np.array(rates, dtype=np.float32)
+        self._stakes = method.dealt(np)
         self._loss = LOSSES.index(type(method.objective))
 
     def mapped(self, X: npt.NDArray[np.float64]) -> Floats:
@@ -213,7 +214,7 @@ def _predict(
     weights = np.exp((log_weights - log_weights.max()).astype(np.float64))
     weights /= weights.sum()
     for t in range(len(z)):
-        _read(theta, own, log_curvature, line, variance, priors, rates[0], z[t], shrunk, parts)
+        _read(theta, own, log_curvature, line, variance, priors, rates[0], rates[4], z[t], shrunk, parts)
         for k in range(theta.shape[1]):
             output[t, k] = 0
             for p in range(len(weights)):
@@ -222,8 +223,8 @@ def _predict(
 
 @inner
 def _read(
-    theta: Any, own: Any, log_curvature: Any, line: Any, variance: Any, priors: Any, bound: Any, z: Any, shrunk: Any,
-    parts: Any,
+    theta: Any, own: Any, log_curvature: Any, line: Any, variance: Any, priors: Any, bound: Any, sharper: Any, z: Any,
+    shrunk: Any, parts: Any,
 ) -> None:  # fmt: skip
     """Write the outputs of every model as it is read, and of the line."""
     place = 0
@@ -238,7 +239,7 @@ def _read(
             place += 1
     for k in range(theta.shape[1]):
         for p in range(place, len(parts) - 1):  # of classes, the same models once more
-            parts[p, k] = np.float32(SHARPER) * parts[p - place, k]
+            parts[p, k] = sharper * parts[p - place, k]
         parts[-1, k] = _dot(line[k], z[len(z) - line.shape[1] :])
 
 
@@ -248,13 +249,13 @@ def _learn(
     variance: Any, priors: Any, forget: Any, rates: Any, stakes: Any, loss: Any, z: Any, y: Any,
     weight: Any, losses: Any,
 ) -> None:  # fmt: skip
-    bound, rate, share, line_forget = rates
+    bound, rate, share, line_forget, sharper = rates
     outputs, views = theta.shape[1], len(priors)
     parts, own_losses = np.empty((len(log_weights), outputs), dtype=np.float32), np.empty(len(log_weights), np.float32)
     f, target, slope, there = np.empty((4, outputs), dtype=np.float32)
     move, weights = np.empty(z.shape[1], dtype=np.float32), np.empty(len(log_weights), dtype=np.float32)
     for t in range(len(z)):
-        _read(theta, own, log_curvature, line, variance, priors, bound, z[t], move, parts)
+        _read(theta, own, log_curvature, line, variance, priors, bound, sharper, z[t], move, parts)
         _normalize(log_weights, weights)
         for k in range(outputs):
             f[k], target[k] = _ZERO, y[t, k]

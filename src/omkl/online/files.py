@@ -117,7 +117,7 @@ def fill(online: Online, header: Mapping[str, Any], arrays: Arrays) -> None:
 
 
 def _calibrated(prefix: str, made: Calibrated) -> Arrays:
-    parts = (*made.features, *made.inputs, *made.targets, made.relevance, made.directions)
+    parts = (*made.features[: len(FEATURES)], *made.inputs, *made.targets, made.relevance, made.directions)
     named = zip(FEATURES + UNITS + COLUMNS, parts, strict=True)
     return {prefix + name: part for name, part in named if part is not None}
 

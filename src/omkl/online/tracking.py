@@ -28,8 +28,7 @@ from omkl.topology import Topology
 CLASSES = (1.0, 0.995)  # rates of forgetting: nothing, and all but the last 200 rows
 NUMBERS = (1.0, 0.99, 0.9)  # numbers in the order of time follow the last ones more closely than classes do
 SHARE = 0.01  # of all weight that is dealt out anew after a row
-STAKES = 0.3, 0.1, 0.6  # of it, what forgets nothing, what forgets and the line get: most data stand still
-SHARPER = 1.75  # times as sure: how models of classes are read too
+LASTING = 0.5  # of it goes to the model of classes that forgets nothing, unless stakes are given: most data stand still
 FIRST_CURVATURE = 0.6  # of the largest, where a network begins with all of it: here a long step misleads no others
 MOST_APART = 4.0  # how much more than the best one's the logarithm of a weight can fall by one row
 SHARPNESS = 0.2  # rate of the weights under the squared loss, in units of the error's variance
@@ -37,7 +36,7 @@ BOUND = 20.0  # deviations of the error beyond which a target counts as being th
 REMEMBERED = 100.0  # rows that the error's variance is a mean of
 TINY = 1e-12  # of the error's variance, where rows are learned without any
 LINE = Newton(prior=10)  # of numbers: a trend goes on
-LINE_OF_CLASSES = Newton(prior=3, forget=0.97)
+LINE_OF_CLASSES = Newton(prior=10, forget=0.97)
 
 
 class TrackingState(NamedTuple):
@@ -67,12 +66,19 @@ class Tracking(Ensemble):
         ``NUMBERS``.
     share
         Of all weight, dealt out anew after every row.
+    stakes
+        Of classes: what part of all weight goes to models that forget nothing, to those that forget, and to the line,
+        at first and whenever a share is dealt out. None has half for the first, and the others alike.
+    sharper
+        Models of classes are also read as if they were so many times as sure; None reads them once.
     lines
         The last coordinates of the features, which are columns as they are and a constant; zero where there are none.
     """
 
     rates: tuple[float, ...] | None = None
     share: float = SHARE
+    stakes: tuple[float, ...] | None = None
+    sharper: float | None = None
     lines: int = 0
 
     name: ClassVar[str] = "tracking"
@@ -102,9 +108,10 @@ class Tracking(Ensemble):
         return math.isfinite(self.objective.lipschitz)
 
     @property
-    def has_classes(self) -> bool:
-        """Whether outputs say how sure a class is: numbers are no better for being larger."""
-        return self.is_bounded and not hasattr(self.objective, "outputs")
+    def times(self) -> tuple[float, ...]:
+        """By what outputs are multiplied in every reading of a model: numbers are no surer for being larger."""
+        has_classes = self.is_bounded and not hasattr(self.objective, "outputs")
+        return (1.0, self.sharper) if has_classes and self.sharper else (1.0,)
 
     @property
     def line_rule(self) -> Newton:
@@ -134,7 +141,7 @@ class Tracking(Ensemble):
         """What the weights are of."""
         readings = super().labels
         models = [f"forget {rate:g}, {prior}" for rate in self.forgets for prior in readings]
-        models += [f"{model}, sharper" for model in models if self.has_classes]
+        models += [f"{model}, sharper" for _ in self.times[1:] for model in models]
         return models + (["line"] if self.lines else [])
 
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> TrackingState:
@@ -142,7 +149,7 @@ class Tracking(Ensemble):
         theta = self.zeros(xp, (*leading, len(self.forgets)), outputs)
         line = xp.zeros((*leading, 1, outputs, self.lines), dtype=xp.float32)
         assert spectrum is not None
-        weights = xp.log(self.stakes(xp)) + xp.zeros((*leading, 1), dtype=xp.float32)
+        weights = xp.log(self.dealt(xp)) + xp.zeros((*leading, 1), dtype=xp.float32)
         spread = xp.zeros((*leading, 2), dtype=xp.float32) + xp.asarray([1.0, 0.0], dtype=xp.float32)
         memory = self.rule.init(theta, self.shown(spectrum))
         if self.is_bounded:
@@ -150,16 +157,16 @@ class Tracking(Ensemble):
         kept = self.line_rule.init(line, spectrum[..., -self.lines :]) if self.lines else ()
         return TrackingState(theta, weights, memory, line, kept, spread)
 
-    def stakes(self, xp: Any) -> Array:
+    def dealt(self, xp: Any) -> Array:
         """Return the weights to begin with, by which a share is dealt out too, ``(X,)``; they add up to one."""
-        counts = [self.views, self.views * (len(self.forgets) - 1), int(self.lines > 0)]
-        stakes = STAKES if self.is_bounded else counts
-        lasting, others, line = (
-            [stake / count] * count if count else [] for stake, count in zip(stakes, counts, strict=True)
-        )
-        models = (lasting + others) * 2 if self.has_classes else lasting + others
-        line = [2 * one for one in line] if self.has_classes else line
-        return xp.asarray(models + line, dtype=xp.float32) / sum(models + line)
+        lasting, others, line = self.views, self.views * (len(self.forgets) - 1), int(self.lines > 0)
+        parts: tuple[float, ...] = (lasting, others, line)
+        if self.is_bounded:
+            rest = (1 - LASTING) / max(1, others + line)
+            parts = self.stakes or (LASTING, rest * others, rest * line)
+        models = [parts[0] / lasting] * lasting + [parts[1] / max(1, others)] * others
+        each = models * len(self.times) + [parts[2] * len(self.times)] * line
+        return xp.asarray(each, dtype=xp.float32) / sum(each)
 
     def step(self, state: TrackingState, inputs: Round, network: Network) -> tuple[TrackingState, Info]:
         """Return the nodes after each has learned its own sample."""
@@ -174,13 +181,13 @@ class Tracking(Ensemble):
         weighed = algorithm.weigh(state.log_weights, rate * losses, 1.0, MOST_APART)
         info = Info(output, loss.value(output, inputs.y), state.theta, state.log_weights, 0 * state.spread[..., 0])
         learned = self._learned(state, outputs, inputs._replace(y=y))
-        return learned._replace(log_weights=shared(weighed, self.share, self.stakes(xp)), spread=spread), info
+        return learned._replace(log_weights=shared(weighed, self.share, self.dealt(xp)), spread=spread), info
 
     def models(self, state: TrackingState) -> tuple[Array, Array]:
         """Return every model as it is read, and the line as one more of them, ``(J, X, C, n)``."""
         xp, theta = namespace(state.theta), state.theta
         every = self.read(theta, state.memory)
-        every = self._also_sharper(xp.reshape(every, (*theta.shape[:-4], -1, *theta.shape[-2:])), -3)
+        every = self._readings(xp.reshape(every, (*theta.shape[:-4], -1, *theta.shape[-2:])), -3)
         if self.lines:
             nothing = xp.zeros((*state.line.shape[:-1], theta.shape[-1] - self.lines), dtype=theta.dtype)
             every = xp.concat([every, xp.concat([nothing, state.line], axis=-1)], axis=-3)
@@ -195,15 +202,15 @@ class Tracking(Ensemble):
             every = xp.sum(products, axis=-1)
         else:
             every = xp.sum(products[..., None, :, :] * readings[..., None, :], axis=-1)
-        outputs = self._also_sharper(xp.reshape(every, (*z.shape[:-2], -1, state.theta.shape[-2])), -2)
+        outputs = self._readings(xp.reshape(every, (*z.shape[:-2], -1, state.theta.shape[-2])), -2)
         if not self.lines:
             return outputs
         line = xp.sum(state.line * z[..., None, -self.lines :], axis=-1)
         return xp.concat([outputs, line], axis=-2)
 
-    def _also_sharper(self, models: Array, axis: int) -> Array:
-        """Return models, or their outputs, along an axis; of classes also those that are surer."""
-        return namespace(models).concat([models, SHARPER * models], axis=axis) if self.has_classes else models
+    def _readings(self, models: Array, axis: int) -> Array:
+        """Return models, or their outputs, along an axis as often as they are read."""
+        return namespace(models).concat([times * models for times in self.times], axis=axis)
 
     def _bounded(self, output: Array, y: Array, spread: Array) -> tuple[Array, Any, Array]:
         """Return the target as it is learned, the rate of the weights, and the error's variance after it."""
