@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmarks import (
+    columns,
     differ,
     drift,
     eager,
@@ -152,6 +153,13 @@ def test_ten_classes_are_learned() -> None:
     assert 0.5 < worst <= mean < 1
     assert 0.2 < float(rows[0]["bits a coefficient"]) < 4
     assert list(ten_classes.methods(20)) == ["ring", "one place", "Newton", "no communication"]
+
+
+def test_labels_of_landmarks_tell_which_columns_matter() -> None:
+    columns.main("1", "40", columns.FIFTY)
+    (row,) = written("columns")
+    assert row["rounds"] == 40
+    assert float(row["weighed"]) < 0.95 * float(row["loss"])
 
 
 def test_raw_inputs_are_brought_to_units() -> None:
