@@ -33,6 +33,7 @@ inputs = 2
 [learning]
 topology = "ring"
 [learning.method]
+name = "gossip"
 quantizer = "nearest"
 [timing]
 mode = "timer"

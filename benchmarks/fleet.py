@@ -47,6 +47,7 @@ every = {every}
 
 SMALL = """\
 [learning.method]
+name = "gossip"
 kernels = {gaussian = [1, 3, 5]}
 features = 20
 eta = 1.0

@@ -50,14 +50,14 @@ def weigh(method: omkl.Gossip, rounds: int = ROUNDS) -> report.Row:
     codec = wire.Codec((len(method.bank.kernels), 1, 2 * method.bank.features), method.channel.quantizer)
     frames, steps = [], []
     for hidden, (levels, step) in sent(method, rounds):
-        table = sizes.costs(method.channel, codec.shape[2])
+        table = sizes.costs(method.channel.quantizer, codec.shape[2])
         bits = sizes.block_bits(np, step.reshape(NODES, 1, -1), step[0].size, table).sum(axis=-1)
         steps.append(np.clip(bits - table.start, 0, None).mean() / 8)
         for node in range(NODES):
             seed = wire.digest(hidden[node])
             frames.append(len(wire.write_gossip(codec, 1, 2, Message(levels[node], step[node]), seed)))
     parts = {"steps": float(np.mean(steps)), "levels": np.mean(frames) - np.mean(steps) - wire.HEADER_BYTES}
-    name = {"quantizer": str(method.channel), "eta": method.eta}
+    name = {"quantizer": str(method.channel.quantizer), "eta": method.eta}
     return {**name, **HEADER, **parts, "all-in": float(np.mean(frames)), "most": max(frames)}
 
 
@@ -78,7 +78,7 @@ def clock(method: omkl.Gossip, number: int = 1000, repeat: int = 9) -> report.Ro
         f"{name} us": 1e6 * min(timeit.repeat(call, number=number, repeat=repeat)) / number
         for name, call in work.items()
     }
-    return {"frame": str(method.channel), "bytes": len(frame), **times}
+    return {"frame": str(method.channel.quantizer), "bytes": len(frame), **times}
 
 
 def main() -> None:

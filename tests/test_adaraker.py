@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import omkl
-from omkl import SGD, AdaRaker, Local, algorithm, config, gaussian, topology
+from omkl import AdaRaker, Local, Newton, algorithm, config, gaussian, topology
 from omkl.errors import InputError
 from omkl.methods import Neighbors, Round
 from omkl_lab.methods.adaraker import LevelsState
@@ -121,7 +121,7 @@ def test_it_has_a_name_in_files() -> None:
     [
         ({"levels": 0}, "levels is 0; it must be a whole number from 1 on"),
         ({"levels": 32}, "levels is 32; it must be at most 31; try 12"),
-        ({"learner": SGD(0.1)}, "AdaRaker has rates for gradient steps; leave learner out"),
+        ({"learner": Newton()}, "AdaRaker has rates for gradient steps; leave learner out"),
         ({"weigh_first": True}, "weigh_first is True; AdaRaker predicts before"),
     ],
 )

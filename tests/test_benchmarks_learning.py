@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmarks import (
+    columns,
     differ,
     drift,
     eager,
@@ -154,6 +155,13 @@ def test_ten_classes_are_learned() -> None:
     assert list(ten_classes.methods(20)) == ["ring", "one place", "Newton", "no communication"]
 
 
+def test_labels_of_landmarks_tell_which_columns_matter() -> None:
+    columns.main("1", "40", columns.FIFTY)
+    (row,) = written("columns")
+    assert row["rounds"] == 40
+    assert float(row["weighed"]) < 0.95 * float(row["loss"])
+
+
 def test_raw_inputs_are_brought_to_units() -> None:
     rows = {(row["inputs"], row["order"]): row for row in units.rows(1, count=800, held=80)}
     assert len(rows) == 15
@@ -219,7 +227,7 @@ def test_the_frontier_has_all_its_parts(tmp_path: Path, monkeypatch: pytest.Monk
     class Simulated:
         def __init__(self, method: Any, seeds: int) -> None:
             self.loss = np.full((seeds, 3), 1 / method.eta, dtype=np.float32)
-            self.bits = np.full((seeds, 3), 160 * method.width)
+            self.bits = np.full((seeds, 3), 160 * method.bank.width)
 
     def compare(data: str, cases: Any, nodes: int, *, seeds: int, **rest: Any) -> dict[str, Simulated]:
         return {case: Simulated(method, seeds) for case, (method, _) in cases.items()}

@@ -228,7 +228,7 @@ def test_explain_of_a_preset() -> None:
     letter = f"{omkl.explain('path', 5, quantizer=omkl.QSGD(3))}\n"
     assert run("explain", "--nodes", 5, "--method", "letter").stdout == letter
     rate = run("explain", "--nodes", 5, "--method", "letter", "--learner", "{name='sgd', eta=0.1}").stdout
-    assert rate == run("explain", "--nodes", 5, "--method", "letter", "--eta", 0.1, "--weight-rate", 0.01).stdout
+    assert rate == run("explain", "--nodes", 5, "--method", "letter", "--eta", 0.1).stdout
 
 
 def test_explain_of_a_quantizer_that_is_no_contraction() -> None:

@@ -216,7 +216,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"method": {"kernels": {}}}, "method.kernels: kernels is (); a bank is one kernel or more"),
     ({"method": {"loss": "softmx"}}, "method.loss: unknown loss 'softmx'; did you mean 'softmax'?"),
     ({"method": {"loss": {"name": "softmax", "classes": "3"}}}, "method.loss.classes: '3' given"),
-    ({"method": {"eta": 0.5}}, "method.eta: eta is 0.5; pooled is a rule that has no such rate"),
+    ({"method": {"eta": 0.5}}, "method.eta: 0.5 given; recommended learns by a rule that has no such rate"),
     ({"method": {"features": 5}}, "method.features: 5 given; recommended compares inputs with landmarks"),
     ({"method": {"quantizer": {"bits": 3}}}, "method.quantizer.bits: 3 given; nearest has no such setting"),
     ({"method": {"name": "letter", "learner": {"prior": 1}}}, "method.learner: {'prior': 1} given; there is no"),

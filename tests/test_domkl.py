@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize
 
 import omkl
-from omkl import DOMKL, SGD, Huber, Logistic, SmoothedHinge, Squared, config, gaussian, topology
+from omkl import DOMKL, Huber, Logistic, Newton, SmoothedHinge, Squared, config, gaussian, topology
 from omkl.errors import InputError
 from omkl.losses import Loss
 from omkl.methods import Neighbors, Network, Round
@@ -140,7 +140,7 @@ def test_it_has_a_name_in_files() -> None:
         ({"penalty": 0}, r"penalty is 0\.0; it must be positive and finite; try 1"),
         ({"penalty": float("inf")}, "penalty is inf"),
         ({"eta": -1.0}, r"eta is -1\.0"),
-        ({"learner": SGD(0.1)}, "DOMKL solves for its models; leave learner out"),
+        ({"learner": Newton()}, "DOMKL solves for its models; leave learner out"),
         ({"loss": "softmax"}, "loss is softmax; DOMKL solves for one output at a time"),
     ],
 )

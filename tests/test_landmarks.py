@@ -50,7 +50,7 @@ def test_coordinates_are_white_at_the_landmarks_and_make_up_the_kernel(X: np.nda
     made = place(gaussian(0.2, 0.5), 3, 0, X, Landmarks(rank=60, rows=60), sigma="median")
     z = z_of(made, X).astype(np.float64)
     np.testing.assert_allclose(z.T @ z / len(X), np.eye(60), atol=2e-3)
-    marks, limits, widths = (np.asarray(part, dtype=np.float64) for part in made[3:])
+    marks, limits, widths = (np.asarray(part, dtype=np.float64) for part in made[3:6])
     similar = features.similarities(X, marks, limits, widths)
     assert made.spectrum is not None
     np.testing.assert_allclose((z * made.spectrum[0]) @ z.T, similar, atol=1e-4)

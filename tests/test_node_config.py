@@ -142,7 +142,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (method(name="local"), "learning.method: local is for the simulator alone; nodes run gossip, or choco without"),
     (method(name="complete"), "learning.method: complete is for the simulator alone; nodes run gossip"),
     (method(name="choco", fresh=True), "learning.method: choco with fresh copies is for the simulator alone; nodes"),
-    (method(eta=-1), "learning.method.eta: eta is -1.0; a learning rate must be positive"),
+    (method(name="gossip", eta=-1), "learning.method.eta: eta is -1.0; a learning rate must be positive"),
     (method(quantizer={"name": "topk", "k": 3}), "learning.method.quantizer: topk is for the simulator alone; nodes "
      "send exact, qsgd, nearest, sign; try nearest"),
     (method(quantizer="randk"), "learning.method.quantizer: randk is for the simulator alone; nodes send"),

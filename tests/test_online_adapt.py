@@ -18,7 +18,6 @@ from omkl.online.adaptive import Adaptive, reexpressed
 from omkl.online.calibrating import described
 from omkl.online.drift import BLOCK, TRIALS, Watch
 from omkl.online.playing import Player
-from omkl.online.relevance import relevance
 from omkl.online.tracking import BOUND, Tracking, shared
 
 Floats = npt.NDArray[np.float64]
@@ -45,25 +44,6 @@ def wrong(online: Online, X: Floats, y: Any, last: int) -> float:
 # Columns
 
 
-def test_columns_that_do_not_matter_are_found(rng: np.random.Generator) -> None:
-    X = rng.normal(size=(300, 8)).astype(np.float32)
-    factors = relevance(X, np.sin(2 * X[:, [2]]) + X[:, [5]] ** 2)
-    assert set(np.argsort(factors)[-2:]) == {2, 5}
-    assert factors[[0, 1, 3, 4, 6, 7]].max() < 0.3 * factors[[2, 5]].min()
-    assert np.mean(factors**2) == pytest.approx(1)
-
-
-@given(seed=st.integers(0, 100), count=st.integers(1, 40), columns=st.integers(1, 5))
-def test_relevance_is_finite_whatever_the_rows(seed: int, count: int, columns: int) -> None:
-    rng = np.random.default_rng(seed)
-    X = rng.integers(0, 2, size=(count, columns)).astype(np.float32)
-    factors = relevance(X, rng.integers(0, 2, size=(count, 1)).astype(np.float32))
-    assert factors.shape == (columns,)
-    assert np.isfinite(factors).all()
-    assert (factors >= 0).all()
-    assert (relevance(X, np.ones((count, 1), np.float32)) == 1).all()
-
-
 def test_many_columns_of_noise(rng: np.random.Generator) -> None:
     X = rng.normal(size=(1500, 30))
     y = np.sin(2 * X[:, 3]) - X[:, 3] * X[:, 11]
@@ -79,9 +59,14 @@ def test_a_share_of_the_weights_is_dealt_out_by_the_stakes() -> None:
     assert weights == pytest.approx([0.9 * 0.5 + 0.08, 0.9 * 0.25 + 0.01, 0.9 * 0.25 + 0.01])
     assert np.array_equal(shared(np.zeros(3), 0.0, np.ones(3) / 3), np.zeros(3))
     usual: dict[str, Any] = {"learner": omkl.Pooled((600, 20)), "basis": omkl.Landmarks()}
-    assert Tracking(**usual, rates=(1, 0.9), lines=3).stakes(np) == pytest.approx([0.25, 0.25, *[0.5 / 3] * 3])
-    assert Tracking(**usual, rates=(0.9,)).stakes(np) == pytest.approx([0.5, 0.5])
-    assert Tracking(**usual, loss="squared", lines=3).stakes(np) == pytest.approx([1 / 7] * 7)
+    usual |= {"sharper": 1.5, "stakes": (0.5, 0.1, 0.4)}
+    stakes = [0.125, 0.125, 0.025, 0.025] * 2 + [0.4]
+    assert Tracking(**usual, rates=(1, 0.9), lines=3).dealt(np) == pytest.approx(stakes)
+    assert Tracking(**usual, rates=(0.9,)).dealt(np) == pytest.approx([0.25] * 4)
+    assert Tracking(**usual, loss="huber", rates=(1, 0.9)).dealt(np) == pytest.approx([5 / 12] * 2 + [1 / 12] * 2)
+    assert Tracking(**usual, loss="squared", lines=3).dealt(np) == pytest.approx([1 / 7] * 7)
+    once = Tracking(**usual | {"sharper": None, "stakes": None}, rates=(1, 0.9), lines=3)  # as before there were these
+    assert once.dealt(np) == pytest.approx([0.25, 0.25, *[0.5 / 3] * 3])
 
 
 def test_labels_that_are_swapped_are_learned_anew(rng: np.random.Generator) -> None:
@@ -123,9 +108,11 @@ def test_settings_of_tracking(settings: dict[str, Any], says: str) -> None:
 
 
 def test_labels_name_what_is_weighed() -> None:
-    method = Tracking(learner=omkl.Pooled((600, 20)), basis=omkl.Landmarks(), rates=(1, 0.9), lines=3)
-    wanted = ["forget 1, prior 600", "forget 1, prior 20", "forget 0.9, prior 600", "forget 0.9, prior 20", "line"]
-    assert method.labels == wanted
+    usual: dict[str, Any] = {"learner": omkl.Pooled((600, 20)), "basis": omkl.Landmarks(), "sharper": 1.5}
+    method = Tracking(**usual, rates=(1, 0.9), lines=3)
+    wanted = ["forget 1, prior 600", "forget 1, prior 20", "forget 0.9, prior 600", "forget 0.9, prior 20"]
+    assert method.labels == [*wanted, *(f"{one}, sharper" for one in wanted), "line"]
+    assert method.replace(loss="huber").labels == [*wanted, "line"]
 
 
 # Units

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 import omkl
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, init=False, repr=False)
 class Mine(omkl.Local):
     name: ClassVar[str] = "mine"
 

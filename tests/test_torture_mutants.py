@@ -10,7 +10,7 @@ import pytest
 
 from omkl import algorithm, wire
 from omkl.algorithm import State
-from omkl.methods import Gossip
+from omkl.methods import Channel
 from omkl.node import checkpoint, neighbors, protocol
 from omkl.node.compiled import Compiled
 from omkl.node.events import Damaged, Event, Lost, Scored
@@ -324,14 +324,14 @@ def mixing_by_half(patch: Patch) -> None:
 
 
 def sending_kernels_that_are_not_due(patch: Patch) -> None:
-    def emit(self: Gossip, own: Floats, state: State, uniforms: Floats | None, round_: int) -> Any:
-        return algorithm.emit(own, state.hidden, self.channel.quantizer, uniforms)
+    def emit(self: Channel, own: Floats, hidden: Floats, uniforms: Floats | None, *_: Any) -> Any:
+        return algorithm.emit(own, hidden, self.quantizer, uniforms)
 
-    patch.setattr(Gossip, "emit", emit)
+    patch.setattr(Channel, "emit", emit)
 
 
 def mixing_without_momentum(patch: Patch) -> None:
-    patch.setattr(algorithm, "carry", lambda theta, velocity, momentum, mix: (mix(theta), velocity))
+    patch.setattr(algorithm, "heavy_ball", lambda theta, velocity, momentum, mix: (mix(theta), velocity))
 
 
 def learning_without_counting(patch: Patch) -> None:

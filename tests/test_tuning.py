@@ -162,7 +162,9 @@ def test_default_space_suits_every_method(method: Any) -> None:
     space = default(method)
     check(method, space)
     assert "kernels.scale" in space
-    assert ("eta" in space, "reach.most" in space) == ((True, False) if method.learner is None else (False, True))
+    assert ("eta" in space, "reach.most" in space) == (
+        (False, True) if isinstance(method.learner, omkl.Pooled) else (True, False)
+    )
     assert len(draw(method, space, 9, seed=0)) == 9
 
 
@@ -221,7 +223,7 @@ METHODS = [
 @pytest.mark.parametrize("method", METHODS)
 def test_a_written_setting_is_read_back_as_it_was(method: Any) -> None:
     parts = {"loss": method.loss and method.objective} | (
-        {"quantizer": method.channel} if hasattr(method, "channel") else {}
+        {"quantizer": method.settings()["quantizer"]} if "quantizer" in method.settings() else {}
     )
     for table in (as_table(method), tomllib.loads(as_toml(method))["method"]):
         assert config.experiment({"data": "banana", "nodes": 20, "method": table}).method == replace(method, **parts)
@@ -320,7 +322,7 @@ def test_command_writes_a_setting_that_simulate_reads(table: Path) -> None:
     assert found["comparison"]["difference"] < 0
     (table / "again.toml").write_text('data = {file = "t.csv", target = "y"}\n' + Path(found["file"]).read_text())
     simulated = json.loads(run("simulate", table / "again.toml", "--nodes", 3, "--quiet", "--format", "json").stdout)
-    assert simulated["config"]["method"]["learner"]["eta"] == found["settings"]["learner.eta"]
+    assert simulated["config"]["method"]["eta"] == found["settings"]["learner.eta"]
     page = run("tune", spec, *flags)
     assert page.stdout.splitlines()[-1] == f"setting: {out / 'best.toml'}"
     assert "those of the base" in page.stdout

@@ -148,19 +148,20 @@ def _laid(there: Method | None, table: Table) -> Method:
         before = {} if there is None else settings(there)
         kept = {key: before[key].default for key in names if key in before and key in settings(base)}
         kept = {key: value for key, value in kept.items() if value != settings(type(there))[key].default}
-    given = {key: table[key] for key in table if key != "name"}
-    found: Method = made(base, kept | converted(base, given, "method"), "method")
+    given = kept | converted(base, {key: table[key] for key in table if key != "name"}, "method")
     if isinstance(base, Gossip):
-        _require_effect(base, found, given)
+        _require_effect(base, given)
+    found: Method = made(base, given, "method")
     return found
 
 
-def _require_effect(base: Gossip, found: Any, given: Table) -> None:
+def _require_effect(base: Gossip, given: Table) -> None:
     """Refuse changes to a method that would change nothing."""
+    after = values(base) | given
     idle: dict[str, tuple[str, str]] = {}
-    if None not in (values(base)["learner"], base.weights.rate, values(found)["learner"]):
+    if None not in (values(base)["learner"], base.weights.rate, after["learner"]):
         idle["eta"] = "learns by a rule that has no such rate", 'learner: {name = "sgd", eta = 1.0}'
-    if isinstance(found.bank.basis, Landmarks):
+    if isinstance(after["basis"], Landmarks):
         instead = "compares inputs with landmarks, not by random features", 'basis: {name = "features", rank = 20}'
         idle |= dict.fromkeys(("features", "orthogonal"), instead)
     for key in idle.keys() & given.keys():

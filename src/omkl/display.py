@@ -38,6 +38,6 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def short(name: object) -> str:
+def short(name: object, longest: int = LONGEST) -> str:
     """Return a name on one line, cut where it is long."""
-    return textwrap.shorten(str(name), LONGEST, placeholder="...")
+    return textwrap.shorten(str(name), longest, placeholder="...")

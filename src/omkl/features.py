@@ -102,6 +102,8 @@ class Features(NamedTuple):
     """The lowest and the highest value of every column that is told from what lies beyond, ``(..., 2, d)``."""
     bandwidths: Array | None = None
     """Of the Gaussians that compare them, ``(..., B)``."""
+    relevance: Array | None = None
+    """What columns are multiplied by before they are compared, ``(..., d)``; landmarks and limits have it in them."""
 
     @property
     def inputs(self) -> int:
@@ -179,13 +181,13 @@ def transform(x: Array, features: Features) -> Array:
         assert features.limits is not None
         assert features.bandwidths is not None
         assert features.basis is not None
-        similar = similarities(x, features.landmarks, features.limits, features.bandwidths)
+        similar = similarities(x, features.landmarks, features.limits, features.bandwidths, features.relevance)
         return project(similar[..., None, :], features.basis)
     z = waves(namespace(x).tensordot(x, features.frequencies, axes=((-1,), (-1,))))
     return z if features.basis is None else project(z, features.basis)
 
 
-def similarities(x: Array, landmarks: Array, limits: Array, bandwidths: Array) -> Array:
+def similarities(x: Array, landmarks: Array, limits: Array, bandwidths: Array, relevance: Array | None = None) -> Array:
     """Return k(x, l) for landmarks ``(..., L, d)``, shape ``x.shape[:-1] + (..., L)``, of inputs within the limits.
 
     k is a mean of Gaussians exp(-|x-l|^2 / (2 sigma^2)), each weighed in proportion to its bandwidth: narrow ones tell
@@ -195,6 +197,7 @@ def similarities(x: Array, landmarks: Array, limits: Array, bandwidths: Array) -
     low, high = limits[..., 0, :], limits[..., 1, :]
     center = (low + high) / 2  # squares of what is far from zero would cancel
     x = xp.reshape(x, (*x.shape[:-1], *(1,) * (low.ndim - 1), x.shape[-1]))
+    x = x if relevance is None else x * relevance
     x = xp.minimum(xp.maximum(x, low), high) - center
     landmarks = landmarks - center[..., None, :]
     rows = xp.moveaxis(xp.reshape(x, (-1, *x.shape[-low.ndim :])), 0, -2)

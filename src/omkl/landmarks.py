@@ -11,6 +11,7 @@ equal any rotation of their eigenvectors is as good: the one that is taken follo
 nodes on different machines come to the same coordinates, up to rounding.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
@@ -22,8 +23,9 @@ from omkl import noise
 from omkl.calibration import checked, median_distance
 from omkl.errors import InputError, pick, whole
 from omkl.features import Features, Floats, Kernel, similarities
+from omkl.relevance import Real, relevance
 
-SOURCES = dict.fromkeys(("rows", "centers", "normal"))
+SOURCES = dict.fromkeys(("rows", "centers", "normal", "labelled"))
 EQUAL = 1e-5  # of an eigenvalue: neighbors that differ by less are taken for equal, and their eigenvectors for a plane
 SMALLEST = 1e-5  # of the largest eigenvalue: below it a direction is left at zero, being made of rounding errors
 FARTHEST = 5.0  # deviations of a column beyond which inputs count as being there
@@ -46,12 +48,14 @@ class Landmarks:
         ``"rows"``: inputs that all nodes hold; a simulation draws them from its stream. ``"centers"``: as many centers
         of clusters of ten times as many inputs, to see in a simulation what it costs to share those and no input; real
         nodes are given the centers as rows. ``"normal"``: standard normal vectors, which suit standardized inputs, so
-        that nothing is shared.
+        that nothing is shared. ``"labelled"``: inputs and their labels, by which columns are weighed as
+        ``omkl.relevance`` does. Labels are then shared too: a simulation takes them from its stream, and nodes from
+        ``y`` in the file of ``[calibration]``.
     """
 
     rank: int = 120
     rows: int = 500
-    source: Literal["rows", "centers", "normal"] = "rows"
+    source: Literal["rows", "centers", "normal", "labelled"] = "rows"
 
     name: ClassVar[str] = "landmarks"
 
@@ -69,7 +73,7 @@ class Landmarks:
     @property
     def sampled(self) -> int:
         """How many inputs are asked for."""
-        return {"rows": 1, "centers": 10, "normal": 0}[self.source] * self.rows
+        return {"centers": 10, "normal": 0}.get(self.source, 1) * self.rows
 
 
 def place(
@@ -79,8 +83,11 @@ def place(
     sample: npt.ArrayLike | None,
     settings: Landmarks,
     sigma: str = "given",
+    targets: Real | None = None,
 ) -> Features:
     """Return landmarks, the bandwidths of the kernels, and the basis of their similarities.
+
+    Landmarks with labels have their ``targets (n, C)`` too.
 
     Examples
     --------
@@ -96,6 +103,9 @@ def place(
     middle, spread = marks.mean(axis=0), FARTHEST * marks.std(axis=0)
     limits = np.stack([middle - spread, middle + spread]).astype(np.float32)
     marks = np.clip(marks, *limits)
+    factors = weighed(marks, targets) if settings.source == "labelled" else None
+    if factors is not None:
+        marks, limits = marks * factors, limits * factors
     if settings.source == "centers":
         marks = centers(marks, settings.rows, seed)
     unit = median_distance(marks) if sigma == "median" else 1.0
@@ -103,24 +113,42 @@ def place(
     marks = marks.astype(np.float32)
     # In double precision, of what all have in single: the basis is then the same to the digits it is kept in.
     exact = (part.astype(np.float64) for part in (marks, limits, bandwidths))
-    basis, spectrum = whitened(similarities(marks.astype(np.float64), *exact), settings.rank)
+    values, vectors = largest_first(similarities(marks.astype(np.float64), *exact))
+    basis, spectrum = whitened(values, _settled(values, vectors, settings.rank), settings.rank)
     rounded = [part.astype(np.float32, order="C")[None] for part in (basis, spectrum)]
-    return Features(None, rounded[0], rounded[1], marks, limits, bandwidths)
+    return Features(None, rounded[0], rounded[1], marks, limits, bandwidths, factors)
 
 
-def whitened(similar: Floats, rank: int) -> tuple[Floats, Floats]:
-    """Return the first directions of a matrix of similarities, scaled to mean square one, and their spectrum."""
-    count = len(similar)
+def weighed(inputs: Floats, targets: Real | None) -> npt.NDArray[np.float32]:
+    """Return what columns are multiplied by, ``(d,)``.
+
+    In double precision, and then to three digits: so that all nodes come to the same numbers.
+    """
+    if targets is None or len(targets) != len(inputs):
+        raise InputError(
+            f'source is "labelled", without a label for each of {len(inputs)} calibration rows; labels tell which '
+            'columns matter; give y beside X, or take "rows"'
+        )
+    return relevance(inputs, np.asarray(targets, np.float64)).round(3).astype(np.float32)
+
+
+def largest_first(similar: Real) -> tuple[Real, Real]:
+    """Return the eigenvalues of a matrix of similarities, the largest first, and its eigenvectors as columns."""
     values, vectors = np.linalg.eigh(similar)
-    values, vectors = values[::-1], _settled(values[::-1], vectors[:, ::-1], rank)
+    return values[::-1], vectors[:, ::-1]
+
+
+def whitened(values: Real, vectors: Real, rank: int) -> tuple[Real, Real]:
+    """Return the first of these directions, scaled to mean square one over the landmarks, and their spectrum."""
+    count = len(values)
     missing = max(0, rank - count)
     values, vectors = np.pad(values[:rank], (0, missing)), np.pad(vectors[:, :rank], ((0, 0), (0, missing)))
     kept = values > SMALLEST * values[0]
-    scales = np.where(kept, np.sqrt(count) / np.where(kept, values, 1), 0)
+    scales = np.where(kept, math.sqrt(count) / np.where(kept, values, 1), 0)
     return vectors * scales, np.where(kept, values / count, 0)
 
 
-def _settled(values: Floats, vectors: Floats, rank: int) -> Floats:
+def _settled(values: Real, vectors: Real, rank: int) -> Real:
     """Return eigenvectors in signs and rotations that depend on the spaces they span alone.
 
     Those of equal eigenvalues are replaced by projections of fixed random vectors, one after the other.
@@ -128,14 +156,16 @@ def _settled(values: Floats, vectors: Floats, rank: int) -> Floats:
     count, made = len(values), vectors.copy()
     spaces = _spaces(values, min(rank, count))
     probes = _normal(count, spaces[-1][1], 0)
+    made[:, : spaces[-1][1]] *= np.sign(np.sum(vectors[:, : spaces[-1][1]] * probes, axis=0))
     for first, last in spaces:
-        space = vectors[:, first:last]
-        turned, upper = np.linalg.qr(space.T @ probes[:, first:last])
-        made[:, first:last] = space @ (turned * np.sign(np.diag(upper)))
+        if last > first + 1:
+            space = vectors[:, first:last]
+            turned, upper = np.linalg.qr(space.T @ probes[:, first:last])
+            made[:, first:last] = space @ (turned * np.sign(np.diag(upper)))
     return made
 
 
-def _spaces(values: Floats, rank: int) -> list[tuple[int, int]]:
+def _spaces(values: Real, rank: int) -> list[tuple[int, int]]:
     """Return where the eigenvalues begin and end that are taken for equal, until there are ``rank`` of them."""
     found, last = [], 0
     while last < rank:

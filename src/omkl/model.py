@@ -15,9 +15,11 @@ from omkl.features import Features, transform
 from omkl.losses import Loss
 from omkl.scaling import Inputs
 
-# One that has no basis, units or landmarks is written as ever, for readers that know of none.
-FORMAT, WITH_BASIS, WITH_UNITS, WITH_LANDMARKS = 1, 2, 3, 4
-_ARRAYS = ("theta", "log_weights", "frequencies", "basis", "center", "scale", "landmarks", "limits", "bandwidths")
+# One that has no basis, units, landmarks or relevance is written as ever, for readers that know of none.
+FORMAT, WITH_BASIS, WITH_UNITS, WITH_LANDMARKS, WITH_RELEVANCE = 1, 2, 3, 4, 5
+_ARRAYS = (
+    "theta", "log_weights", "frequencies", "basis", "center", "scale", "landmarks", "limits", "bandwidths", "relevance"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +40,8 @@ class Model:
         ``(P, 2D, r)``, or ``(1, L, r)`` on landmarks, or None.
     center, scale
         ``(d,)``, what inputs are standardized by before they are predicted; None for both takes them as they are.
-    landmarks, limits, bandwidths
-        ``(L, d)``, ``(2, d)`` and ``(B,)``, as ``omkl.features.similarities`` takes them; or None.
+    landmarks, limits, bandwidths, relevance
+        ``(L, d)``, ``(2, d)``, ``(B,)`` and ``(d,)``, as ``omkl.features.similarities`` takes them; or None.
     """
 
     frequencies: Array
@@ -52,6 +54,7 @@ class Model:
     landmarks: npt.NDArray[np.float32] | None = None
     limits: npt.NDArray[np.float32] | None = None
     bandwidths: npt.NDArray[np.float32] | None = None
+    relevance: npt.NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         inputs = self._check_landmarks() if self.frequencies is None else self._check_frequencies(self.frequencies)
@@ -65,7 +68,8 @@ class Model:
         inputs, (count, rank) = found[0][-1:], (found[3][1:] if len(found[3]) == 3 else (0, 0))
         members, outputs = found[4][:2] if len(found[4]) == 3 else (0, 0)
         due = ((count, *inputs), (2, *inputs), found[2][:1], (1, count, rank), (members, outputs, rank), (members,))
-        if found != due or not count or len(inputs) != 1:
+        weighed = self.relevance is None or self.relevance.shape == inputs
+        if found != due or not count or len(inputs) != 1 or not weighed:
             raise InputError(
                 f"landmarks, limits, bandwidths, basis, theta, log_weights of shapes {found}; give (L, d), (2, d), "
                 "(B,), (1, L, r), (P, C, r), (P,), or frequencies"
@@ -108,7 +112,8 @@ class Model:
     @property
     def features(self) -> Features:
         """What z(x) is computed with."""
-        return Features(self.frequencies, self.basis, None, self.landmarks, self.limits, self.bandwidths)
+        marks = self.landmarks, self.limits, self.bandwidths, self.relevance
+        return Features(self.frequencies, self.basis, None, *marks)
 
     @property
     def weights(self) -> npt.NDArray[np.float32]:
@@ -145,6 +150,7 @@ class Model:
         """Write the same to an open file."""
         version = WITH_UNITS if self.center is not None else FORMAT if self.basis is None else WITH_BASIS
         version = version if self.landmarks is None else WITH_LANDMARKS
+        version = version if self.relevance is None else WITH_RELEVANCE
         arrays = {name: getattr(self, name) for name in _ARRAYS if getattr(self, name) is not None}
         header = {"omkl_model": version, "loss": {"name": self.loss.name, **asdict(self.loss)}}  # type: ignore[call-overload]
         storage.pack(file, arrays, header)
@@ -152,7 +158,7 @@ class Model:
 
 def load_model(path: str | Path) -> Model:
     """Return the model that ``save`` wrote."""
-    formats, remedy = (FORMAT, WITH_BASIS, WITH_UNITS, WITH_LANDMARKS), "pass a file written by Model.save"
+    formats, remedy = tuple(range(FORMAT, WITH_RELEVANCE + 1)), "pass a file written by Model.save"
     header, arrays = storage.read(path, "model", formats, remedy)
     with storage.refusing(f"{path} is no omkl model", remedy):
         given: Any = {"frequencies": None} | {name: arrays[name] for name in _ARRAYS if name in arrays}

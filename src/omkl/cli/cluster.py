@@ -87,6 +87,7 @@ def _network(given: Experiment, stream: Stream, deadline: float) -> "NetworkConf
     nodes, inputs = stream.X.shape[1:]
     if nodes > MOST_NODES:
         raise InputError(f"{nodes} nodes; a cluster has a process for each, {MOST_NODES} at most; use omkl simulate")
+    is_labelled = getattr(given.method.bank.basis, "source", None) == "labelled"
     return NetworkConfig(
         name="cluster",
         inputs=inputs,
@@ -97,6 +98,7 @@ def _network(given: Experiment, stream: Stream, deadline: float) -> "NetworkConf
         timing=Timing(deadline=deadline, patience=deadline / 2),
         standardize=given.standardize,
         calibration=stream.X.reshape(-1, inputs),  # of which the simulator takes the same rows
+        labels=stream.y.reshape(-1, *stream.y.shape[2:]) if is_labelled else None,
     )
 
 

@@ -81,9 +81,12 @@ class Bank(Part):
         """Return the bank for inputs of so many columns: where they are few, landmarks have fewer coordinates."""
         return replace(self, basis=self.basis.within(columns)) if isinstance(self.basis, Landmarks) else self
 
-    def draw(self, dimension: int, seed: int, X: Array | None = None, standardize: bool = False) -> Features:
-        """Return the features of a seed, calibrated on rows of unlabelled inputs X ``(..., d)`` where asked for.
+    def draw(
+        self, dimension: int, seed: int, X: Array | None = None, standardize: bool = False, y: Array | None = None
+    ) -> Features:
+        """Return the features of a seed, calibrated on rows of inputs X ``(..., d)`` where asked for.
 
+        Their targets y ``(..., C)`` are looked at by labelled landmarks alone.
         Those that nodes standardize are given as they come, and standardized here: the rows that are taken, by
         themselves.
         """
@@ -93,7 +96,8 @@ class Bank(Part):
         if sample is not None:
             sample = scaling.standardize_rows(sample) if standardize else sample.astype(np.float32)
         if isinstance(basis, Landmarks):
-            return landmarks.place(self.kernels, dimension, seed, sample, basis, self.sigma)
+            targets = None if y is None or not count else calibration.sample(y, count, seed)
+            return landmarks.place(self.kernels, dimension, seed, sample, basis, self.sigma, targets)
         settings = basis, self.sigma, self.orthogonal
         return calibration.calibrate(self.kernels, self.features, dimension, seed, sample, *settings)
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from omkl import algorithm, compressors
 from omkl.arrays import Array, namespace
 from omkl.errors import InputError
-from omkl.methods.ensemble import Ensemble, require_sgd
+from omkl.methods.ensemble import Ensemble
 from omkl.methods.protocol import Info, Network, Round
 from omkl.quantizers import QSGD, Quantizer, restore
 from omkl.topology import Topology
@@ -45,6 +45,7 @@ class Complete(Ensemble):
     """
 
     name: ClassVar[str] = "complete"
+    only_sgd: ClassVar[str] = "Complete applies one mean gradient step"
     endures_faults: ClassVar[bool] = False
 
     quantizer: Quantizer = QSGD(bits=3)  # noqa: RUF009 - it is frozen
@@ -59,7 +60,6 @@ class Complete(Ensemble):
         ):
             if value not in known:
                 raise InputError(f"{name} is {value!r}; it must be {known[0]!r} or {known[1]!r}")
-        require_sgd(self, "Complete applies one mean gradient step")
         object.__setattr__(self, "quantizer", compressors.named(self.quantizer))
         self.quantizer.check(self.sent)
 

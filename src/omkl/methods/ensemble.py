@@ -42,6 +42,8 @@ class Ensemble(Composed):
     """
 
     endures_faults: ClassVar[bool] = True
+    only_sgd: ClassVar[str] = ""
+    """Why a method takes gradient steps alone, and no other learner; empty where it takes any."""
 
     bank: Bank = Bank()  # noqa: RUF009 - parts are frozen
     loss: Loss | None = None
@@ -81,6 +83,8 @@ class Ensemble(Composed):
             raise InputError(f"regularization is {self.regularization}; lambda must be >= 0 and finite; try 1e-3")
         if self.loss is not None:
             object.__setattr__(self, "loss", losses.named(self.loss))
+        if self.only_sgd and self.learner != SGD(self.eta):
+            raise InputError(f"learner is {self.learner}; {self.only_sgd}; leave learner out")
 
     @classmethod
     @cache
@@ -90,12 +94,14 @@ class Ensemble(Composed):
         eta: float = cls.learner.eta  # type: ignore[attr-defined]
         found["eta"] = Setting("eta", float, eta, "Learning rate of gradient steps.")
         found["learner"] = found["learner"]._replace(hint=Learner | None, default=None)
-        return found
+        return {name: one for name, one in found.items() if name != "learner" or not cls.only_sgd}
 
     def _settings(self) -> Iterator[tuple[str, Any]]:
         for name, value in super()._settings():
             if name != "learner":
                 yield name, value
+            elif self.only_sgd:
+                yield "eta", self.eta
             elif type(value) is SGD and value.decay == "none":
                 yield from {"eta": value.eta, "learner": None}.items()
             else:
@@ -204,10 +210,3 @@ def suited(method: Method, loss: Loss | str | None) -> Method:
     """Return the method with a loss that suits the data, where it has none of its own."""
     unsaid = isinstance(method, Ensemble) and method.loss is None and loss is not None
     return method.replace(loss=loss) if unsaid else method
-
-
-def require_sgd(method: Ensemble, why: str) -> None:
-    """Refuse any learner but gradient steps at one rate."""
-    learner = method.learner
-    if type(learner) is not SGD or learner.decay != "none":
-        raise InputError(f"learner is {learner}; {why}; leave learner out")

@@ -1,6 +1,8 @@
 """What a network must be for nodes to run it; a refusal names the key of the network's file."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +14,7 @@ from omkl.data import DATA_SETS
 from omkl.data.streams import numbers
 from omkl.errors import InputError
 from omkl.experiment import Experiment
+from omkl.landmarks import Landmarks
 from omkl.losses import Softmax
 from omkl.methods import Choco, Gossip, Method
 from omkl.node.settings import Access, Member, Timing, Tls
@@ -126,6 +129,29 @@ def calibrated(
         seen = scaling.standardize_rows(rows) if standardize else rows
         calibration.checked(seen, inputs, method.bank.sigma)
         return rows
+
+
+def labelled(
+    method: Gossip, given: npt.ArrayLike | None, labels: npt.ArrayLike | None, seed: int
+) -> tuple[Gossip, npt.NDArray[Any] | None]:
+    """Return a method whose landmarks are labelled where there are labels, and the labels of those that it takes."""
+    basis = method.bank.basis
+    wanted = ("rows", "labelled") if labels is not None else ("labelled",)
+    if not isinstance(basis, Landmarks) or basis.source not in wanted:
+        return method, None
+    with config.at("calibration"):
+        if labels is None or given is None:
+            raise InputError(
+                'no labels; basis.source is "labelled", which weighs columns by them; write np.savez(file, X=X, y=y), '
+                'or take "rows"'
+            )
+        table = numbers(labels, "y")
+        if len(method.objective.encode(table)) != len(np.asarray(given)):
+            raise InputError(
+                f"{len(table)} labels y for {len(np.asarray(given))} rows X; every row needs one; add them"
+            )
+        taken = calibration.sample(table.reshape(len(table), -1), basis.sampled, seed)
+    return method.replace(basis=replace(basis, source="labelled")), taken.reshape(-1, *table.shape[1:])
 
 
 def connected(graph: Graph, ids: Sequence[str]) -> None:

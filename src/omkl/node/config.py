@@ -47,6 +47,8 @@ class NetworkConfig:
     calibration
         Unlabelled inputs ``(n, d)`` for a method that is calibrated on some; those it takes of them are kept. They are
         in the units that nodes observe in: where they standardize, these rows are too, by themselves.
+    labels
+        Their labels ``(n,)``, if those are shared too: landmarks are then ``"labelled"``.
     """
 
     name: str
@@ -61,6 +63,7 @@ class NetworkConfig:
     checkpoint: Checkpoint | None = None
     standardize: bool = False
     calibration: Inputs | None = field(default=None, repr=False, compare=False)
+    labels: Inputs | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_word("name", self.name)
@@ -71,7 +74,9 @@ class NetworkConfig:
         checks.connected(self.topology.graph, self.ids)
         checks.nonnegative(self.topology, self.ids)
         rows = checks.calibrated(self.method, self.calibration, self.inputs, self.seed, self.standardize)
-        object.__setattr__(self, "calibration", rows)
+        method, labels = checks.labelled(self.method, self.calibration, self.labels, self.seed)
+        for name, value in {"calibration": rows, "labels": labels, "method": method}.items():
+            object.__setattr__(self, name, value)
 
     @property
     def ids(self) -> list[str]:
@@ -104,6 +109,7 @@ class NetworkConfig:
             timing=self.timing,
             standardize=self.standardize,
             calibration=self.calibration,
+            targets=None if self.labels is None else self.method.objective.encode(self.labels),
             settings=self._settings(),
         )
 
@@ -158,6 +164,7 @@ def parse(table: Table, folder: Path) -> NetworkConfig:
     except InputError as error:
         raise InputError(f"{place}{error}") from None
     checks.agrees(spec, learning, len(members), file.inputs)
+    rows, labels = (None, None) if file.calibration is None else file.calibration.read(folder)
     return NetworkConfig(
         name=file.name,
         inputs=file.inputs,
@@ -170,7 +177,8 @@ def parse(table: Table, folder: Path) -> NetworkConfig:
         access=file.access,
         checkpoint=file.checkpoint and replace(file.checkpoint, folder=folder / file.checkpoint.folder),
         standardize=spec.standardize,
-        calibration=None if file.calibration is None else file.calibration.read(folder),
+        calibration=rows,
+        labels=labels,
     )
 
 

@@ -141,9 +141,10 @@ class Learning:
         sample: Inputs | None = None,
         standardize: bool = False,
         links: float | None = None,
+        targets: Floats | None = None,
     ) -> None:
         self.method = method
-        self.features = method.bank.draw(inputs, seed, sample, standardize)
+        self.features = method.bank.draw(inputs, seed, sample, standardize, targets)
         self.moments: Moments | tuple[()] = scaling.start(inputs) if standardize else ()
         self.state: State = method.init(np, (), outputs(method.objective), self.features.spectrum)
         self.round = 0

@@ -79,6 +79,7 @@ class Protocol:
             role.calibration,
             role.standardize,
             math.fsum(role.neighbors.values()),
+            role.targets,
         )
         self.neighbors = Neighbors(role, self.learning, boot)
         self.waiting: deque[tuple[Inputs, Floats | None]] = deque()

@@ -8,7 +8,7 @@ from typing import Any
 from omkl.landmarks import Landmarks
 from omkl.learners import Pooled
 from omkl.methods import Gossip
-from omkl.node.learning import outputs
+from omkl.node.learning import Floats, outputs
 from omkl.node.settings import Timing
 from omkl.scaling import CLIP, Inputs
 from omkl.wire import SETTINGS_BYTES
@@ -32,6 +32,8 @@ class Role:
     """Whether it brings inputs to mean 0 and deviation 1, by the running moments of its own."""
     calibration: Inputs | None = field(default=None, repr=False, compare=False)
     """The rows that its features are calibrated on, where they are; as they come, if inputs are standardized."""
+    targets: Floats | None = field(default=None, repr=False, compare=False)
+    """Those of these rows, ``(n, C)``, where landmarks are labelled."""
 
     settings: bytes = bytes(SETTINGS_BYTES)
     """A digest of all that the network's file says of learning and of the graph; zeros where there is none."""
@@ -53,6 +55,8 @@ class Role:
         if self.calibration is not None:
             rows = self.calibration.astype("<f8" if self.standardize else "<f4")
             features += f" sample={_digest(rows.tobytes())}"
+        if self.targets is not None:
+            features += f" labels={_digest(self.targets.astype('<f4').tobytes())}"
         lines = {
             "network": self.network,
             "mode": self.timing.mode,

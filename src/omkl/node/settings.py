@@ -150,18 +150,20 @@ class Calibration:
     Attributes
     ----------
     file
-        An npz file with an array ``X`` of unlabelled inputs, a row each, as nodes observe them: also where they
-        standardize, for all bring these rows to mean 0 and deviation 1 by themselves.
+        An npz file with an array ``X`` of inputs, a row each, as nodes observe them: also where they standardize, for
+        all bring these rows to mean 0 and deviation 1 by themselves. It may hold their labels ``y`` too. Columns are
+        then weighed by what they say of these, as ``Landmarks(source="labelled")`` has it.
     """
 
     file: Path
 
-    def read(self, folder: Path) -> npt.NDArray[Any]:
-        """Return the rows; a relative path is looked for in the folder."""
+    def read(self, folder: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
+        """Return the rows and their labels, if there are any; a relative path is looked for in the folder."""
         path = folder / self.file
-        remedy = "it must hold an array X of unlabelled inputs; write it by np.savez(file, X=X)"
+        remedy = "it must hold an array X of inputs; write it by np.savez(file, X=X)"
         with storage.refusing(f"calibration.file: {path} cannot be read", remedy, OSError):
-            return storage.load(path).arrays["X"]
+            arrays = storage.load(path).arrays
+            return arrays["X"], arrays.get("y")
 
 
 @dataclass(frozen=True, kw_only=True)

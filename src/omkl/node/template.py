@@ -76,7 +76,8 @@ every = 100             # rounds; "observation": before each is acknowledged, so
 
 # The inputs that are shared, if any: an array X of some 500 inputs without labels, a row each, the same
 # file on every device, in the units that nodes observe in. They become the landmarks of the method.
-# Write it by np.savez("calibration.npz", X=X).
+# Write it by np.savez("calibration.npz", X=X). With their labels too, y=y, columns are weighed by what
+# they say of these: much better where most columns say nothing.
 # [calibration]
 # file = "calibration.npz"
 

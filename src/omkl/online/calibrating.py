@@ -9,13 +9,13 @@ import numpy.typing as npt
 from omkl import calibration, features, landmarks
 from omkl.features import Features
 from omkl.landmarks import Landmarks
-from omkl.methods import Method
-from omkl.online.relevance import relevance, squared_distances, typical_distance
+from omkl.methods import Bank, Method
 from omkl.online.tracking import Tracking
+from omkl.relevance import relevance, squared_distances, typical_distance
 from omkl.scaling import Floats
 
 FARTHEST = np.float32(5)  # deviations: beyond what the rows have shown, kernels see nothing
-FARTHEST_ON_A_LINE = np.float32(10)  # deviations: a trend goes on, and a typing error does not count as one
+FARTHEST_ON_A_LINE = np.float32(10)  # deviations: a trend goes on; a typing error and a heavy tail are none
 MOST_LANDMARKS = 384  # of the rows: more cost time when they calibrate
 MOST_LINES = 60  # directions of the columns that a line has, of most variance
 
@@ -84,9 +84,15 @@ def _lines(sample: Rows, most: int) -> tuple[npt.NDArray[np.float32], npt.NDArra
 
     The constant comes last, with one.
     """
-    values, vectors = np.linalg.eigh(sample.T.astype(np.float64) @ sample / len(sample))
+    if not most:
+        return np.zeros((sample.shape[1], 0), np.float32), np.ones(1, np.float32)
+    wide = sample.shape[1] > len(sample)  # the smaller matrix of products has the same eigenvalues
+    products = (sample @ sample.T if wide else sample.T @ sample).astype(np.float64) / len(sample)
+    values, vectors = np.linalg.eigh(products)
     kept = np.flatnonzero(values > max(1e-6 * values[-1], 1e-12))[::-1][:most]
     directions = vectors[:, kept] / np.sqrt(values[kept])
+    if wide:
+        directions = sample.T @ directions / np.sqrt(len(sample) * values[kept])
     return directions.astype(np.float32), np.append(values[kept] / (values.sum() or 1), 1).astype(np.float32)
 
 
@@ -108,12 +114,7 @@ def calibrated(method: Any, sample: Rows, seed: int) -> tuple[Any, Features]:
         method = method.replace(basis=type(basis)(rank, max(rows, 2)))
     bank = method.bank
     if isinstance(bank.basis, Landmarks):
-        if unit:
-            return method, landmarks.place(bank.kernels, inputs, seed, sample, bank.basis)
-        widths = np.array([kernel.sigma for kernel in bank.kernels], np.float32)
-        limits = np.concatenate([sample[:1] - FARTHEST, sample[:1] + FARTHEST])
-        one = np.ones((1, 1, 1), np.float32)
-        return method, Features(None, one, one[0], sample[:1], limits, widths)
+        return method, _placed(bank, sample if unit else sample[:1])
     if unit or bank.basis is None:
         return method, bank.draw(inputs, seed, sample)
     frequencies = features.draw(bank.kernels, bank.features, inputs, seed, orthogonal=bank.orthogonal)
@@ -121,9 +122,21 @@ def calibrated(method: Any, sample: Rows, seed: int) -> tuple[Any, Features]:
     return method, Features(frequencies, place[..., None], np.ones((len(place), 1), np.float32))
 
 
+def _placed(bank: Bank, sample: Rows) -> Features:
+    """Return what ``landmarks.place`` does, in single precision and so sooner: no other machine has to come to it."""
+    widths = np.array([kernel.sigma for kernel in bank.kernels], np.float32)
+    middle = sample.mean(axis=0)
+    far = FARTHEST * (sample.std(axis=0) if len(sample) > 1 else np.ones_like(middle))
+    limits = np.stack([middle - far, middle + far])
+    marks = np.clip(sample, *limits)
+    directions = landmarks.largest_first(features.similarities(marks, marks, limits, widths))
+    basis, spectrum = (np.ascontiguousarray(part[None]) for part in landmarks.whitened(*directions, bank.width))
+    return Features(None, basis, spectrum, marks, limits, widths)
+
+
 def spread(sample: Rows) -> float:
     """Return the median distance between rows, or a fourth of its root mean square where most rows are alike."""
-    return typical_distance(squared_distances(sample.astype(np.float64)))
+    return typical_distance(squared_distances(sample))
 
 
 def widened(made: Features) -> Features:
@@ -164,9 +177,21 @@ def described(X: Floats, made: Calibrated, dtype: Any = np.float32) -> npt.NDArr
     z = mapped(near.astype(dtype), parts)
     if made.directions is None:
         return z
-    far = np.clip(apart, -FARTHEST_ON_A_LINE, FARTHEST_ON_A_LINE).astype(np.float32) * factors.astype(np.float32)
+    reach = line_reach(made.features)
+    far = np.clip(apart, -reach, reach).astype(np.float32) * factors.astype(np.float32)
     line = far.astype(dtype) @ made.directions.astype(dtype)
     return np.concatenate([z, line[:, None], np.ones((len(X), 1, 1), dtype)], axis=-1)
+
+
+def line_reach(made: Features) -> Rows:
+    """Return how many deviations of a column a line goes on for, ``(d,)``: where landmarks were clipped, no farther.
+
+    Such a column has a heavy tail, and what comes out there is no trend.
+    """
+    assert made.landmarks is not None
+    assert made.limits is not None
+    is_heavy = ((made.landmarks <= made.limits[0]) | (made.landmarks >= made.limits[1])).any(axis=0)
+    return np.where(is_heavy, FARTHEST, FARTHEST_ON_A_LINE)
 
 
 def mapped(x: npt.NDArray[Any], made: Features) -> npt.NDArray[Any]:

@@ -20,7 +20,7 @@ from omkl.learners.rules import HALVINGS, LOGISTIC
 from omkl.learners.rules import TINY as NOTHING
 from omkl.losses import Logistic, Loss, Softmax, Squared
 from omkl.methods import Method
-from omkl.online.calibrating import FARTHEST, FARTHEST_ON_A_LINE, Calibrated
+from omkl.online.calibrating import FARTHEST, Calibrated, line_reach
 from omkl.online.tracking import BOUND, MOST_APART, REMEMBERED, SHARPNESS, TINY, Tracking, TrackingState
 
 Floats = npt.NDArray[np.float32]
@@ -57,7 +57,7 @@ class Compiled:
         assert parts.bandwidths is not None
         columns = parts.landmarks.shape[1]
         factors = np.ones(columns) if made.relevance is None else made.relevance
-        self._inputs = (*made.inputs, factors.astype(np.float32))
+        self._inputs = (*made.inputs, factors.astype(np.float32), line_reach(parts))
         self._landmarks = np.ascontiguousarray(parts.landmarks.T)
         self._limits = np.ascontiguousarray(parts.limits)
         # Bandwidths that double, the widest first, as weights and exponents; others are compared one by one.
@@ -75,8 +75,9 @@ class Compiled:
         self._variance = np.float32(method.learner.priors[0] * LOGISTIC / bound) * method.shown(parts.spectrum)[0]
         self._priors = np.array(method.learner.priors, np.float32) / np.float32(method.learner.priors[0])
         self._forget = np.array(method.forgets, np.float32)
-        self._rates = np.array([bound, method.hedge_rate, method.share, method.line_rule.forget], dtype=np.float32)
-        self._stakes = method.stakes(np)
+        rates = bound, method.hedge_rate, method.share, method.line_rule.forget, method.times[-1]
+        self._rates = np.array(rates, dtype=np.float32)
+        self._stakes = method.dealt(np)
         self._loss = LOSSES.index(type(method.objective))
 
     def mapped(self, X: npt.NDArray[np.float64]) -> Floats:
@@ -117,8 +118,9 @@ class Compiled:
 
 @compiled
 def _measure(
-    X: Any, center: Any, scale: Any, factors: Any, landmarks: Any, limits: Any, directions: Any, squares: Any, z: Any
-) -> None:
+    X: Any, center: Any, scale: Any, factors: Any, reach: Any, landmarks: Any, limits: Any, directions: Any,
+    squares: Any, z: Any,
+) -> None:  # fmt: skip
     """Add squared distances to the landmarks, ``(n, L)``, and write the linear features to the end of z."""
     lines, first = directions.shape[1], z.shape[1] - directions.shape[1] - 1
     for start in range(0, len(X), TOGETHER):
@@ -127,10 +129,11 @@ def _measure(
             for k in rows:
                 apart = (X[k, i] - center[i]) / scale[i] if i < X.shape[1] else np.nan
                 apart = 0.0 if np.isnan(apart) else apart
-                near = np.float32(min(max(apart, -FARTHEST), FARTHEST)) * factors[i]
-                _add_squares(squares[k], min(max(near, limits[0, i]), limits[1, i]), landmarks[i])
+                if limits[1, i] > limits[0, i]:  # where not, all inputs count as the landmarks, which are alike
+                    near = np.float32(min(max(apart, -FARTHEST), FARTHEST)) * factors[i]
+                    _add_squares(squares[k], min(max(near, limits[0, i]), limits[1, i]), landmarks[i])
                 if lines:
-                    far = np.float32(min(max(apart, -FARTHEST_ON_A_LINE), FARTHEST_ON_A_LINE)) * factors[i]
+                    far = np.float32(min(max(apart, -reach[i]), reach[i])) * factors[i]
                     _add(z[k, first : first + lines], far, directions[i])
         for k in rows:
             z[k, -1] = _ONE
@@ -211,7 +214,7 @@ def _predict(
     weights = np.exp((log_weights - log_weights.max()).astype(np.float64))
     weights /= weights.sum()
     for t in range(len(z)):
-        _read(theta, own, log_curvature, line, variance, priors, rates[0], z[t], shrunk, parts)
+        _read(theta, own, log_curvature, line, variance, priors, rates[0], rates[4], z[t], shrunk, parts)
         for k in range(theta.shape[1]):
             output[t, k] = 0
             for p in range(len(weights)):
@@ -220,10 +223,10 @@ def _predict(
 
 @inner
 def _read(
-    theta: Any, own: Any, log_curvature: Any, line: Any, variance: Any, priors: Any, bound: Any, z: Any, shrunk: Any,
-    parts: Any,
+    theta: Any, own: Any, log_curvature: Any, line: Any, variance: Any, priors: Any, bound: Any, sharper: Any, z: Any,
+    shrunk: Any, parts: Any,
 ) -> None:  # fmt: skip
-    """Write the outputs of every model under every prior, and of the line."""
+    """Write the outputs of every model as it is read, and of the line."""
     place = 0
     for e in range(len(theta)):
         seen = bound * own[e] * np.exp(log_curvature[e])
@@ -235,7 +238,9 @@ def _read(
                 parts[place, k] = _dot(theta[e, k], shrunk)
             place += 1
     for k in range(theta.shape[1]):
-        parts[place, k] = _dot(line[k], z[len(z) - line.shape[1] :])
+        for p in range(place, len(parts) - 1):  # of classes, the same models once more
+            parts[p, k] = sharper * parts[p - place, k]
+        parts[-1, k] = _dot(line[k], z[len(z) - line.shape[1] :])
 
 
 @compiled
@@ -244,13 +249,13 @@ def _learn(
     variance: Any, priors: Any, forget: Any, rates: Any, stakes: Any, loss: Any, z: Any, y: Any,
     weight: Any, losses: Any,
 ) -> None:  # fmt: skip
-    bound, rate, share, line_forget = rates
+    bound, rate, share, line_forget, sharper = rates
     outputs, views = theta.shape[1], len(priors)
     parts, own_losses = np.empty((len(log_weights), outputs), dtype=np.float32), np.empty(len(log_weights), np.float32)
     f, target, slope, there = np.empty((4, outputs), dtype=np.float32)
     move, weights = np.empty(z.shape[1], dtype=np.float32), np.empty(len(log_weights), dtype=np.float32)
     for t in range(len(z)):
-        _read(theta, own, log_curvature, line, variance, priors, bound, z[t], move, parts)
+        _read(theta, own, log_curvature, line, variance, priors, bound, sharper, z[t], move, parts)
         _normalize(log_weights, weights)
         for k in range(outputs):
             f[k], target[k] = _ZERO, y[t, k]

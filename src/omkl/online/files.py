@@ -34,7 +34,7 @@ FORMAT, READ, REMEDY = 2, (1, 2), "pass a file written by save"
 KNOWN = {kind.__name__: kind for kind in (Basis, Budget, Kernel, Landmarks, Pace, Reach, Tracking)} | {
     kind.__name__: kind for known in (METHODS.own, LEARNERS, LOSSES, QUANTIZERS, SENDING) for kind in known.values()
 }
-FEATURES, UNITS = Features._fields, ("input_center", "input_scale", "target_center", "target_scale")
+FEATURES, UNITS = Features._fields[:-1], ("input_center", "input_scale", "target_center", "target_scale")
 COLUMNS = ("relevance", "directions")
 
 Arrays: TypeAlias = storage.Arrays
@@ -101,7 +101,7 @@ def fill(online: Online, header: Mapping[str, Any], arrays: Arrays) -> None:
 
 
 def _calibrated(prefix: str, made: Calibrated) -> Arrays:
-    parts = (*made.features, *made.inputs, *made.targets, made.relevance, made.directions)
+    parts = (*made.features[: len(FEATURES)], *made.inputs, *made.targets, made.relevance, made.directions)
     named = zip(FEATURES + UNITS + COLUMNS, parts, strict=True)
     return {prefix + name: part for name, part in named if part is not None}
 

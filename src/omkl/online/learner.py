@@ -209,8 +209,9 @@ class Online:
             return eager.advance(method, self.state, sample, self.network, dither, seen)[0]
 
     def _calibrated(self, rows: list[Row]) -> Calibrated:
-        X, units = table([row.x for row in rows]), self.task.units(np.stack([row.y for row in rows]))
-        learned = np.stack([self.task.target(row.y, units) for row in rows])
+        X, y = table([row.x for row in rows]), np.stack([row.y for row in rows])
+        units = self.task.units(y)
+        learned = self.task.target(y, units)
         method: Any = self.method.replace(loss=self.task.loss)
         return calibrate(method, X, units, learned, self.seed)
 

@@ -30,7 +30,7 @@ class Task(Protocol):
         """Return what targets ``(n, ...)`` of the calibration rows are measured in."""
 
     def target(self, y: Floats, units: Units) -> npt.NDArray[np.float32]:
-        """Return a target ``(C,)`` as the loss wants it."""
+        """Return targets ``(..., C)`` as the loss wants them."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Classification:
         return Units(np.zeros(1), np.ones(1))
 
     def target(self, y: Floats, units: Units) -> npt.NDArray[np.float32]:
-        """Return the target ``(C,)`` of a class number ``(1,)``."""
+        """Return the targets ``(..., C)`` of class numbers ``(..., 1)``."""
         if self.classes <= 2:
             return (2 * y - 1).astype(np.float32)
         return np.asarray(np.arange(self.classes) == y, dtype=np.float32)
@@ -88,7 +88,7 @@ class Regression:
         return units(np.clip(y, middle - far, middle + far))
 
     def target(self, y: Floats, units: Units) -> npt.NDArray[np.float32]:
-        """Return the target ``(C,)`` of numbers ``(C,)``."""
+        """Return the targets of numbers ``(..., C)``."""
         return ((y - units.center) / units.scale).astype(np.float32)
 
 

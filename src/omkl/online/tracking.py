@@ -2,9 +2,10 @@
 
 Data that stand still want a model that forgets nothing, data that drift one that does, and nobody knows beforehand
 which. So there is a model for each of a few rates, all on the same features, and each is read under every prior of the
-learner. Weights follow their losses, and a small share of all weight is dealt out anew after every row: a model that
-was bad for long and is good now is back after few rows. A straight line stands beside them, fitted by Newton's method,
-for trends, for few rows, and for what is simple and drifts.
+learner. Models of classes that forget nothing are less sure than they could be, and one that forgets would be preferred
+for being surer alone: so each is also read as if it were. Weights follow their losses, and a small share of all weight
+is dealt out anew after every row: a model that was bad for long and is good now is back after few rows. A straight line
+stands beside them, fitted by Newton's method, for trends, for few rows, and for what is simple and drifts.
 
 References
 ----------
@@ -27,7 +28,7 @@ from omkl.topology import Topology
 CLASSES = (1.0, 0.995)  # rates of forgetting: nothing, and all but the last 200 rows
 NUMBERS = (1.0, 0.99, 0.9)  # numbers in the order of time follow the last ones more closely than classes do
 SHARE = 0.01  # of all weight that is dealt out anew after a row
-LASTING = 0.5  # of it goes to the model of classes that forgets nothing: most data stand still
+LASTING = 0.5  # of it goes to the model of classes that forgets nothing, unless stakes are given: most data stand still
 FIRST_CURVATURE = 0.6  # of the largest, where a network begins with all of it: here a long step misleads no others
 MOST_APART = 4.0  # how much more than the best one's the logarithm of a weight can fall by one row
 SHARPNESS = 0.2  # rate of the weights under the squared loss, in units of the error's variance
@@ -44,7 +45,7 @@ class TrackingState(NamedTuple):
     theta: Array
     """A model for each of R rates, ``(J, R, 1, C, n)``."""
     log_weights: Array
-    """Of every model under every prior, and of the line at last, ``(J, R V)`` or ``(J, R V + 1)``."""
+    """Of every model as it is read, X in all, and of the line at last, ``(J, X)``."""
     memory: Memory
     """The learner's, with axes ``(J, R)``."""
     line: Array
@@ -65,12 +66,19 @@ class Tracking(Ensemble):
         ``NUMBERS``.
     share
         Of all weight, dealt out anew after every row.
+    stakes
+        Of classes: what part of all weight goes to models that forget nothing, to those that forget, and to the line,
+        at first and whenever a share is dealt out. None has half for the first, and the others alike.
+    sharper
+        Models of classes are also read as if they were so many times as sure; None reads them once.
     lines
         The last coordinates of the features, which are columns as they are and a constant; zero where there are none.
     """
 
     rates: tuple[float, ...] | None = None
     share: float = SHARE
+    stakes: tuple[float, ...] | None = None
+    sharper: float | None = None
     lines: int = 0
 
     name: ClassVar[str] = "tracking"
@@ -100,6 +108,12 @@ class Tracking(Ensemble):
         return math.isfinite(self.objective.lipschitz)
 
     @property
+    def times(self) -> tuple[float, ...]:
+        """By what outputs are multiplied in every reading of a model: numbers are no surer for being larger."""
+        has_classes = self.is_bounded and not hasattr(self.objective, "outputs")
+        return (1.0, self.sharper) if has_classes and self.sharper else (1.0,)
+
+    @property
     def line_rule(self) -> Newton:
         """How the line is fitted."""
         return LINE_OF_CLASSES if self.is_bounded else LINE
@@ -127,6 +141,7 @@ class Tracking(Ensemble):
         """What the weights are of."""
         readings = super().labels
         models = [f"forget {rate:g}, {prior}" for rate in self.forgets for prior in readings]
+        models += [f"{model}, sharper" for _ in self.times[1:] for model in models]
         return models + (["line"] if self.lines else [])
 
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> TrackingState:
@@ -134,7 +149,7 @@ class Tracking(Ensemble):
         theta = self.bank.zeros(xp, (*leading, len(self.forgets)), outputs)
         line = xp.zeros((*leading, 1, outputs, self.lines), dtype=xp.float32)
         assert spectrum is not None
-        weights = xp.log(self.stakes(xp)) + xp.zeros((*leading, 1), dtype=xp.float32)
+        weights = xp.log(self.dealt(xp)) + xp.zeros((*leading, 1), dtype=xp.float32)
         spread = xp.zeros((*leading, 2), dtype=xp.float32) + xp.asarray([1.0, 0.0], dtype=xp.float32)
         memory = self.learner.init(theta, self.shown(spectrum))
         if self.is_bounded:
@@ -142,14 +157,16 @@ class Tracking(Ensemble):
         kept = self.line_rule.init(line, spectrum[..., -self.lines :]) if self.lines else ()
         return TrackingState(theta, weights, memory, line, kept, spread)
 
-    def stakes(self, xp: Any) -> Array:
+    def dealt(self, xp: Any) -> Array:
         """Return the weights to begin with, by which a share is dealt out too, ``(X,)``; they add up to one."""
-        models = len(self.forgets) * self.views + (self.lines > 0)
-        others = models - self.views
-        if not (others and self.is_bounded):
-            return xp.full((models,), 1 / models, dtype=xp.float32)
-        own, rest = LASTING / self.views, (1 - LASTING) / others
-        return xp.asarray([own] * self.views + [rest] * others, dtype=xp.float32)
+        lasting, others, line = self.views, self.views * (len(self.forgets) - 1), int(self.lines > 0)
+        parts: tuple[float, ...] = (lasting, others, line)
+        if self.is_bounded:
+            rest = (1 - LASTING) / max(1, others + line)
+            parts = self.stakes or (LASTING, rest * others, rest * line)
+        models = [parts[0] / lasting] * lasting + [parts[1] / max(1, others)] * others
+        each = models * len(self.times) + [parts[2] * len(self.times)] * line
+        return xp.asarray(each, dtype=xp.float32) / sum(each)
 
     def step(self, state: TrackingState, inputs: Round, network: Network) -> tuple[TrackingState, Info]:
         """Return the nodes after each has learned its own sample."""
@@ -164,13 +181,13 @@ class Tracking(Ensemble):
         weighed = algorithm.weigh(state.log_weights, rate * losses, 1.0, MOST_APART)
         info = Info(output, loss.value(output, inputs.y), state.theta, state.log_weights, 0 * state.spread[..., 0])
         learned = self._learned(state, outputs, inputs._replace(y=y))
-        return learned._replace(log_weights=shared(weighed, self.share, self.stakes(xp)), spread=spread), info
+        return learned._replace(log_weights=shared(weighed, self.share, self.dealt(xp)), spread=spread), info
 
     def models(self, state: TrackingState) -> tuple[Array, Array]:
-        """Return every model under every prior, and the line as one more of them, ``(J, R V + 1, C, n)``."""
+        """Return every model as it is read, and the line as one more of them, ``(J, X, C, n)``."""
         xp, theta = namespace(state.theta), state.theta
         every = self.read(theta, state.memory)
-        every = xp.reshape(every, (*theta.shape[:-4], -1, *theta.shape[-2:]))
+        every = self._readings(xp.reshape(every, (*theta.shape[:-4], -1, *theta.shape[-2:])), -3)
         if self.lines:
             nothing = xp.zeros((*state.line.shape[:-1], theta.shape[-1] - self.lines), dtype=theta.dtype)
             every = xp.concat([every, xp.concat([nothing, state.line], axis=-1)], axis=-3)
@@ -185,11 +202,15 @@ class Tracking(Ensemble):
             every = xp.sum(products, axis=-1)
         else:
             every = xp.sum(products[..., None, :, :] * readings[..., None, :], axis=-1)
-        outputs = xp.reshape(every, (*z.shape[:-2], -1, state.theta.shape[-2]))
+        outputs = self._readings(xp.reshape(every, (*z.shape[:-2], -1, state.theta.shape[-2])), -2)
         if not self.lines:
             return outputs
         line = xp.sum(state.line * z[..., None, -self.lines :], axis=-1)
         return xp.concat([outputs, line], axis=-2)
+
+    def _readings(self, models: Array, axis: int) -> Array:
+        """Return models, or their outputs, along an axis as often as they are read."""
+        return namespace(models).concat([times * models for times in self.times], axis=axis)
 
     def _bounded(self, output: Array, y: Array, spread: Array) -> tuple[Array, Any, Array]:
         """Return the target as it is learned, the rate of the weights, and the error's variance after it."""

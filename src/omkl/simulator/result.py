@@ -16,12 +16,13 @@ from omkl.errors import InputError
 from omkl.features import Features, transform
 from omkl.model import Model, loss_from, model_of
 
-FORMAT = 1
+FORMAT, WITH_RELEVANCE = 1, 2  # the second where columns are weighed, which readers of the first would leave out
 _CURVES = ("loss", "accuracy", "disagreement", "bits", "link_bits")
 _FINAL = ("theta", "log_weights", "seeds", "rounds")
-_FEATURES = ("frequencies", "basis", "landmarks", "limits", "bandwidths")
+_FEATURES = ("frequencies", "basis", "landmarks", "limits", "bandwidths", "relevance")
 _OPTIONAL = (*_FEATURES, "center", "scale")  # in final.npz where there are such
 
+MOST_LABEL = 160  # characters of what a method is called
 MORE = {"see": '.loss  .summary()  .model(node=0)  .save("run")  omkl.plots'}
 
 Floats = npt.NDArray[np.float32]
@@ -57,8 +58,8 @@ class Result:
         ``(S, P, D, d)``; None on landmarks.
     basis
         ``(S, P, 2D, r)``, ``(S, 1, L, r)`` on landmarks, or None.
-    landmarks, limits, bandwidths
-        ``(S, L, d)``, ``(S, 2, d)`` and ``(S, B)``, or None.
+    landmarks, limits, bandwidths, relevance
+        ``(S, L, d)``, ``(S, 2, d)``, ``(S, B)`` and ``(S, d)``, or None.
     center, scale
         ``(J, d)``, what each node's inputs were standardized by in the end, or None.
     pooled_loss
@@ -81,6 +82,7 @@ class Result:
     landmarks: Floats | None = None
     limits: Floats | None = None
     bandwidths: Floats | None = None
+    relevance: Floats | None = None
     center: npt.NDArray[np.float64] | None = None
     scale: npt.NDArray[np.float64] | None = None
     pooled_loss: Floats | None = None
@@ -97,8 +99,8 @@ class Result:
         network = graph if isinstance(graph, str) else graph["name"] if isinstance(graph, dict) else "a matrix"
         many = (self.theta.shape[0], "node"), (self.config["rounds"], "round"), (len(self.seeds), "seed")
         method = self.config.get("label", self.config["method"]["name"])
-        what = f"{method} on {data if isinstance(data, str) else 'a table'}"
-        return f"{short(what)}: {short(network)} of {', '.join(counted(*each) for each in many)}"
+        what = f"{short(method, MOST_LABEL)} on {short(data) if isinstance(data, str) else 'a table'}"
+        return f"{what}: {short(network)} of {', '.join(counted(*each) for each in many)}"
 
     def lines(self) -> dict[str, str]:
         """Return what came of it, in words, each by its name."""
@@ -178,8 +180,9 @@ class Result:
         _write_curves(folder, self._columns())
         names = [*_FINAL, *(name for name in _OPTIONAL if getattr(self, name) is not None)]
         storage.write(folder / "final.npz", {name: getattr(self, name) for name in names})
+        version = FORMAT if self.relevance is None else WITH_RELEVANCE
         # Last, so that a folder that has it is whole.
-        storage.write_whole(folder / "run.json", json.dumps({"omkl_result": FORMAT, **self.config}, indent=2) + "\n")
+        storage.write_whole(folder / "run.json", json.dumps({"omkl_result": version, **self.config}, indent=2) + "\n")
         return folder
 
     def _columns(self) -> dict[str, npt.NDArray[Any]]:
@@ -200,8 +203,8 @@ def load(folder: str | Path) -> Result:
         version, arrays = config.pop("omkl_result"), storage.load(folder / "final.npz").arrays
         final = {name: arrays[name] for name in (*_FINAL, *(set(_OPTIONAL) & set(arrays)))}
         columns = _read_curves(folder)
-    if version != FORMAT:
-        raise InputError(f"{folder} has result format {version}; this version reads {FORMAT}; upgrade omkl")
+    if version not in (FORMAT, WITH_RELEVANCE):
+        raise InputError(f"{folder} has result format {version}; this version reads {WITH_RELEVANCE}; upgrade omkl")
     shape = (len(final["seeds"]), len(final["rounds"]))
     curves = {name: columns[name].reshape(shape) for name in (*_CURVES, "pooled_loss") if name in columns}
     weights = np.stack([columns[f"weight_{p}"] for p in range(final["theta"].shape[2])], axis=-1).reshape(*shape, -1)

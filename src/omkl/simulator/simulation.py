@@ -154,7 +154,7 @@ def run_cases(
     outputs, every = targets.shape[-1], given.record_every
     held = size(stream.X.shape, outputs, methods, steady, given.seeds, given.pooled, every, moving)
     require_room(held, where.devices)
-    features = _features(widest, raw, runs, given.standardize)
+    features = _features(widest, raw._replace(y=targets), runs, given.standardize)
     clipped = [clips(method) for method in methods]
     networks = [_network(turns, given.faults, runs, where, each) for turns, each in zip(graphs, clipped, strict=True)]
     told = {name: describe(getattr(given, name)) for name in RECORDED} | {
@@ -302,7 +302,7 @@ def _standardized(given: Stream, pooled: bool) -> tuple[Stream, Moments]:
 def _features(method: Method, given: Stream, runs: list[int], standardize: bool) -> Features:
     """Return the features of every run, calibrated on its own rows of the stream where the method asks for it."""
     with one_thread():  # small matrices: more threads would wait for each other
-        each = [method.bank.draw(given.X.shape[-1], run, given.X, standardize) for run in runs]
+        each = [method.bank.draw(given.X.shape[-1], run, given.X, standardize, given.y) for run in runs]
     return stacked(each)
 
 

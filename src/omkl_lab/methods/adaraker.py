@@ -7,7 +7,7 @@ from omkl import algorithm
 from omkl.arrays import Array, namespace
 from omkl.errors import InputError, whole
 from omkl.learners import SGD, Learner
-from omkl.methods.ensemble import Ensemble, require_sgd
+from omkl.methods.ensemble import Ensemble
 from omkl.methods.protocol import Info, Network, Round
 from omkl.topology import Topology
 
@@ -60,6 +60,7 @@ class AdaRaker(Ensemble):
     """
 
     name: ClassVar[str] = "adaraker"
+    only_sgd: ClassVar[str] = "AdaRaker has rates for gradient steps"
 
     learner: Learner = SGD(30.0)  # noqa: RUF009 - it is frozen
     levels: int = 12
@@ -69,7 +70,6 @@ class AdaRaker(Ensemble):
         object.__setattr__(self, "levels", whole("levels", self.levels))
         if self.levels > MOST_LEVELS:
             raise InputError(f"levels is {self.levels}; it must be at most {MOST_LEVELS}; try 12")
-        require_sgd(self, "AdaRaker has rates for gradient steps")
         if self.weights.first:
             raise InputError("weigh_first is True; AdaRaker predicts before it sees the label; leave it out")
 

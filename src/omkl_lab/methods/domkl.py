@@ -8,7 +8,7 @@ from omkl.arrays import Array, namespace
 from omkl.errors import InputError, positive
 from omkl.learners import SGD, Learner
 from omkl.losses import Loss, Softmax
-from omkl.methods.ensemble import Ensemble, require_sgd
+from omkl.methods.ensemble import Ensemble
 from omkl.methods.protocol import Info, Network, Round
 from omkl.quantizers import Exact
 from omkl.topology import Topology
@@ -63,6 +63,7 @@ class DOMKL(Ensemble):
     """
 
     name: ClassVar[str] = "domkl"
+    only_sgd: ClassVar[str] = "DOMKL solves for its models"
 
     learner: Learner = SGD(1.0)  # noqa: RUF009 - it is frozen
     penalty: float = 1.0
@@ -70,7 +71,6 @@ class DOMKL(Ensemble):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "penalty", positive("penalty", self.penalty, "try 1"))
-        require_sgd(self, "DOMKL solves for its models")
         if isinstance(self.objective, Softmax):
             raise InputError(
                 "loss is softmax; DOMKL solves for one output at a time, and softmax couples them; use Gossip, or one "

@@ -11,6 +11,9 @@ backpropagation-free machine learning models", Science 383 (2024): the average o
 is the diagonal.
 """
 
+import math
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -22,11 +25,12 @@ DOUBT = 0.5  # columns over rows, times this: how much of every column counts wh
 SPARED = 4  # of many outputs, derivatives are taken at every fourth row: those of all take most of the time
 FEWEST = 8  # rows that say something about columns
 
-Single = npt.NDArray[np.float32]
+Real = npt.NDArray[np.floating[Any]]
+"""Of one precision throughout: single for speed, double where machines are to agree."""
 
 
-def relevance(X: Single, Y: Single) -> Floats:
-    """Return a factor for every column ``(d,)``, of mean square one, from standardized inputs and targets ``(n, C)``.
+def relevance(X: Real, Y: Real) -> Floats:
+    """Return a factor for every column ``(d,)``, of mean square one, from inputs and targets ``(n, C)``.
 
     >>> X = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
     >>> relevance(X, np.sin(2 * X[:, :1])).round(1)
@@ -37,7 +41,7 @@ def relevance(X: Single, Y: Single) -> Floats:
     unit = np.sqrt(np.mean(targets**2))
     if not unit > 0:
         return factors
-    scaled = (targets / unit).astype(np.float32)
+    scaled = (targets / unit).astype(X.dtype)
     for share in PASSES:
         rows = len(X) // share
         if rows >= FEWEST:
@@ -45,34 +49,33 @@ def relevance(X: Single, Y: Single) -> Floats:
     return factors
 
 
-def _renewed(X: Single, targets: Single, factors: Floats) -> Floats:
+def _renewed(X: Real, targets: Real, factors: Floats) -> Floats:
     """Return factors from the derivatives of a function that was fitted in units of those before."""
-    steep = np.sqrt(_squared_slopes(X * factors.astype(np.float32), targets)) * factors
+    doubt = DOUBT * X.shape[1] / len(X)
+    if doubt >= 1:
+        return np.ones_like(factors)
+    steep = np.sqrt(_squared_slopes(X * factors.astype(X.dtype), targets)) * factors
     if not steep.max() > 0:
         return factors
-    doubt = min(1.0, DOUBT * X.shape[1] / len(X))
     made = (1 - doubt) * steep / steep.max() + doubt
     return np.asarray(made / np.sqrt(np.mean(made**2)))
 
 
-def _squared_slopes(X: Single, targets: Single) -> Floats:
+def _squared_slopes(X: Real, targets: Real) -> Floats:
     """Return the mean square of a fitted function's derivative along every column, ``(d,)``, summed over outputs."""
     squares = squared_distances(X)
     width = typical_distance(squares) ** 2
     if not width > 0:
         return np.zeros(X.shape[1])
-    similar = np.exp(squares / np.float32(-2 * width))
-    weights = np.linalg.solve(similar + np.float32(RIDGE) * np.eye(len(X), dtype=np.float32), targets)
-    total = np.zeros(X.shape[1])
+    similar = np.exp(squares / (-2 * width))
+    weights = np.linalg.solve(similar + RIDGE * np.eye(len(X), dtype=X.dtype), targets)
     some = slice(None, None, min(SPARED, max(1, len(weights.T) // 2)))
-    for one in weights.T:
-        pulls = similar[some] * one
-        slopes = (pulls @ X - pulls.sum(axis=1)[:, None] * X[some]) / np.float32(width)
-        total += np.mean(slopes.astype(np.float64) ** 2, axis=0)
-    return total
+    pulls = similar[some] * weights.T[:, None]
+    slopes = pulls @ X - pulls.sum(axis=2)[..., None] * X[some]
+    return np.asarray(np.mean(slopes**2, axis=1, dtype=np.float64).sum(axis=0)) / width**2
 
 
-def squared_distances(X: Single) -> Single:
+def squared_distances(X: Real) -> Real:
     """Return |x_i - x_j|^2 for all rows, ``(n, n)``."""
     lengths = np.sum(X * X, axis=1)
     squares = lengths[:, None] + lengths - 2 * (X @ X.T)
@@ -80,9 +83,9 @@ def squared_distances(X: Single) -> Single:
     return np.asarray(np.maximum(squares, 0, out=squares))
 
 
-def typical_distance(squares: Single) -> float:
+def typical_distance(squares: Real) -> float:
     """Return the median distance between two rows, or a fourth of its root mean square where most rows are alike."""
     if len(squares) < 2:
         return 0.0
-    apart = np.sqrt(squares[np.tri(len(squares), k=-1, dtype=bool)])
-    return max(float(np.median(apart)), float(np.sqrt(np.mean(apart.astype(np.float64) ** 2))) / 4)
+    apart = squares[np.tri(len(squares), k=-1, dtype=bool)]
+    return max(float(np.median(np.sqrt(apart))), math.sqrt(np.mean(apart, dtype=np.float64)) / 4)
