@@ -28,7 +28,7 @@ def fifty() -> tuple[np.ndarray, np.ndarray]:
 def rows(names: tuple[str, ...], seeds: int, rounds: int | None = None) -> Iterator[report.Row]:
     """Yield the losses of a data set with labels of the landmarks, and without."""
     plain = omkl.recommended()
-    weighed = plain.replace(basis=replace(plain.bank.basis, source="labelled"))
+    weighed = plain.replace(basis=omkl.Landmarks(source="labelled"))
     for name in names:
         data: Any = fifty() if name == FIFTY else name
         ran = [

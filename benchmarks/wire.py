@@ -50,7 +50,7 @@ def weigh(method: omkl.Gossip, rounds: int = ROUNDS) -> report.Row:
     codec = wire.Codec((len(method.bank.kernels), 1, 2 * method.bank.features), method.channel.quantizer)
     frames, steps = [], []
     for hidden, (levels, step) in sent(method, rounds):
-        table = sizes.costs(method.channel.quantizer, codec.shape[2])
+        table = sizes.costs(method.channel.quantizer, codec.shape[2])  # type: ignore[arg-type]
         bits = sizes.block_bits(np, step.reshape(NODES, 1, -1), step[0].size, table).sum(axis=-1)
         steps.append(np.clip(bits - table.start, 0, None).mean() / 8)
         for node in range(NODES):

@@ -27,7 +27,7 @@ def shrinks(method: Gossip, name: str, rounds: int, nodes: int = 12) -> float:
     theta -= theta.mean(axis=0)
     state = algorithm.init(theta, method.learner)._replace(velocity=method.mixing.start(theta))
     for _ in range(rounds):
-        theta, velocity = method.mixing.mix(state.theta, state.velocity, state.hidden, links)
+        theta, velocity = method.mixing.mix(state.theta, state.velocity, state.hidden, links, 0)
         uniforms = rng.uniform(size=theta.shape).astype(np.float32)
         hidden = algorithm.absorb(state.hidden, algorithm.emit(theta, state.hidden, method.channel.quantizer, uniforms))
         state = state._replace(theta=theta, hidden=hidden, velocity=velocity)

@@ -55,10 +55,10 @@ def test_two_nodes_by_hand() -> None:
     links, hidden = network("path", 2), np.array([1, -1], np.float32).reshape(2, 1, 1, 1)
     method = Gossip(gamma=0.5, momentum=0.5, quantizer=None, features=1)
     state = State(hidden, hidden, np.zeros((2, 1), np.float32), (), np.zeros_like(hidden))
-    theta, velocity = method.mixing.mix(state.theta, state.velocity, hidden, links)
+    theta, velocity = method.mixing.mix(state.theta, state.velocity, hidden, links, 0)
     np.testing.assert_array_equal(theta[:, 0, 0, 0], [0.5, -0.5])
     np.testing.assert_array_equal(velocity[:, 0, 0, 0], [-0.5, 0.5])
-    theta, velocity = method.mixing.mix(theta, velocity, theta, links)  # pulls of 1/2 * 1/2 * (-1) = -1/4
+    theta, velocity = method.mixing.mix(theta, velocity, theta, links, 0)  # pulls of 1/2 * 1/2 * (-1) = -1/4
     np.testing.assert_array_equal(velocity[:, 0, 0, 0], [-0.5, 0.5])
     np.testing.assert_array_equal(theta[:, 0, 0, 0], [0, 0])
 

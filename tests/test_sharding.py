@@ -170,7 +170,8 @@ def start_two(flags: str, tmp_path: Path, devices: int, by_flag: bool) -> list[t
     ("shard", "seeds", "devices", "by_flag"), [("nodes", 1, 2, True), ("seeds", 5, 1, False)], ids=["nodes", "seeds"]
 )
 def test_two_processes_equal_one(shard: str, seeds: int, devices: int, by_flag: bool, tmp_path: Path) -> None:
-    flags = f"--data banana --topology ring --nodes 70 --method gossip --eta 0.5 --gamma 0.3 --quantizer exact --seeds {seeds}"
+    method = "--method gossip --eta 0.5 --gamma 0.3 --quantizer exact"
+    flags = f"--data banana --topology ring --nodes 70 {method} --seeds {seeds}"
     first, second = start_two(f"{flags} --format json", tmp_path, devices, by_flag)
     assert (first[0], second[0]) == (0, 0), first[2] + second[2]
     assert json.loads(first[1])["config"]["devices"]["shard"] == shard

@@ -55,5 +55,5 @@ class Choco(Gossip):
         message = self.channel.emit(state.theta, state.hidden, uniforms, worth, state.moved, round_)
         hidden = algorithm.absorb(state.hidden, message)
         share = None if self.channel.sending is None else self.channel.sending.share(worth)
-        theta, velocity = self.mixing.mix(state.theta, state.velocity, hidden, network, radius, share)
+        theta, velocity = self.mixing.mix(state.theta, state.velocity, hidden, network, round_, radius, share)
         return state._replace(theta=theta, hidden=hidden, velocity=velocity), message

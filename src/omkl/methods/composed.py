@@ -93,8 +93,11 @@ class Composed:
     def _settings(self) -> Iterator[tuple[str, Any]]:
         for one in fields(self):
             value = getattr(self, one.name)
-            usual = isinstance(value, Part) and type(value) is type(one.default)
-            yield from value.settings().items() if usual else [(one.name, value)]
+            if isinstance(one.default, Part):
+                own = one.default.settings()
+                yield from ((name, given) for name, given in value.settings().items() if name in own)
+            if type(value) is not type(one.default) or not isinstance(value, Part):
+                yield one.name, value
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(changes(self, type(self)))})"

@@ -59,8 +59,9 @@ class Ensemble(Composed):
             made["learner"] = usual
         if "eta" in given:
             eta = given.pop("eta")
-            if is_own:
-                made["learner"] = replace(usual, eta=eta)  # type: ignore[type-var]
+            learner = made["learner"]
+            if is_own or (eta != USUAL_ETA and hasattr(learner, "eta") and learner == type(learner)()):
+                made["learner"] = replace(learner, eta=eta)
             elif made["weights"].rate is None:
                 given.setdefault("weight_rate", eta)
             elif eta != USUAL_ETA:  # files of 0.1 spell it out where it has no effect

@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Self
 from omkl import algorithm
 from omkl.algorithm import State
 from omkl.arrays import Array, namespace
-from omkl.errors import InputError
+from omkl.errors import InputError, pick
 from omkl.methods import clipping
 from omkl.methods.channel import Channel
 from omkl.methods.consensus_step import seldom, tracking
 from omkl.methods.ensemble import Ensemble
-from omkl.methods.mixing import Mixing
+from omkl.methods.mixing import MIXING, Mixing
 from omkl.methods.protocol import Info, Network, Round
 from omkl.methods.weights import GossipedWeights
 from omkl.quantizers import Message
@@ -49,6 +49,12 @@ class Gossip(Ensemble):
     reach: Reach | None = None
     mixing: Mixing = Mixing()  # noqa: RUF009
     channel: Channel = Channel()  # noqa: RUF009
+
+    def _routed(self, made: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+        """Return the parts, with a mixing rule of that name."""
+        if isinstance(name := made["mixing"], str):
+            made["mixing"] = pick("mixing", name, MIXING)()
+        return super()._routed(made, given)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -127,12 +133,12 @@ class Gossip(Ensemble):
         if self.channel.sending is not None:
             worth = self.worth(state.log_weights)
             share = self.channel.sending.share(worth)
-        own, velocity = self.mixing.mix(before, state.velocity, state.hidden, network, radius, share)
+        own, velocity = self.mixing.mix(before, state.velocity, state.hidden, network, round_, radius, share)
         message = self.channel.emit(own, state.hidden, uniforms, worth, state.moved, round_)
         hidden = algorithm.absorb(state.hidden, message)
         hearing = state.hearing
         if self.reach is not None and isinstance(hearing, Hearing):
-            pull = (own - self.mixing.carried(before, state.velocity)) / self.mixing.step
+            pull = (own - self.mixing.carried(before, state.velocity)) / self.mixing.step_in(round_)
             hearing = self.reach.hear(hearing, network.heard())
             hearing = self.reach.listen(hearing, pull, hidden - state.hidden, network.weight(len(own)))
         return self.unpack(own, state)._replace(hidden=hidden, velocity=velocity, hearing=hearing), message

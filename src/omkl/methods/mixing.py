@@ -62,6 +62,13 @@ class Mixing(Part):
             raise InputError("gamma is 'auto' on no network; it follows from one; call method.on(topology) first")
         return self.gamma
 
+    def step_in(self, round_: Array | int) -> Array | float:
+        """Return the consensus step of a round of gossip, counted from zero: gamma in all of them.
+
+        The number of the round is an int at a node, and an array of whole numbers in the simulator.
+        """
+        return self.step
+
     @property
     def pull(self) -> float:
         """How far a difference between neighbors is closed in the long run, of its weight: gamma / (1 - momentum)."""
@@ -85,6 +92,7 @@ class Mixing(Part):
         velocity: Velocity,
         hidden: Array,
         network: Network,
+        round_: Array | int,
         radius: Array | float | None = None,
         share: Array | None = None,
     ) -> tuple[Array, Velocity]:
@@ -95,7 +103,7 @@ class Mixing(Part):
         """
 
         def pulled(start: Array) -> Array:
-            mixed = network.mix(start, hidden, self.step, radius)
+            mixed = network.mix(start, hidden, self.step_in(round_), radius)
             return mixed if share is None else start + share[..., None, None] * (mixed - start)
 
         return algorithm.heavy_ball(own, velocity, self.momentum, pulled)

@@ -1,7 +1,7 @@
 """Which methods the fast paths know: Algorithm 1 as it stands, with the losses and quantizers that each has."""
 
 from omkl.learners import SGD
-from omkl.methods import Choco, Gossip, Method
+from omkl.methods import Choco, Gossip, Method, Mixing
 
 
 def is_plain(method: Method, losses: tuple[type, ...], quantizers: tuple[type, ...]) -> bool:
@@ -9,6 +9,7 @@ def is_plain(method: Method, losses: tuple[type, ...], quantizers: tuple[type, .
     return (
         (type(method) is Gossip or (type(method) is Choco and not method.fresh))
         and not method.weights.first
+        and type(method.mixing) is Mixing
         and method.mixing.clip is None
         and method.mixing.momentum == 0
         and not method.weights.common

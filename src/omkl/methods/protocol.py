@@ -54,7 +54,7 @@ class Info(NamedTuple):
 class Network(Protocol):
     """Who hears whom, and with what weight."""
 
-    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Array | float | None = None) -> Array:
+    def mix(self, theta: Array, hidden: Array, gamma: Array | float, radius: Array | float | None = None) -> Array:
         """Return ``algorithm.mix`` at every node, of copies ``algorithm.clipped`` to a radius where one is given."""
 
     def degrees(self, nodes: int) -> Array:

@@ -20,6 +20,7 @@ from omkl.landmarks import Landmarks
 from omkl.learners import LEARNERS
 from omkl.losses import LOSSES
 from omkl.methods import METHODS
+from omkl.methods.mixing import MIXING
 from omkl.online.adaptive import Adaptive
 from omkl.online.calibrating import Calibrated, Units, lined, table
 from omkl.online.drift import Watch
@@ -32,7 +33,9 @@ from omkl.settings import values
 
 FORMAT, READ, REMEDY = 2, (1, 2), "pass a file written by save"
 KNOWN = {kind.__name__: kind for kind in (Basis, Budget, Kernel, Landmarks, Pace, Reach, Tracking)} | {
-    kind.__name__: kind for known in (METHODS.own, LEARNERS, LOSSES, QUANTIZERS, SENDING) for kind in known.values()
+    kind.__name__: kind
+    for known in (METHODS.own, MIXING, LEARNERS, LOSSES, QUANTIZERS, SENDING)
+    for kind in known.values()
 }
 FEATURES, UNITS = Features._fields[:-1], ("input_center", "input_scale", "target_center", "target_scale")
 COLUMNS = ("relevance", "directions")

@@ -241,7 +241,7 @@ def _mixed(node: Protocol, copies: Floats, weights: Floats) -> tuple[Floats, tup
     own = method.pack(state)
     start = method.mixing.carried(own, state.velocity)
     heard = algorithm.clipped(state.hidden, copies, clipping.radius(method, state, node.round))
-    due = algorithm.mix(start, state.hidden, heard, weights, method.mixing.step)
+    due = algorithm.mix(start, state.hidden, heard, weights, method.mixing.step_in(node.round))
     if (choice := method.channel.sending) is not None:
         share = choice.share(method.worth(state.log_weights))
         due = start + share[..., None, None] * (due - start)
