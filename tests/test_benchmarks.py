@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import differ, drift, eager, naive, report, robust, scale, vectorized, weights
+from benchmarks import differ, drift, eager, naive, report, robust, scale, vectorized, way, weights
 
 import omkl
 from omkl import features, topology
@@ -168,3 +168,11 @@ def test_a_stream_changes_half_way(make: Callable[[int], drift.Table]) -> None:
         np.testing.assert_array_equal(part[:half], whole[:half])
     assert (changed.X[half:] != given.X[half:]).any() != (changed.y[half:] != given.y[half:]).any()
     np.testing.assert_allclose(np.linalg.norm(changed.X, axis=1), np.linalg.norm(given.X, axis=1), rtol=1e-6)
+
+
+def test_a_round_of_the_default_stays_in_few_files() -> None:
+    """Who follows a round reads its own files, and those of the parts that are chosen; what is new belongs in one."""
+    default, paper = way.round_of(omkl.recommended()), way.round_of(omkl.letter())
+    assert default.files <= 13
+    assert paper.files <= 11
+    assert 25 <= paper.functions < default.functions
