@@ -330,7 +330,7 @@ def test_a_form_becomes_flags() -> None:
         ({"nodes": 5.0}, "nodes is 5.0; it must be a whole number"),
         ({"gamma": float("nan")}, "gamma is nan; it must be a number from 0.0001 to 1"),
         ({"gamma": 0}, "gamma is 0; it must be a number"),
-        ({"eta": 1}, "method.eta: 1 given; recommended learns by a rule that has no such rate"),
+        ({"eta": 1}, "method.eta: 1.0 given; recommended learns by a rule that has no such rate"),
         ({"eta": 1, "method": "letter", "learner": "newton"}, "method.learner.eta: unknown key"),
         ({"rounds": 266}, "rounds is 266; 5,300 samples are 265 rounds here"),
         ({"data": '{file="/etc/passwd"}'}, "unknown data"),

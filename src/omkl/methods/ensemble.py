@@ -52,23 +52,25 @@ class Ensemble(Composed):
     weights: Weights = Weights()  # noqa: RUF009
 
     def _routed(self, made: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-        """Return the parts with eta: the rate of gradient steps, beside another learner that of the weights."""
+        """Return the parts with eta: the rate of gradient steps, or of a learner that has one and is otherwise usual.
+
+        Beside any other learner it is the rate of the weights, as in files of 0.1.
+        """
         usual = type(self).learner
-        is_own = made["learner"] in (None, usual)
-        if made["learner"] is None:
-            made["learner"] = usual
-        if "eta" in given:
-            eta = given.pop("eta")
-            learner = made["learner"]
-            if is_own or (eta != USUAL_ETA and hasattr(learner, "eta") and learner == type(learner)()):
-                made["learner"] = replace(learner, eta=eta)
-            elif made["weights"].rate is None:
-                given.setdefault("weight_rate", eta)
-            elif eta != USUAL_ETA:  # files of 0.1 spell it out where it has no effect
-                raise InputError(
-                    f"eta is {eta}; {brief(made['learner'])} is a rule that has no such rate; leave eta out, or take "
-                    "another: learner=omkl.SGD(eta=1.0), or learner=None"
-                )
+        learner: Any = made["learner"] or usual
+        made["learner"] = learner
+        if "eta" not in given:
+            return made
+        eta, own = given.pop("eta"), getattr(learner, "eta", USUAL_ETA)
+        if learner == usual or (eta != USUAL_ETA and hasattr(learner, "eta") and learner == type(learner)()):
+            made["learner"] = replace(learner, eta=eta)
+        elif eta != own and made["weights"].rate is None:
+            given.setdefault("weight_rate", eta)
+        elif eta not in (own, USUAL_ETA):  # files of 0.1 spell the usual one out where it has no effect
+            raise InputError(
+                f"eta is {eta}; {brief(learner)} is a rule that has no such rate; leave eta out, or take another: "
+                "learner=omkl.SGD(eta=1.0), or learner=None"
+            )
         return made
 
     def replace(self, **changes: Any) -> Self:
@@ -106,7 +108,7 @@ class Ensemble(Composed):
             elif type(value) is SGD and value.decay == "none":
                 yield from {"eta": value.eta, "learner": None}.items()
             else:
-                yield from {"eta": USUAL_ETA, "learner": value}.items()
+                yield from {"eta": self.eta, "learner": value}.items()
 
     @property
     def members(self) -> int:
