@@ -145,8 +145,9 @@ def _mix(world: World) -> float:
         arena.act(id, Protocol.end)
     _rest(world)
     _pace(world)  # a first round may bring back what neighbors have kept
-    mixing, before = Mixing(world.shape.config, arena.nodes, arena.conditions.delay), _apart(_thetas(world))
     begun = calm = len(world.trace)
+    mixing = Mixing(world.shape.config, arena.nodes, arena.conditions.delay, world.trace)
+    before = _apart(_thetas(world))
     for k in range(MIXED):
         _pace(world)
         if k == MIXED // 2:  # answers to the last questions have come by now

@@ -21,9 +21,15 @@ class Mixing:
         By node.
     """
 
-    def __init__(self, config: NetworkConfig, nodes: Mapping[str, Protocol], delay: float) -> None:
+    def __init__(
+        self, config: NetworkConfig, nodes: Mapping[str, Protocol], delay: float, before: Iterable[Entry]
+    ) -> None:
         self._config, self._delay = config, delay
         self._states = {id: nodes[id].learning.state for id in config.ids}
+        self._last = {who: now for now, who, what in before if isinstance(what, Gossiped)}
+        self._held = {
+            id: dict(zip(nodes[id].role.neighbors, nodes[id].neighbors.copies.copy(), strict=True)) for id in config.ids
+        }
         self._neighbors = {id: nodes[id].role.neighbors for id in config.ids}
         self.rounds = {id: nodes[id].round for id in config.ids}
 
@@ -31,12 +37,12 @@ class Mixing:
         """Return the models of all nodes after the rounds that they took, each at its time, with nobody left out."""
         method, ids, states = self._config.method, self._config.ids, dict(self._states)
         dither = eager.dither(method, len(ids), states[ids[0]].theta.shape[-2], self._config.seed)
-        said = {id: [(-np.inf, state.hidden)] for id, state in states.items()}
+        said = {id: [(self._last.get(id, -np.inf), state.hidden)] for id, state in states.items()}
         for now, id, what in happened:
             if not isinstance(what, Gossiped):
                 continue
             round_ = what.round - 1
-            copies = np.array([self._copy(said[peer], peer, round_, now) for peer in self._neighbors[id]])
+            copies = np.array([self._copy(said[peer], id, peer, round_, now) for peer in self._neighbors[id]])
             heard = Heard(copies, np.array(list(self._neighbors[id].values()), dtype=np.float32))
             uniforms = dither(round_)
             own = None if uniforms is None else uniforms[ids.index(id)]
@@ -44,8 +50,12 @@ class Mixing:
             said[id].append((now, states[id].hidden))
         return np.array([states[id].theta for id in ids], dtype=np.float64)
 
-    def _copy(self, said: list[tuple[float, Floats]], peer: str, round_: int, now: float) -> Floats:
-        """Return the hidden state of a neighbor that a round mixes: in lock step its last one, by timer what came."""
+    def _copy(self, said: list[tuple[float, Floats]], id: str, peer: str, round_: int, now: float) -> Floats:
+        """Return the hidden state of a neighbor that a round mixes: in lock step its last one, by timer what came.
+
+        What was on its way at the beginning has yet to come: until then it is what the node held.
+        """
         if self._config.timing.mode == "lockstep":
             return said[round_ - self.rounds[peer]][1]
-        return next(hidden for then, hidden in reversed(said) if then + self._delay <= now)
+        came = (hidden for then, hidden in reversed(said) if then + self._delay <= now)
+        return next(came, self._held[id][peer])
