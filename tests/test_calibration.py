@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from omkl.methods.plain import is_plain
 from scipy import stats
 
 import omkl
@@ -18,7 +19,6 @@ from omkl.errors import InputError
 from omkl.features import Features, gaussian, laplacian
 from omkl.learners import Shared
 from omkl.methods import Choco, Complete, Gossip, Local
-from omkl.methods.plain import is_plain
 from omkl.model import Model, load_model
 from omkl.node.config import NetworkConfig, load
 from omkl.quantizers import Nearest

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from omkl.methods.plain import is_plain
 
 import omkl
 from omkl import algorithm, topology
 from omkl.data import load, status
 from omkl.errors import InputError
 from omkl.methods import Gossip
-from omkl.methods.plain import is_plain
 from omkl.node.config import NetworkConfig
 from omkl.node.settings import Member
 from omkl.node.transports import memory

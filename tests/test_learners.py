@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from omkl.methods.plain import is_plain
 from scipy.optimize import brentq
 
 from omkl import algorithm, config
@@ -14,7 +15,6 @@ from omkl.errors import InputError
 from omkl.learners import LEARNERS, SGD, AdaGrad, Learner, Newton, NewtonMemory, Sample, Shared, SharedMemory
 from omkl.losses import Huber, Logistic, Loss, SmoothedHinge, Softmax, Squared
 from omkl.methods import Gossip, Local, Round
-from omkl.methods.plain import is_plain
 from omkl.quantizers import QSGD
 from tests.conftest import Library
 

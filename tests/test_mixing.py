@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from omkl.methods.plain import is_plain
 
 import omkl
 from omkl import Choco, Gossip, InputError, config, features, topology
 from omkl.arrays import Array, namespace
 from omkl.methods import Mixing, Neighbors, tables
 from omkl.methods.mixing import MIXING
-from omkl.methods.plain import is_plain
 from omkl.node import checkpoint
 from omkl.online import files
 from omkl.quantizers import QSGD

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from omkl.methods.plain import is_plain
 
 import omkl
 from omkl import Choco, Gossip, InputError, algorithm, features, topology
 from omkl.algorithm import State
 from omkl.learners import Newton
 from omkl.methods import Neighbors, Round, clipping
-from omkl.methods.plain import is_plain
 from omkl.node import checkpoint
 from omkl.node.learning import Plain
 from omkl.node.links import Kept

@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import networkx as nx
 import numpy as np
 import pytest
+from omkl.methods.plain import is_plain
 
 import omkl
 from omkl import QSGD, Gossip, Local, Nearest, algorithm, features, topology, wire
 from omkl.data import Data, as_stream, load
 from omkl.errors import InputError
 from omkl.methods import Method, Neighbors
-from omkl.methods.plain import is_plain
 from omkl.quantizers import Message
 from omkl.simulator import engine, rounds
 from omkl.simulator.networks import Dense, Edges, Hubs, Lists, hubs, network

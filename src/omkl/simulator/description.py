@@ -3,11 +3,11 @@
 import dataclasses
 import hashlib
 import platform
+import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-import jax
 import numpy as np
 
 from omkl.data import Stream
@@ -56,15 +56,21 @@ def describe_data(data: Any, stream: Stream) -> Any:
 
 def versions() -> dict[str, str]:
     """Return the versions of what ran, and the device."""
-    try:
-        ours = version("omkl")
-    except PackageNotFoundError:
-        ours = "not installed"
-    return {
-        "omkl": ours,
-        "numpy": np.__version__,
-        "jax": jax.__version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "device": jax.devices()[0].device_kind,
+    found = {"omkl": "not installed"} | {
+        name: version(name) for name in ("omkl", "numpy", "jax", "numba") if _has(name)
     }
+    return found | {"python": platform.python_version(), "platform": platform.platform(), "device": device()}
+
+
+def _has(name: str) -> bool:
+    try:
+        version(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def device() -> str:
+    """Return what computes: JAX is asked where it is loaded, and is not loaded for it."""
+    jax = sys.modules.get("jax")
+    return "cpu" if jax is None else str(jax.devices()[0].device_kind)

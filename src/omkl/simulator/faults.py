@@ -1,196 +1,108 @@
-"""Networks that change, for the engine: the weights of every round and seed.
+"""What fails in a run, and the links that are left.
 
-The links of a graph are held as places where a node hears another: lists of neighbors, whole rows, or directed edges,
-as in ``networks``. A place at which a node would hear itself is padding. What fails is a function of seed, round and
-the two ends alone, so both ends agree, and so do runs of the same seed on other graphs.
+What fails is a function of seed, round and the two ends alone, so both ends agree, and so do runs of the same seed on
+other graphs.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from jax import Array
-from jax.ops import segment_sum
 
 from omkl import noise
-from omkl.methods import Network
-from omkl.simulator.networks import Edges, Lists, are_even, are_many, directed
+from omkl.arrays import Array, namespace
 from omkl.topology import Faults, Topology, union
-
-Places: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
-"""Receivers and senders, broadcast against each other, and weights."""
+from omkl.topology.graphs import Floats, Integers
 
 
-class Rows(NamedTuple):
-    """The links of every node to all others, weights ``(J, J, S)``."""
+class Failing(NamedTuple):
+    """What fails, over NumPy or JAX arrays."""
 
-    weights: Array
-
-    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Array | float | None = None) -> Array:
-        """Return theta + gamma sum_k w_k (h_k - h), a matrix product for every seed."""
-        assert radius is None, "a product does not clip"
-        kept = jnp.sum(self.weights, axis=1)[..., None, None, None] * hidden
-        return theta + gamma * (jnp.einsum("jks,ks...->js...", self.weights, hidden, precision="highest") - kept)
-
-    def degrees(self, nodes: int) -> Array:
-        """Return how many neighbors each node has under every seed."""
-        return jnp.count_nonzero(self.weights, axis=1)
-
-    def heard(self) -> float:
-        """Return one."""
-        return 1.0
-
-    def weight(self, nodes: int) -> Array:
-        """Return what the weights of each node's links add up to under every seed."""
-        return jnp.sum(self.weights, axis=1)
-
-
-class Live(NamedTuple):
-    """The network of a round, and the share of its links that each node hears in it, ``(J, S)``."""
-
-    network: Any
-    share: Array
-
-    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Array | float | None = None) -> Array:
-        """Return what the network does."""
-        mixed: Array = self.network.mix(theta, hidden, gamma, radius)
-        return mixed
-
-    def degrees(self, nodes: int) -> Array:
-        """Return how many neighbors each node has under every seed."""
-        degrees: Array = self.network.degrees(nodes)
-        return degrees
-
-    def heard(self) -> Array:
-        """Return the share."""
-        return self.share
-
-    def weight(self, nodes: int) -> Array:
-        """Return what the weights of each node's links add up to under every seed."""
-        weight: Array = self.network.weight(nodes)
-        return weight
-
-
-class Changing(NamedTuple):
-    """Graphs that take turns, each ``(J, K)``, ``(J, J)`` or ``(2E,)`` places, and what fails."""
-
-    receivers: Array
-    senders: Array
-    weights: Array
-    full: Array
-    """What the weights of a node's links add up to, ``(J,)``: the mean over the graphs."""
     links: Array
-    """The probability of failing, or booleans ``(T, E)``."""
+    """The probability of failing, or booleans ``(T, E)`` for the links of all graphs."""
     nodes: Array
     """The probability of sleeping, or booleans ``(T, J)``."""
-    numbers: Array | None
-    """The column in ``links`` of every place, where they are given."""
     key: noise.Key
+    """Of every seed."""
 
-    def seeded(self, seeds: list[int]) -> "Changing":
-        """Return the same with the draws of these seeds."""
-        return self._replace(key=_key(seeds))
+    def failed(self, t: Array, i: Array, j: Array, numbers: Array | None) -> Array:
+        """Return whether links, or nodes at either end, fail in round t, ``(..., S)``; a node's own link never does.
 
-    def at(self, t: Array) -> Network:
-        """Return the network of round t, with weights for every seed."""
-        receivers, senders, weights = (part[t % len(self.senders)] for part in self[:3])
-        weights = jnp.where(self.up(t), weights[..., None], 0)
-        if senders.ndim == 1:
-            sums = segment_sum(weights, receivers, len(self.full), indices_are_sorted=True)
-            return Live(Edges(receivers, senders, weights), self._share(sums))
-        every = Rows(weights) if senders.shape[0] == senders.shape[1] else Lists(senders, weights)
-        return Live(every, self._share(jnp.sum(weights, axis=1)))
-
-    def _share(self, sums: Array) -> Array:
-        """Return sums of weights ``(J, S)`` as shares of all; a node without links hears nobody."""
-        full = self.full[:, None]
-        return jnp.where(full > 0, jnp.clip(sums / jnp.where(full > 0, full, 1), 0, 1), 0)
-
-    def up(self, t: Array) -> Array:
-        """Return whether there is a link at each place and it is up, ``(..., S)``."""
-        turn = t % len(self.senders)
-        i, j = self.receivers[turn], self.senders[turn]
-        up = (i != j)[..., None] & ~self.failed(t, i, j, None if self.numbers is None else self.numbers[turn])
-        return jnp.broadcast_to(up, (*up.shape[:-1], len(self.key.low)))
-
-    def failed(self, t: Array, i: Array, j: Array, numbers: Array | None = None) -> Array:
-        """Return whether links, or nodes at either end, fail in round t, ``(..., S)``; a node's own link never does."""
-        if numbers is None:
-            failed = self._drawn(t, jnp.minimum(i, j), jnp.maximum(i, j)) < self.links
+        ``numbers`` has the column in ``links`` of every link, where those are given.
+        """
+        xp = namespace(self.key.low)
+        if self.links.ndim:
+            failed = self.links[t, numbers][..., None]
         else:
-            failed = self.links[t][numbers][..., None]
+            failed = self._drawn(t, xp.minimum(i, j), xp.maximum(i, j)) < self.links
         return (failed & (i != j)[..., None]) | self._asleep(t, i) | self._asleep(t, j)
 
     def _asleep(self, t: Array, node: Array) -> Array:
-        return self.nodes[t][node][..., None] if self.nodes.ndim else self._drawn(t, node, node) < self.nodes
+        return self.nodes[t, node][..., None] if self.nodes.ndim else self._drawn(t, node, node) < self.nodes
 
     def _drawn(self, t: Array, i: Array, j: Array) -> Array:
         """Return uniforms in [0, 1) for pairs of nodes, ``(..., S)``; twenty-four bits are exact in float32."""
-        pair = noise.fold(noise.fold(noise.fold(self.key, t), i[..., None, None]), j[..., None, None])
-        return jnp.asarray(noise.words(pair, 1)[..., 0] >> 8, dtype=jnp.float32) * 2.0**-24
+        xp = namespace(self.key.low)
+        at = noise.fold(self.key, t[..., None, None])
+        pair = noise.fold(noise.fold(at, i[..., None, None]), j[..., None, None])
+        return xp.astype(noise.words(pair, 1)[..., 0] >> 8, xp.float32) * 2.0**-24
 
 
-def changing(turns: Sequence[Topology], faults: Faults, seeds: list[int], clips: bool = False) -> Changing:
-    """Return the network of topologies that take turns, under the faults of these seeds."""
-    nodes, links = turns[0].nodes, max(len(turn.graph.edges) for turn in turns)
-    most = max(int(turn.degrees.max()) for turn in turns)
-    if are_even(nodes, links, most):
-        places = [_lists(turn, most) for turn in turns]
-    elif are_many(nodes, links) and not clips:
-        places = [_rows(turn) for turn in turns]
-    else:
-        places = [_edges(turn, 2 * links) for turn in turns]
-    receivers, senders, weights = (np.stack(part) for part in zip(*places, strict=True))
-    return Changing(
-        jnp.asarray(receivers, dtype=jnp.int32),
-        jnp.asarray(senders, dtype=jnp.int32),
-        jnp.asarray(weights, dtype=jnp.float32),
-        jnp.asarray(np.mean([1 - turn.self_weights for turn in turns], axis=0), dtype=jnp.float32),
-        _chance(faults.links),
-        _chance(faults.nodes),
-        None if isinstance(faults.links, float) else _numbers(turns, receivers, senders),
-        _key(seeds),
+def failing(faults: Faults, seeds: list[int]) -> Failing:
+    """Return what fails under these seeds, over NumPy arrays."""
+    chances = (
+        np.asarray(one, np.float32 if isinstance(one, float) else np.bool_) for one in (faults.links, faults.nodes)
     )
+    return Failing(*chances, noise.key(seeds, "faults"))
 
 
-def _key(seeds: list[int]) -> noise.Key:
-    base = noise.key(seeds, "faults")
-    return noise.Key(jnp.asarray(base.low), jnp.asarray(base.high))
-
-
-def _chance(value: Any) -> Array:
-    return jnp.asarray(value, dtype=jnp.float32 if isinstance(value, float) else jnp.bool_)
-
-
-def _numbers(turns: Sequence[Topology], receivers: npt.NDArray[Any], senders: npt.NDArray[Any]) -> Array:
+def numbered(turns: Sequence[Topology], i: npt.NDArray[Any], j: npt.NDArray[Any]) -> Integers:
+    """Return the numbers of links among those of all graphs; of a pair that is no link, any."""
     edges, nodes = union(turns).edges, turns[0].nodes
-    pairs = np.minimum(receivers, senders) * nodes + np.maximum(receivers, senders)
-    found = np.searchsorted(edges @ np.array([nodes, 1]), pairs)
-    return jnp.asarray(found, dtype=jnp.int32)  # of padding any: it is no link
+    pairs = np.minimum(i, j) * nodes + np.maximum(i, j)
+    return np.searchsorted(edges @ np.array([nodes, 1]), pairs).clip(0, max(len(edges) - 1, 0))
 
 
-def _lists(turn: Topology, most: int) -> Places:
-    index, weights = turn.neighbors()
-    own, missing = np.arange(turn.nodes)[:, None], ((0, 0), (0, most - index.shape[1]))
-    index = np.pad(index, missing, constant_values=-1)
-    return own, np.where(index < 0, own, index), np.pad(weights, missing)
+def full_weights(turns: Sequence[Topology]) -> Floats:
+    """Return what the weights of each node's links add up to, ``(J,)``: the mean over the graphs."""
+    return np.asarray(np.mean([1 - turn.self_weights for turn in turns], axis=0))
 
 
-def _rows(turn: Topology) -> Places:
-    own, (i, j) = np.arange(turn.nodes)[:, None], turn.graph.edges.T
-    senders = np.broadcast_to(own, (turn.nodes, turn.nodes)).copy()
-    senders[i, j], senders[j, i] = j, i
-    return own, senders, turn.matrix()
+class Wires:
+    """Who hears whom, sample by sample, under one seed."""
+
+    def __init__(self, turns: Sequence[Topology], faults: Faults | None, seed: int) -> None:
+        self._changes = faults is not None or len(turns) > 1
+        self._failing = failing(faults or Faults(), [seed])
+        nodes, edges = turns[0].nodes, union(turns).edges if len(turns) > 1 else turns[0].graph.edges
+        both = np.concatenate([edges, edges[:, ::-1]])
+        order = np.argsort(both[:, 0], kind="stable")
+        self.receivers, self.senders = both[order].T.astype(np.int64)
+        self.start = np.concatenate([[0], np.cumsum(np.bincount(self.receivers, minlength=nodes))]).astype(np.int64)
+        self._weights = np.stack([_weights(turn, edges)[order] for turn in turns])
+        self._full = full_weights(turns)
+        self._numbers = np.tile(np.arange(len(edges)), 2)[order]
+
+    def weights(self, first: int, last: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """Return the weights of all links for samples ``(T, E)``, and how much of its links each node hears ``(T, J)``.
+
+        One row serves all samples where nothing changes.
+        """
+        if not self._changes:
+            return self._weights.astype(np.float32), np.ones((1, len(self._full)), np.float32)
+        t = np.arange(first, last)[:, None]
+        failed = self._failing.failed(t, self.receivers, self.senders, self._numbers)[..., 0]
+        weights = np.where(failed, 0, self._weights[np.arange(first, last) % len(self._weights)]).astype(np.float32)
+        ends = np.concatenate([np.zeros((len(weights), 1)), np.cumsum(weights, axis=1, dtype=np.float64)], axis=1)
+        sums = ends[:, self.start[1:]] - ends[:, self.start[:-1]]
+        share = np.where(self._full > 0, np.clip(sums / np.where(self._full > 0, self._full, 1), 0, 1), 0)
+        return weights, share.astype(np.float32)
 
 
-def _edges(turn: Topology, most: int) -> Places:
-    receivers, senders, weights = directed(turn)
-    missing = (0, most - len(senders))
-    own = turn.nodes - 1  # the last, so that receivers stay sorted
-    return (
-        np.pad(receivers, missing, constant_values=own),
-        np.pad(senders, missing, constant_values=own),
-        np.pad(weights, missing),
-    )
+def _weights(turn: Topology, edges: Integers) -> Floats:
+    """Return the weights of these links in a graph, both ways; zero where it has no such link."""
+    own, all_ = (links @ np.array([turn.nodes, 1]) for links in (turn.graph.edges, edges))
+    found = np.zeros(len(edges))
+    found[np.searchsorted(all_, own)] = turn.weights
+    return np.tile(found, 2)

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from omkl.simulator.networks import Edges, Lists, are_even
+from omkl.simulator.layout import are_even
+from omkl.simulator.networks import Edges, Lists
 from omkl.topology import Graph, Topology
 
 AXIS = "devices"

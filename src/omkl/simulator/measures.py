@@ -2,10 +2,8 @@
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
-
 from omkl import algorithm
-from omkl.arrays import Array
+from omkl.arrays import Array, namespace
 from omkl.methods import Info, Method, Round
 from omkl.methods.protocol import MethodState
 
@@ -40,16 +38,17 @@ class PooledMetrics(NamedTuple):
 
 def metrics(method: Method, given: Round, info: Info, degrees: Array, state: MethodState) -> Metrics:
     """Return loss, accuracy, disagreement and kernel weights of the models that predicted, and what was sent."""
+    xp = namespace(info.loss)
     # The mean over nodes first: along the outermost axis it vectorizes, and what is left is small.
-    spread = jnp.mean((info.theta - jnp.mean(info.theta, axis=0)) ** 2, axis=0)
-    hearers = jnp.asarray(degrees, dtype=jnp.float32).reshape(len(degrees), -1)  # one column, or one a seed
+    spread = xp.mean((info.theta - xp.mean(info.theta, axis=0)) ** 2, axis=0)
+    hearers = xp.reshape(xp.asarray(degrees, dtype=xp.float32), (len(degrees), -1))  # one column, or one a seed
     return Metrics(
-        jnp.mean(info.loss, axis=0),
-        jnp.mean(method.objective.score(info.output, given.y), axis=0),
-        jnp.sqrt(jnp.sum(spread, axis=(-3, -2, -1))),
-        jnp.mean(algorithm.normalize(info.log_weights), axis=0),
-        jnp.sum(jnp.minimum(hearers, 1) * info.message_bytes, axis=0),
-        jnp.sum(hearers * info.message_bytes, axis=0),
+        xp.mean(info.loss, axis=0),
+        xp.mean(method.objective.score(info.output, given.y), axis=0),
+        xp.sqrt(xp.sum(spread, axis=(-3, -2, -1))),
+        xp.mean(algorithm.normalize(info.log_weights), axis=0),
+        xp.sum(xp.minimum(hearers, 1) * info.message_bytes, axis=0),
+        xp.sum(hearers * info.message_bytes, axis=0),
     )
 
 
@@ -60,12 +59,13 @@ def pooled_metrics(method: Method, given: Round, info: Info, degrees: Array, sta
 
 def pooled_loss(method: Method, given: Round, info: Info) -> Array:
     """Return the mean over nodes of each model's loss on the samples of all nodes, ``(S,)``."""
+    xp = namespace(info.loss)
     # The ensemble is linear in its weighted models: what model j says to sample i is one product over kernels.
     weights = algorithm.normalize(info.log_weights)
     if info.readings is None:
         models = weights[..., None, None] * info.theta
     else:  # all readings of a model as one
         each = weights.reshape(info.readings.shape[:-1])[..., None] * info.readings
-        models = jnp.sum(each, axis=-2)[..., None, :] * info.theta
-    outputs = jnp.einsum("jspcd,ispd->jisc", models, given.z, precision="highest")
-    return jnp.mean(method.objective.value(outputs, given.y), axis=(0, 1))
+        models = xp.sum(each, axis=-2)[..., None, :] * info.theta
+    outputs = xp.einsum("jspcd,ispd->jisc", models, given.z)
+    return xp.mean(method.objective.value(outputs, given.y), axis=(0, 1))

@@ -19,8 +19,7 @@ from omkl.arrays import Array, namespace
 from omkl.features import Features, transform
 from omkl.methods import Gossip, Info, Method, Network, Round
 from omkl.methods.protocol import MethodState
-from omkl.simulator import tiles
-from omkl.simulator.faults import Changing
+from omkl.simulator.changing import Changing
 from omkl.simulator.placement import Placement
 from omkl.simulator.waves import waves
 from omkl.wire import message_bytes
@@ -62,8 +61,6 @@ class Program(NamedTuple):
     """Whether all angles are small enough for ``waves``."""
     group: int
     measured: bool
-    tiled: bool = False
-    """Whether ``tiles`` takes the rounds that it knows."""
 
 
 class Given(NamedTuple):
@@ -221,10 +218,7 @@ def _round(
         uniforms = _alone(noise.dither(now, shape)) if method.dithered and not is_paced(method) else None
         sample = Round(z[..., : shape[0], :], targets[:, None, :], uniforms, t)
         here = network.at(t) if isinstance(network, Changing) else network
-        if program.tiled and tiles.knows(method, here, targets.shape[-1]) and state.theta.size < tiles.MOST_NUMBERS:
-            V, key = given.features.frequencies, given.key
-            state, info = tiles.step(method, state, projected, targets, V, key, t, here, measured)
-        elif is_paced(method):
+        if is_paced(method):
             state, info = _paced(method, state, sample, here, given.key, t)
         else:
             state, info = method.step(state, sample, here)

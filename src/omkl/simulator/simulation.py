@@ -15,24 +15,21 @@ from omkl.errors import InputError, unknown
 from omkl.experiment import Experiment, label
 from omkl.features import Features, stacked
 from omkl.losses import Loss
-from omkl.methods import Gossip, Method, Network, for_inputs, named, suited
-from omkl.methods.clipping import clips
+from omkl.methods import Gossip, Method, for_inputs, named, suited
 from omkl.methods.protocol import MethodState
 from omkl.scaling import Moments, standardize_stream
 from omkl.settings import build, settings
 from omkl.simulator import engine
 from omkl.simulator.description import describe, describe_data, describe_topology, versions
-from omkl.simulator.faults import Changing, changing
 from omkl.simulator.measures import metrics, pooled_metrics
-from omkl.simulator.placement import Placement
 from omkl.simulator.result import Result
-from omkl.simulator.sharding import place
 from omkl.simulator.size import require_room, size
 from omkl.simulator.watching import Begun, Watch, links_of
 from omkl.topology import Faults, Schedule, Topology
 from omkl.topology.graphs import Integers
 
 RECORDED = ("weights", "faults", "seeds", "seed", "shuffle", "partition", "record_every", "standardize")  # as given
+ONE_DEVICE = {"count": 1, "shard": None, "cut": 0}
 FAR = 30  # inputs this many bandwidths long are all strangers to each other
 
 
@@ -148,15 +145,18 @@ def run_cases(
     for method, turns in zip(methods, graphs, strict=True):
         _check(method, turns, given.faults, rounds)
     steady = [turns[0] for turns in graphs]
-    where = place(given.devices, given.shard, steady, given.seeds)
+    where = _place(given, steady)
     _warn_if_far(stream, widest)
     moving = given.faults is not None or any(len(turns) > 1 for turns in graphs)
     outputs, every = targets.shape[-1], given.record_every
     held = size(stream.X.shape, outputs, methods, steady, given.seeds, given.pooled, every, moving)
-    require_room(held, where.devices)
+    require_room(held, given.devices)
     features = _features(widest, raw._replace(y=targets), runs, given.standardize)
-    clipped = [clips(method) for method in methods]
-    networks = [_network(turns, given.faults, runs, where, each) for turns, each in zip(graphs, clipped, strict=True)]
+    if where is not None and where.spreads_nodes and moving:
+        raise InputError(
+            "faults or a schedule on nodes spread over devices; the exchange between devices is for one graph; "
+            'pass shard="seeds" (--shard seeds), or one device'
+        )
     told = {name: describe(getattr(given, name)) for name in RECORDED} | {
         "data": describe_data(given.data, raw),
         "nodes": count,
@@ -166,17 +166,20 @@ def run_cases(
     }
     configs = [
         told
-        | {"topology": describe_topology(graph, turns), "devices": where.describe(turns[0])}
+        | {
+            "topology": describe_topology(graph, turns),
+            "devices": ONE_DEVICE if where is None else where.describe(turns[0]),
+        }
         | {"method": describe(method) | {"loss": describe(method.objective)}, "label": called}
         for graph, turns, method, called in zip(given_graphs, graphs, methods, labels, strict=True)
     ]
     measured = engine.run(
         engine.Problem(stream.X, targets, features, runs, every),
-        [engine.Case(method, one) for method, one in zip(methods, networks, strict=True)],
+        [engine.Case(method, turns, given.faults) for method, turns in zip(methods, graphs, strict=True)],
         pooled_metrics if given.pooled else metrics,
         progress,
         where,
-        None if watch is None else _audience(watch, configs[0], methods[0], graphs[0], networks[0]),
+        None if watch is None else _audience(watch, configs[0], methods[0], graphs[0], given),
     )
     recorded = np.arange(every - 1, rounds, every)
     return {
@@ -185,11 +188,20 @@ def run_cases(
     }
 
 
+def _place(given: Experiment, graphs: Sequence[Topology]) -> Any:
+    """Return the devices that share the work; None where it is one."""
+    if given.devices == 1 and given.shard is None:
+        return None
+    from omkl.simulator.sharding import place
+
+    return place(given.devices, given.shard, graphs, given.seeds)
+
+
 def _audience(
-    watch: Watch, config: dict[str, Any], method: Method, turns: Sequence[Topology], network: Network | Changing
+    watch: Watch, config: dict[str, Any], method: Method, turns: Sequence[Topology], given: Experiment
 ) -> engine.Audience:
     graph = turns[0].graph if len(turns) == 1 else topologies.union(turns)
-    plan = watch.begin(Begun(config, graph, method.labels, links_of(turns, network)))
+    plan = watch.begin(Begun(config, graph, method.labels, links_of(turns, given.faults, given.seed)))
     return engine.Audience(tuple(int(node) for node in plan.nodes), plan.every, watch.see)
 
 
@@ -255,19 +267,6 @@ def _check(method: Method, turns: Sequence[Topology], faults: Faults | None, rou
         if not isinstance(faults, Faults):
             raise InputError(f"faults is {faults!r}; it must say what fails; pass omkl.Faults(links=0.1)")
         faults.check(rounds, len(topologies.union(turns).edges), turns[0].nodes)
-
-
-def _network(
-    turns: Sequence[Topology], faults: Faults | None, runs: list[int], where: Placement, clips: bool
-) -> Network | Changing:
-    if faults is None and len(turns) == 1:
-        return where.network(turns[0], clips)
-    if where.spreads_nodes:
-        raise InputError(
-            "faults or a schedule on nodes spread over devices; the exchange between devices is for one graph; "
-            'pass shard="seeds" (--shard seeds), or one device'
-        )
-    return changing(turns, faults or Faults(), runs, clips)
 
 
 def _widest_bank(methods: Sequence[Method]) -> Method:

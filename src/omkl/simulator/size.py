@@ -3,24 +3,24 @@
 import logging
 import os
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
+import numpy as np
 
 from omkl.errors import InputError
 from omkl.landmarks import Landmarks
 from omkl.methods import Method
 from omkl.methods.clipping import clips
-from omkl.methods.protocol import MethodState
-from omkl.simulator import rounds as chunked
-from omkl.simulator.networks import DENSE_NODES, are_even, are_many, further_lists
+from omkl.simulator.description import device
+from omkl.simulator.engine import has_accelerator
+from omkl.simulator.layout import DENSE_NODES, are_even, are_many, further_lists
+from omkl.storage import leaves
 from omkl.topology import Topology
 
 WORK = 3  # arrays as large as all nodes' models that a round holds besides the state: features, dither, mixed models
 FLOAT = 4
+AHEAD = 8 * 2**20  # what is computed ahead of the rounds, at a time, where a round has less
 
 log = logging.getLogger(__name__)
 
@@ -75,17 +75,14 @@ def size(
     if isinstance(basis, Landmarks):
         features = basis.rows
     row = FLOAT * seeds * kernels * outputs * bank.width  # all models of a node
-    states = [_state(method, nodes, seeds, outputs) for method in methods]
-    ahead = min(rounds, chunked.most_rounds(nodes, dimension, seeds, kernels, features, rank))
-    short = dimension <= chunked.SHORT_INPUT and not rank
-    given = FLOAT * nodes * (dimension if short else seeds * kernels * chunked.ahead(features, rank))
+    given = FLOAT * nodes * seeds * kernels * (3 * features + rank if rank else features)  # a round's, computed ahead
     clipped = [clips(method) for method in methods]
     copies = max(_copied(graph, changing, each) for graph, each in zip(graphs, clipped, strict=True)) * row
     record = 2 * FLOAT * (5 + kernels) + 16  # as recorded and as joined; bits
     answers = 2 * FLOAT * nodes**2 * seeds * outputs if pooled else 0  # of every model to every sample; losses
     return Size(
-        state=sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(states)),
-        rounds=WORK * nodes * row + ahead * given + copies + answers,
+        state=nodes * seeds * sum(_state(method, outputs) for method in methods),
+        rounds=WORK * nodes * row + min(rounds * given, max(given, AHEAD)) + copies + answers,
         inputs=FLOAT * rounds * nodes * (dimension + outputs),
         records=len(methods) * (rounds // every) * seeds * record,
         features=FLOAT * seeds * kernels * (features * dimension + (2 * features + 1) * rank),
@@ -93,11 +90,11 @@ def size(
     )
 
 
-def _state(method: Method, nodes: int, seeds: int, outputs: int) -> MethodState:
-    """Return the shapes of a method's state."""
+def _state(method: Method, outputs: int) -> int:
+    """Return the bytes of the state of one node under one seed."""
     kernels, basis = method.bank.members, method.bank.basis
-    spectrum = None if basis is None else jnp.zeros((seeds, kernels, basis.rank), dtype=jnp.float32)
-    return jax.eval_shape(partial(method.init, jnp, (nodes, seeds), outputs), spectrum)
+    spectrum = None if basis is None else np.zeros((1, kernels, basis.rank), dtype=np.float32)
+    return sum(leaf.nbytes for leaf in leaves(method.init(np, (1, 1), outputs, spectrum)))
 
 
 def _copied(graph: Topology, changing: bool, clips: bool) -> int:
@@ -120,16 +117,17 @@ def require_room(size: Size, devices: int = 1) -> None:
     if free is not None and needed > free:
         raise InputError(
             f"this run holds {size}; besides the inputs it must fit the {_text(free)} that {devices} x "
-            f"{jax.devices()[0]} have; use fewer seeds a run (seed= goes on where the last ended), fewer features, or "
+            f"{device()} have; use fewer seeds a run (seed= goes on where the last ended), fewer features, or "
             "more devices"
         )
 
 
 def room(devices: int = 1) -> int | None:
     """Return the bytes that devices have for a run; None where the system does not tell. Those of a CPU share it."""
-    device = jax.devices()[0]
-    if device.platform != "cpu":
-        limit = (device.memory_stats() or {}).get("bytes_limit")
+    if has_accelerator():
+        import jax
+
+        limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
         return None if limit is None else devices * limit
     info = Path("/proc/meminfo")
     lines = info.read_text().splitlines() if info.exists() else []

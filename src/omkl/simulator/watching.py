@@ -4,17 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
 from omkl import algorithm
-from omkl.arrays import Array
-from omkl.methods import Info, Method, Network, Round
+from omkl.arrays import Array, namespace
+from omkl.methods import Info, Method, Round
 from omkl.methods.protocol import MethodState
-from omkl.simulator.faults import Changing
-from omkl.simulator.rounds import Measure
-from omkl.topology import Graph, Topology, union
+from omkl.simulator.faults import failing, numbered
+from omkl.topology import Faults, Graph, Topology
 
 
 class NodeMetrics(NamedTuple):
@@ -89,19 +87,20 @@ class Shown(NamedTuple):
 class Showing:
     """A measure, and what is seen of some nodes beside it."""
 
-    measure: Measure
+    measure: Callable[..., Any]
     nodes: tuple[int, ...]
 
     def __call__(self, method: Method, given: Round, info: Info, degrees: Array, state: MethodState) -> Shown:
         """Return both."""
         network, own = self.measure(method, given, info, degrees, state), np.array(self.nodes)
-        apart = info.theta[own, 0] - jnp.mean(info.theta[:, 0], axis=0)
+        xp = namespace(info.loss)
+        apart = info.theta[own, 0] - xp.mean(info.theta[:, 0], axis=0)
         return Shown(
             network[0],
             network,
             NodeMetrics(
                 info.loss[own, 0],
-                jnp.sqrt(jnp.sum(apart**2, axis=(-3, -2, -1))),
+                xp.sqrt(xp.sum(apart**2, axis=(-3, -2, -1))),
                 algorithm.normalize(info.log_weights[own, 0]),
                 info.message_bytes[own, 0],
             ),
@@ -109,25 +108,18 @@ class Showing:
 
 
 def links_of(
-    turns: Sequence[Topology], network: Network | Changing
+    turns: Sequence[Topology], faults: Faults | None, seed: int
 ) -> Callable[[int, npt.NDArray[np.int64]], npt.NDArray[np.bool_]]:
-    """Return which pairs of nodes can talk in a round, under the first seed; see ``Begun``."""
+    """Return which pairs of nodes can talk in a round, under a seed; see ``Begun``."""
     keys = [turn.graph.edges @ np.array([turn.nodes, 1]) for turn in turns]
+    drawn = None if faults is None else failing(faults, [seed])
 
     def links(t: int, pairs: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         i, j = np.sort(pairs, axis=1).T
         there: npt.NDArray[np.bool_] = (i == j) | _among(i * turns[0].nodes + j, keys[t % len(turns)])
-        if isinstance(network, Changing):
-            failed = network.failed(jnp.uint32(t), jnp.asarray(i), jnp.asarray(j), *number(i, j))
-            there &= ~np.asarray(failed)[:, 0]
+        if drawn is not None:
+            there &= ~drawn.failed(np.asarray(t), i, j, numbered(turns, i, j))[:, 0]
         return there
-
-    def number(i: npt.NDArray[np.int64], j: npt.NDArray[np.int64]) -> tuple[Array, ...]:
-        assert isinstance(network, Changing)
-        if network.numbers is None:
-            return ()
-        edges = union(turns).edges @ np.array([turns[0].nodes, 1])
-        return (jnp.asarray(np.searchsorted(edges, i * turns[0].nodes + j).clip(0, len(edges) - 1)),)
 
     return links
 

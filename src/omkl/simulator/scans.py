@@ -1,0 +1,162 @@
+"""Runs by JAX: chunks of rounds as compiled scans, on an accelerator, over several devices, or on threads of a CPU."""
+
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from omkl import noise
+from omkl.arrays import Array
+from omkl.blas import one_thread
+from omkl.errors import InputError
+from omkl.methods import Method, Network
+from omkl.methods.clipping import clips
+from omkl.methods.protocol import MethodState
+from omkl.simulator.cache import kept_programs
+from omkl.simulator.changing import Changing, changing
+from omkl.simulator.engine import Audience, Case, Measure, Problem, Progress, require_finite, require_finite_models
+from omkl.simulator.placement import Placement
+from omkl.simulator.rounds import LEADING, Given, Program, chunks, compiled, most_rounds, reach
+from omkl.simulator.watching import Look, Showing
+from omkl.simulator.waves import LIMIT
+from omkl.topology import Faults
+
+HERE = Placement()
+
+
+def run(
+    problem: Problem,
+    cases: Sequence[Case],
+    measure: Measure,
+    progress: Progress,
+    place: Placement | None = None,
+    audience: Audience | None = None,
+) -> list[tuple[MethodState, Any]]:
+    """Return the outcome of every case.
+
+    On a CPU the seeds are dealt to as many threads as there are cores: XLA by itself shares out large networks only.
+    """
+    place = place or HERE
+    threads = _threads() if place == HERE else 1
+    shares = [share for share in np.array_split(np.arange(len(problem.seeds)), threads) if len(share)]
+    stop, pool = threading.Event(), ThreadPoolExecutor(len(shares))
+    rest = [problem.share(share) for share in shares[1:]]
+    with kept_programs(), one_thread() if len(shares) > 1 else nullcontext():
+        others = [pool.submit(_run_share, share, cases, measure, _tell_nobody, stop, place) for share in rest]
+        try:
+            # The first share runs here, where Ctrl-C arrives and the caller's progress is called.
+            outcomes = [_run_share(problem.share(shares[0]), cases, measure, progress, stop, place, audience)]
+            outcomes += [other.result() for other in others]
+        finally:
+            stop.set()
+            _await(others)
+            pool.shutdown()
+    return [jax.tree.map(_join_seeds, *parts) for parts in zip(*outcomes, strict=True)]
+
+
+def _tell_nobody(done: int, rounds: int) -> None:
+    pass
+
+
+def _await(work: Sequence[Future[Any]]) -> None:
+    """Wait for work to end, also through a second Ctrl-C: an interpreter that ends beneath a thread aborts.
+
+    On the futures, not the threads: a join that is interrupted may take a running thread for ended.
+    """
+    while True:
+        try:
+            wait(work)
+        except KeyboardInterrupt:
+            continue
+        return
+
+
+def _threads() -> int:
+    if jax.default_backend() != "cpu":
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def network(case: Case, seeds: list[int], place: Placement) -> Network | Changing:
+    """Return the network of a case as JAX mixes it."""
+    each = clips(case.method)
+    if not case.changes:
+        return place.network(case.turns[0], each)
+    if place.spreads_nodes:
+        raise InputError(
+            "faults or a schedule on nodes spread over devices; the exchange between devices is for one graph; "
+            'pass shard="seeds" (--shard seeds), or one device'
+        )
+    made = changing(case.turns, case.faults or Faults(), seeds, each)
+    placed: Changing = jax.tree.map(lambda leaf: place.put(np.asarray(leaf)), made)
+    return placed
+
+
+def _join_seeds(*parts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return arrays ``(J, S, ...)`` or ``(rounds, S, ...)`` joined along the seeds; what has no such axis is common."""
+    return np.concatenate(parts, axis=1) if len(parts) > 1 and parts[0].ndim > 1 else parts[0]
+
+
+def _run_share(
+    problem: Problem,
+    cases: Sequence[Case],
+    measure: Measure,
+    progress: Progress,
+    stop: threading.Event,
+    place: Placement,
+    audience: Audience | None = None,
+) -> list[tuple[MethodState, Any]]:
+    """Return the outcomes for some seeds; nothing where stopped."""
+    if audience is not None:
+        measure = Showing(measure, audience.nodes)
+    X, y, features, seeds, every = problem
+    rounds, nodes, inputs = X.shape
+    drawn = features.frequencies
+    base = noise.fold(noise.key(seeds, "quantizer"), np.arange(nodes)[:, None, None])
+    methods = tuple(case.method for case in cases)
+    networks = tuple(network(case, seeds, place) for case in cases)
+    placed = jax.tree.map(partial(place.put, seeds=0), features)
+    given = Given(placed, noise.Key(*(place.put(part, **LEADING) for part in base)), networks)
+    states = place.start(lambda: _start(methods, (nodes, len(seeds)), y.shape[-1], features.spectrum))
+    near = drawn is not None and reach(X, (placed if isinstance(X, jax.Array) else features).frequencies) < LIMIT
+    rank = 0 if features.basis is None else features.basis.shape[-1]
+    marks = features.landmarks
+    kernels, count = drawn.shape[1:3] if marks is None else (1, marks.shape[-2])
+    most = most_rounds(nodes, inputs, len(seeds), kernels, count, rank) * place.devices
+    if audience is not None:
+        most = min(most, max(audience.every, every))
+    recorded = []
+    for first, last, group, measured in chunks(rounds, every, most):
+        if stop.is_set():
+            return []
+        program = Program(place, methods, measure, near, group, measured)
+        samples = (place.put(part if last - first == rounds else part[first:last], nodes=1) for part in (X, y))
+        states, records = compiled()(program, states, np.arange(first, last, dtype=np.uint32), *samples, given)
+        if measured:
+            recorded.append(jax.device_get(records))
+            for part in recorded[-1]:
+                require_finite(part[0], last, every, seeds)
+            if audience is not None:
+                _, seen_network, seen = recorded[-1][0]
+                audience.see(Look(np.arange(first // every + 1, last // every + 1) * every - 1, seen_network, seen))
+                recorded[-1] = [shown.network for shown in recorded[-1]]
+        progress(last, rounds)
+    final = place.take(states)
+    for state in final:
+        require_finite_models(state, rounds)
+    joined = jax.tree.map(lambda *parts: np.concatenate(parts), *recorded)
+    return list(zip(final, joined, strict=True))
+
+
+def _start(methods: Sequence[Method], leading: tuple[int, int], outputs: int, spectrum: Array | None) -> list[Any]:
+    """Return the states before the first round; a method has the first of the kernels."""
+    own = [None if spectrum is None else jnp.asarray(spectrum[:, : method.bank.members]) for method in methods]
+    return [method.init(jnp, leading, outputs, part) for method, part in zip(methods, own, strict=True)]
