@@ -1,4 +1,4 @@
-"""The compiled text of the mathematics: a node's round as loops that Numba compiles, for node, simulator and estimators.
+"""The compiled text of the mathematics: a node's round as loops by Numba, for node, simulator and estimators.
 
 What it computes is stated over arrays in ``omkl.algorithm`` and in the parts of a method; tests hold this text to that
 one, part by part. Numba is optional: without it, and for parts that have no compiled text, the text over arrays runs.

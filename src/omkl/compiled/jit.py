@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -19,14 +20,9 @@ Doubles: TypeAlias = npt.NDArray[np.float64]
 Whole: TypeAlias = npt.NDArray[np.int64]
 Words: TypeAlias = npt.NDArray[np.uint32]
 
-CONSTANTS = (
-    "learners",
-    "online",
-    "wire",
-    "algorithm.py",
-    "quantizers.py",
-    "reach.py",
-)  # whose numbers loops have in them
+# Whose numbers loops have in them.
+# Whose numbers loops have in them.
+CONSTANTS = ("learners", "online", "wire", "algorithm.py", "quantizers.py", "reach.py")
 
 # Products may be fused into sums. Sums keep their order, but for those of ``summed``, which run in many lanes.
 _PLAIN = {"contract", "nsz"}
@@ -55,10 +51,8 @@ class _Kept(FunctionCache):  # type: ignore[misc]
 def entry(function: F) -> F:
     """Return a loop that Python calls, kept on disk where there is a folder for it."""
     made: Any = njit(fastmath=_PLAIN, **_OPTIONS)(function)
-    try:
+    with suppress(RuntimeError):  # nowhere to write: each process compiles its own
         made._cache = _Kept(function)
-    except RuntimeError:  # nowhere to write: each process compiles its own
-        pass
     return made  # type: ignore[no-any-return]
 
 

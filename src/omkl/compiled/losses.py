@@ -1,4 +1,4 @@
-"""Losses C(f, y), their slopes and curvatures, as ``omkl.losses`` states them; a loss is known by its place in a list."""
+"""Losses C(f, y), their slopes and curvatures, as ``omkl.losses`` states them; a loss is its place in a list."""
 
 import numpy as np
 
@@ -86,7 +86,7 @@ def _softmax(f: Floats, shares: Floats) -> None:
 @inner
 def score(kind: int, f: Floats, y: Floats) -> np.float32:
     """Return 1.0 where the decision is the target's, else 0.0; nan in regression."""
-    if kind == SQUARED or kind == HUBER:
+    if kind == SQUARED or kind == HUBER:  # noqa: SIM109 - for which a tuple is compiled
         return np.float32(np.nan)
     if kind == SOFTMAX:
         best = target = 0

@@ -78,7 +78,7 @@ class Mapping:
 
 
 def gaussians(bandwidths: npt.NDArray[np.floating]) -> tuple[Floats, Floats, bool]:
-    """Return the weights of Gaussians, the widest first, their exponents, and whether each is twice as wide as the next."""
+    """Return weights of Gaussians, the widest first, their exponents, and if each is twice as wide as the next."""
     widths = np.sort(np.asarray(bandwidths, np.float64))[::-1]
     doubles = bool(np.allclose(widths[:-1] / widths[1:], 2, rtol=1e-5))
     return (widths / widths.sum()).astype(np.float32), (-0.5 / widths**2).astype(np.float32), doubles

@@ -13,6 +13,7 @@ from omkl.compiled import learners, losses, mixing, quantizers, sizes
 from omkl.compiled.arithmetic import HALF, ONE, TWO, ZERO, dot, exp, highest, subtract, total
 from omkl.compiled.jit import Floats, Whole, entry, inner, piece
 from omkl.reach import AHEAD, ENOUGH, FALLS, KEPT, RISES, UNKNOWN
+from omkl.wire.coded import ELEMENTS
 
 ROUNDS, SHARE = range(2)  # places in what a node has heard
 BEFORE, APART, DUE = range(3)  # and of a model
@@ -88,9 +89,11 @@ def room(s: Method) -> Room:
     """Return scratch for the rounds of a method."""
     readings = s.kernels * len(s.rule.priors)
     numbers = s.kernels * s.outputs * s.m
-    flat = (np.empty(count, np.float32) for count in (numbers, s.block, numbers, numbers // s.block))
     return Room(
-        *flat,
+        pulls=np.empty(numbers, np.float32),
+        v=np.empty(s.block, np.float32),
+        levels=np.empty(numbers, np.float32),
+        steps=np.empty(numbers // s.block, np.float32),
         bits=np.empty((numbers // s.block, s.prices.pieces), np.float32),
         uniforms=np.empty(numbers, np.float32),
         shrunk=np.empty(s.n, np.float32),
@@ -152,11 +155,10 @@ def _absorb(hidden: Floats, step: np.float32, levels: Floats, fresh: Floats) -> 
 def price(s: Method, k: Room) -> np.float32:
     """Return the bytes of the message in ``k``."""
     if s.prices.is_coded:
-        pieces = s.prices.pieces
         for b in range(len(k.steps)):
-            for piece in range(pieces):
-                start = b * s.block + piece * s.block // pieces if pieces == 1 else b * s.block + piece * sizes.ELEMENTS
-                stop = min(start + sizes.ELEMENTS, (b + 1) * s.block)
+            for piece in range(s.prices.pieces):
+                start = b * s.block + piece * ELEMENTS
+                stop = min(start + ELEMENTS, (b + 1) * s.block)
                 k.bits[b, piece] = sizes.level_bits(k.levels[start:stop], s.prices)
     return sizes.message_bytes(k.steps, k.bits, s.prices)
 

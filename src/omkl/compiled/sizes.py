@@ -63,11 +63,23 @@ def prices(quantizer: Quantizer, rows: int, n: int) -> Prices:
     if are_few:
         table = np.linalg.solve(np.vander(np.arange(len(table)), increasing=True), table)
         table = np.pad(table, (0, FEW - len(table)))
-    bits = (np.float32(one) for one in (costs.last, costs.near, costs.far, costs.silent, costs.start))
-    ends = 2 * (pieces * -(-blocks // together) - 1)
-    sizes = (np.float32(one) for one in (ends, width * length / 8, 2 * blocks, frame))
-    is_coded = isinstance(quantizer, QSGD | Nearest)
-    return Prices(is_coded, width > 0, table.astype(np.float32), are_few, *bits, together, pieces, *sizes)
+    return Prices(
+        is_coded=isinstance(quantizer, QSGD | Nearest),
+        is_fixed=width > 0,
+        levels=table.astype(np.float32),
+        are_few=are_few,
+        last=np.float32(costs.last),
+        near=np.float32(costs.near),
+        far=np.float32(costs.far),
+        silent=np.float32(costs.silent),
+        start=np.float32(costs.start),
+        together=together,
+        pieces=pieces,
+        lengths=np.float32(2 * (pieces * -(-blocks // together) - 1)),
+        block=np.float32(width * length / 8),
+        steps=np.float32(2 * blocks),
+        frame=np.float32(frame),
+    )
 
 
 @inner
@@ -95,7 +107,7 @@ def _by_table(levels: Floats, costs: Floats) -> np.float32:
 
 @inner
 def message_bytes(steps: Floats, bits: Floats, s: Prices) -> np.float32:
-    """Return the bytes of a frame with these steps ``(blocks,)``, whose levels take so many bits ``(blocks, pieces)``."""
+    """Return the bytes of a frame with steps ``(blocks,)``, whose levels take so many bits ``(blocks, pieces)``."""
     fixed = s.steps + np.ceil(_spoken(steps) * s.block)
     if s.is_coded:
         return s.frame + min(_coded(steps, bits, s), fixed)

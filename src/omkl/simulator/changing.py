@@ -119,9 +119,8 @@ def changing(turns: Sequence[Topology], faults: Faults, seeds: list[int], clips:
     narrow = (part.astype(np.int32) for part in (receivers, senders, numbered(turns, receivers, senders)))
     receivers, senders, numbers = narrow
     full = full_weights(turns).astype(np.float32)
-    made = Changing(receivers, senders, weights.astype(np.float32), full, numbers, failing(faults, seeds))
-    placed: Changing = jax.tree.map(jnp.asarray, made)
-    return placed
+    made = receivers, senders, weights.astype(np.float32), full, numbers, failing(faults, seeds)
+    return Changing(*jax.tree.map(jnp.asarray, made))
 
 
 def _lists(turn: Topology, most: int) -> Places:

@@ -51,17 +51,18 @@ class Failing(NamedTuple):
 
 def failing(faults: Faults, seeds: list[int]) -> Failing:
     """Return what fails under these seeds, over NumPy arrays."""
-    chances = (
-        np.asarray(one, np.float32 if isinstance(one, float) else np.bool_) for one in (faults.links, faults.nodes)
-    )
-    return Failing(*chances, noise.key(seeds, "faults"))
+    return Failing(_chances(faults.links), _chances(faults.nodes), noise.key(seeds, "faults"))
+
+
+def _chances(given: Any) -> npt.NDArray[Any]:
+    return np.asarray(given, np.float32 if isinstance(given, float) else np.bool_)
 
 
 def numbered(turns: Sequence[Topology], i: npt.NDArray[Any], j: npt.NDArray[Any]) -> Integers:
     """Return the numbers of links among those of all graphs; of a pair that is no link, any."""
     edges, nodes = union(turns).edges, turns[0].nodes
     pairs = np.minimum(i, j) * nodes + np.maximum(i, j)
-    return np.searchsorted(edges @ np.array([nodes, 1]), pairs).clip(0, max(len(edges) - 1, 0))
+    return np.asarray(np.searchsorted(edges @ np.array([nodes, 1]), pairs).clip(0, max(len(edges) - 1, 0)))
 
 
 def full_weights(turns: Sequence[Topology]) -> Floats:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any
 
 import numpy as np
@@ -82,8 +82,8 @@ class Run:
         if not self._span.averages:
             records.pending[:] = 0
         for round_ in range(self._starts[t], self._starts[t + 1]):
-            given = self._hidden, links, self._keys, self._radii, round_, 0
-            list(pool.map(lambda part: part.gossip(self.numbers, self._nodes, *given), parts))
+            given = self.numbers, self._nodes, self._hidden, links, self._keys, self._radii, round_, 0
+            list(pool.map(Part.gossip, parts, *(repeat(one) for one in given)))
         is_measured = (t + 1) % self._span.every == 0
         reference = self._nodes.own[0].reshape(-1, self.numbers.m)[:, : self.numbers.n].copy()
         list(pool.map(lambda part: part.learn(self.numbers, self._nodes, z, y, is_measured, reference), parts))
@@ -132,9 +132,9 @@ class Part:
         self.pending = np.zeros(2)
         self.sums, self.away = np.zeros(run._records.measured.shape[1]), np.zeros(run._records.away.shape)
 
-    def gossip(self, numbers: rounds.Method, nodes: rounds.Nodes, *given: Any) -> None:
+    def gossip(self, *given: Any) -> None:
         """Take its nodes through a round of gossip."""
-        network.gossip(numbers, nodes, *given, self._span, self.pending, self._room)
+        network.gossip(*given, self._span, self.pending, self._room)
 
     def learn(
         self, numbers: rounds.Method, nodes: rounds.Nodes, z: Callable[[slice], Floats], y: Floats, is_measured: bool,
