@@ -53,22 +53,22 @@ def entry(function: F) -> F:
     made: Any = njit(fastmath=_PLAIN, **_OPTIONS)(function)
     with suppress(RuntimeError):  # nowhere to write: each process compiles its own
         made._cache = _Kept(function)
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def inner(function: F) -> F:
     """Return a loop for other loops alone to call."""
-    return njit(fastmath=_PLAIN, no_cpython_wrapper=True, **_OPTIONS)(function)  # type: ignore[no-any-return]
+    return njit(fastmath=_PLAIN, no_cpython_wrapper=True, **_OPTIONS)(function)
 
 
 def piece(function: F) -> F:
     """Return a loop that becomes a part of its caller: one that is long and called once compiles sooner so."""
-    return njit(fastmath=_PLAIN, inline="always", no_cpython_wrapper=True, **_OPTIONS)(function)  # type: ignore[no-any-return]
+    return njit(fastmath=_PLAIN, inline="always", no_cpython_wrapper=True, **_OPTIONS)(function)
 
 
 def summed(function: F) -> F:
     """Return a loop for other loops to call, whose sums may be in any order: they then run in many lanes."""
-    return njit(fastmath=_PLAIN | {"reassoc"}, no_cpython_wrapper=True, **_OPTIONS)(function)  # type: ignore[no-any-return]
+    return njit(fastmath=_PLAIN | {"reassoc"}, no_cpython_wrapper=True, **_OPTIONS)(function)
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from omkl import noise
 from omkl.blas import one_thread
 from omkl.compiled import network, plan, rounds, states
+from omkl.compiled.jit import Words
 from omkl.compiled.mapping import Mapping
 from omkl.compiled.network import Links, Records, Span
 from omkl.features import Features
@@ -82,8 +83,8 @@ class Run:
         if not self._span.averages:
             records.pending[:] = 0
         for round_ in range(self._starts[t], self._starts[t + 1]):
-            given = self.numbers, self._nodes, self._hidden, links, self._keys, self._radii, round_, 0
-            list(pool.map(Part.gossip, parts, *(repeat(one) for one in given)))
+            given = self._hidden, links, self._keys, self._radii, round_
+            list(pool.map(Part.gossip, parts, repeat(self), repeat(given)))
         is_measured = (t + 1) % self._span.every == 0
         reference = self._nodes.own[0].reshape(-1, self.numbers.m)[:, : self.numbers.n].copy()
         list(pool.map(lambda part: part.learn(self.numbers, self._nodes, z, y, is_measured, reference), parts))
@@ -132,9 +133,9 @@ class Part:
         self.pending = np.zeros(2)
         self.sums, self.away = np.zeros(run._records.measured.shape[1]), np.zeros(run._records.away.shape)
 
-    def gossip(self, *given: Any) -> None:
-        """Take its nodes through a round of gossip."""
-        network.gossip(*given, self._span, self.pending, self._room)
+    def gossip(self, run: Run, given: tuple[Floats, Links, Words, Floats, int]) -> None:
+        """Take its nodes through a round of gossip; ``given`` is what ``network.gossip`` takes of it."""
+        network.gossip(run.numbers, run._nodes, *given, 0, self._span, self.pending, self._room)
 
     def learn(
         self, numbers: rounds.Method, nodes: rounds.Nodes, z: Callable[[slice], Floats], y: Floats, is_measured: bool,

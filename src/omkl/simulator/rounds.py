@@ -212,7 +212,8 @@ def _round(
     t, projected, targets = inputs
     z = _alone(_features(program, given.features, projected))
     now = noise.fold(given.key, t)
-    after, seen = [], []
+    after: list[MethodState] = []
+    seen: list[Seen] = []
     for method, network, state in zip(program.methods, given.networks, states, strict=True):
         shape = (method.bank.members, targets.shape[-1], method.sent)
         uniforms = _alone(noise.dither(now, shape)) if method.dithered and not is_paced(method) else None
