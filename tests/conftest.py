@@ -40,7 +40,7 @@ for setting, value in {"jax_compilation_cache_dir": programs and str(programs), 
 jax.config.update("jax_numpy_dtype_promotion", "strict")  # type: ignore[no-untyped-call]
 
 
-LONGEST = ("real_faults", "sweeps", "sharding", "docs", "benchmarks_processes", "benchmarks_learning", "fused")
+LONGEST = ("real_faults", "sweeps", "sharding", "docs", "benchmarks_processes", "benchmarks_learning", "executors")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

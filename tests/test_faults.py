@@ -11,8 +11,8 @@ import pytest
 import omkl
 from omkl import Faults, Gossip, Local, noise
 from omkl.errors import InputError
-from omkl.simulator import engine, rounds
-from omkl.simulator.faults import Changing, Rows, changing
+from omkl.simulator import engine, rounds, scans
+from omkl.simulator.changing import Changing, Rows, changing
 from omkl.simulator.networks import Edges, Lists
 from omkl.topology import Graph, Schedule, Topology, build, metropolis, ring, turns, union
 from omkl_lab import sweeps
@@ -96,8 +96,8 @@ def some_graph(k: int) -> Topology:
 def test_w_of_a_round_is_symmetric_and_stochastic_and_the_stated_one(
     k: int, kind: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omkl.simulator.faults.are_even", lambda *_: kind is Lists)
-    monkeypatch.setattr("omkl.simulator.faults.are_many", lambda *_: kind is Rows)
+    monkeypatch.setattr("omkl.simulator.changing.are_even", lambda *_: kind is Lists)
+    monkeypatch.setattr("omkl.simulator.changing.are_many", lambda *_: kind is Rows)
     topology, rng, seeds = some_graph(k), np.random.default_rng(k), [5, 6, 7]
     faults = Faults(links=float(rng.uniform()), nodes=float(rng.uniform(0, 0.5)))
     if k % 2:
@@ -205,7 +205,7 @@ def test_nothing_fails_is_no_faults_and_all_fails_is_alone(method: Gossip) -> No
     alone = omkl.simulate((X, y), "ring", method=Local(eta=1, kernels=method.bank.kernels), seeds=2)
     for everything in (Faults(links=1), Faults(nodes=1)):
         none = omkl.simulate((X, y), "ring", method=method, seeds=2, faults=everything)
-        np.testing.assert_allclose(none.theta, alone.theta, atol=1e-6)
+        np.testing.assert_allclose(none.theta, alone.theta, rtol=3e-6, atol=1e-6)  # two executors where steps are fresh
         assert not none.bits.any()
         assert not none.link_bits.any()
 
@@ -213,7 +213,7 @@ def test_nothing_fails_is_no_faults_and_all_fails_is_alone(method: Gossip) -> No
 def test_a_run_depends_on_its_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = blobs(60, 6)
     settings: dict[str, Any] = {"method": Gossip(eta=1, gamma=0.5, quantizer=None), "faults": Faults(0.4, 0.2)}
-    monkeypatch.setattr(engine, "_threads", lambda: 2)
+    monkeypatch.setattr(scans, "_threads", lambda: 2)
     many = omkl.simulate((X, y), "ring", seeds=4, seed=11, **settings)
     one = omkl.simulate((X, y), "ring", seed=13, record_every=4, **settings)
     monkeypatch.setattr(rounds, "CHUNK_BYTES", 7 * 4 * 6 * 3 * 20)

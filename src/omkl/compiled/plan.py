@@ -14,29 +14,40 @@ from omkl.compiled.sizes import prices
 from omkl.learners import Pooled, Shared
 from omkl.learners.rules import LOGISTIC, STEEPEST
 from omkl.losses import Huber
-from omkl.methods import Choco, Gossip, Method, Mixing
+from omkl.methods import Choco, Gossip, Local, Method, Mixing
+from omkl.methods.ensemble import Ensemble
 from omkl.quantizers import QSGD, Nearest
 
 
 def unknown_part(method: Method) -> str | None:
     """Return which part of a method has no compiled text; None where the loops know them all."""
-    if type(method) not in (Gossip, Choco) or getattr(method, "fresh", False):
+    if type(method) not in (Gossip, Choco, Local) or getattr(method, "fresh", False):
         return f"method {method.name}"
-    assert isinstance(method, Gossip)
-    if type(method.mixing) is not Mixing:
-        return f"mixing {method.mixing.name}"
+    assert isinstance(method, Ensemble)
     if method.weights.first:
         return "weigh_first"
+    for part, known in ((method.learner, LEARNERS), (method.objective, LOSSES)):
+        if type(part) not in known:
+            return type(part).__name__
+    return _unknown_talk(method) if isinstance(method, Gossip) else None
+
+
+def _unknown_talk(method: Gossip) -> str | None:
+    """Return which part of what nodes say to each other has no compiled text."""
+    if type(method.mixing) is not Mixing:
+        return f"mixing {method.mixing.name}"
     if method.channel.sending is not None:
         return f"sending {method.channel.sending.name}"
-    for part, known in (
-        (method.learner, LEARNERS),
-        (method.objective, LOSSES),
-        (method.channel.quantizer, QUANTIZERS),
-    ):
-        if type(part) not in known:
-            return f"{type(part).__name__}"
-    return None
+    quantizer = method.channel.quantizer
+    return None if type(quantizer) in QUANTIZERS else type(quantizer).__name__
+
+
+def gossiping(method: Ensemble) -> Gossip:
+    """Return the method that learns alike and could gossip: of one that does not, the loops run no such rounds."""
+    if isinstance(method, Gossip):
+        return method
+    parts = {name: getattr(method, name) for name in ("bank", "loss", "regularization", "learner")}
+    return Gossip(**parts, weight_rate=method.hedge_rate, quantizer=None)
 
 
 def rule(method: Any, spectrum: Array | None) -> learners.Rule:
@@ -62,8 +73,9 @@ def rule(method: Any, spectrum: Array | None) -> learners.Rule:
     )
 
 
-def numbers(method: Gossip, outputs: int, spectrum: Array | None) -> rounds.Method:
+def numbers(given: Ensemble, outputs: int, spectrum: Array | None) -> rounds.Method:
     """Return what the loops take of a method, for models of so many outputs."""
+    method = gossiping(given)
     channel, f, m = method.channel.quantizer, np.float32, method.sent
     length = getattr(channel, "block", None) or m
     most, scale = 0.0, 1.0
@@ -71,7 +83,7 @@ def numbers(method: Gossip, outputs: int, spectrum: Array | None) -> rounds.Meth
         most, scale = channel.levels, channel.tau(length)
     elif isinstance(channel, Nearest):
         most, scale = channel.most(length), channel.step / math.sqrt(length)
-    cap = method.loss_gap_cap
+    cap = given.loss_gap_cap
     return rounds.Method(
         kernels=method.members,
         outputs=outputs,

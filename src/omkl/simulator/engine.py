@@ -98,11 +98,36 @@ def run(
             from omkl.simulator import eager
 
             return eager.run(problem, cases, measure, tell)
-        if measure is metrics and (loops := compiled_loops(cases)):
-            return loops.run(problem, cases, tell)  # type: ignore[no-any-return]
+        if measure is metrics and (loops := compiled_loops()):
+            return _shared_out(problem, cases, tell, loops)
     from omkl.simulator import scans
 
     return scans.run(problem, cases, measure, tell, place, audience)
+
+
+def _shared_out(problem: Problem, cases: Sequence[Case], tell: Progress, loops: Any) -> list[tuple[MethodState, Any]]:
+    """Return the outcome of every case: by compiled loops where they know the method, by JAX where they do not."""
+    from omkl.compiled.plan import unknown_part
+
+    unknown = {k: part for k, case in enumerate(cases) if (part := unknown_part(case.method)) is not None}
+    for part in set(unknown.values()):
+        log.info("rounds run over arrays: %s has no compiled text", part)
+    known = [k for k in range(len(cases)) if k not in unknown]
+    found: dict[int, tuple[MethodState, Any]] = {}
+    if known:
+        part_of = _part(tell, 0, len(known), len(cases))
+        found |= zip(known, loops.run(problem, [cases[k] for k in known], part_of), strict=True)
+    if unknown:
+        from omkl.simulator import scans
+
+        part_of = _part(tell, len(known), len(unknown), len(cases))
+        found |= zip(unknown, scans.run(problem, [cases[k] for k in unknown], metrics, part_of), strict=True)
+    return [found[k] for k in range(len(cases))]
+
+
+def _part(tell: Progress, before: int, own: int, every: int) -> Progress:
+    """Return what is called with the progress of some of the cases, after some others."""
+    return lambda done, rounds: tell((before * rounds + own * done) // every, rounds)
 
 
 def _tell_nobody(done: int, rounds: int) -> None:
@@ -130,18 +155,13 @@ def is_small(problem: Problem, cases: Sequence[Case]) -> bool:
     return steady and len(problem.X) <= FEW_ROUNDS and work <= LITTLE_WORK and isinstance(problem.X, np.ndarray)
 
 
-def compiled_loops(cases: Sequence[Case]) -> Any:
-    """Return the executor of compiled loops, where Numba is installed and they know all methods; else None."""
+def compiled_loops() -> Any:
+    """Return the executor of compiled loops, where Numba is installed; else None."""
     try:
-        from omkl.compiled import plan
         from omkl.simulator import loops
     except ImportError:
         log.info('rounds run over arrays: Numba is not installed; pip install "omkl[fast]"')
         return None
-    for case in cases:
-        if (part := plan.unknown_part(case.method)) is not None:
-            log.info("rounds run over arrays: %s has no compiled text", part)
-            return None
     return loops
 
 

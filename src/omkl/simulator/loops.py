@@ -23,6 +23,8 @@ from omkl.compiled.mapping import Mapping
 from omkl.compiled.network import Links, Records, Span
 from omkl.features import Features
 from omkl.methods import Gossip, clipping
+from omkl.methods.ensemble import Ensemble
+from omkl.methods.local import LocalState
 from omkl.methods.protocol import MethodState
 from omkl.simulator.engine import Case, Problem, Progress, require_finite, require_finite_models
 from omkl.simulator.faults import Wires
@@ -43,20 +45,23 @@ class Run:
     """One method on one network, under one seed."""
 
     def __init__(self, case: Case, problem: Problem, s: int) -> None:
-        method, y = case.method, problem.y
-        assert isinstance(method, Gossip)
+        y, self._talks = problem.y, isinstance(case.method, Gossip)
+        assert isinstance(case.method, Ensemble)
+        method = plan.gossiping(case.method)
         count, nodes, outputs = y.shape
         seed, spectrum = problem.seeds[s], problem.features.spectrum
         spectrum = None if spectrum is None else spectrum[s, : method.members]
         self._wires = Wires(case.turns, case.faults, seed)
         self._start = method.init(np, (nodes,), outputs, spectrum)
-        self.numbers = plan.numbers(method, outputs, spectrum)
+        self.numbers = plan.numbers(case.method, outputs, spectrum)
         self._nodes, hidden = states.gathered(self._start, self.numbers)
         self._hidden = np.stack([hidden, hidden])
         key = noise.fold(noise.key(seed, "quantizer"), np.arange(nodes)[:, None])
         self._keys = np.concatenate([key.low, key.high], axis=1)
         schedule = method.schedule
-        self._starts = np.array([int(t if schedule is None else schedule.rounds(t)) for t in range(count + 1)])
+        self._starts = np.zeros(count + 1, int)
+        if self._talks:
+            self._starts[:] = [int(t if schedule is None else schedule.rounds(t)) for t in range(count + 1)]
         self._radii = _radii(method, self._start, int(self._starts[-1]))
         self._span = Span(0, 0, nodes, problem.every, schedule is not None)
         self._records = _records(self.numbers, self._nodes, count // problem.every)
@@ -122,7 +127,8 @@ class Run:
         sent, carried = self._records.traffic.T.astype(np.float32)
         measured = Metrics(loss, score, disagreement, np.stack(weights, axis=-1), sent, carried)
         hidden = self._hidden[self._starts[-1] % 2]
-        return states.scattered(self._nodes, hidden, self._start, self.numbers), measured
+        state = states.scattered(self._nodes, hidden, self._start, self.numbers)
+        return state if self._talks else LocalState(state.theta, state.log_weights, state.memory), measured
 
 
 class Part:
