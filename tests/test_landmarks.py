@@ -14,9 +14,10 @@ import omkl
 from omkl import config, features
 from omkl.errors import InputError
 from omkl.features import Features, gaussian, laplacian
-from omkl.landmarks import Landmarks, centers, place
+from omkl.landmarks import Landmarks, centers, directions, marks, place, place_all
 from omkl.methods import Gossip, tables
 from omkl.model import load_model
+from omkl.simulator import calibrating, device
 
 BANK = gaussian(0.5, 1, 2)
 
@@ -78,19 +79,44 @@ def test_rotations_and_signs_of_the_solver_do_not_matter(size: int, monkeypatch:
     one = place(gaussian(1), 2, 0, circle, Landmarks(rank=3, rows=size))
     solve = np.linalg.eigh
 
-    def other(matrix: np.ndarray) -> Any:
-        values, vectors = solve(matrix)
+    def other(matrices: np.ndarray) -> Any:
+        values, vectors = (part[0] for part in solve(matrices))
         rng = np.random.default_rng(1)
         for first in range(len(values)):
             last = first + np.searchsorted(values[first:], values[first] + 1e-9)
             if last - first > 1:
                 turn = np.linalg.qr(rng.normal(size=(last - first, last - first)))[0]
                 vectors[:, first:last] = vectors[:, first:last] @ turn
-        return values + 1e-14, -vectors
+        return values[None] + 1e-14, -vectors[None]
 
     monkeypatch.setattr(np.linalg, "eigh", other)
     two = place(gaussian(1), 2, 0, circle, Landmarks(rank=3, rows=size))
     np.testing.assert_allclose(np.asarray(two.basis), np.asarray(one.basis), atol=1e-5)
+
+
+def test_a_seed_is_placed_alike_whatever_others_there_are() -> None:
+    """On threads or on a device, beside other seeds or by itself."""
+    X = np.random.default_rng(0).normal(size=(400, 4)).astype(np.float32)
+    bank = omkl.recommended(basis=Landmarks(rank=30, rows=80)).bank
+    together = calibrating.drawn(bank, X, X[:, :1], range(5), False)
+    by_device = bank.draw_all(4, range(2, 4), X, False, X[:, :1], device.directions)
+    for seed in (2, 3):
+        alone = bank.draw(4, seed, X)
+        for one, other, there in zip(alone[1:6], together[1:6], by_device[1:6], strict=True):
+            np.testing.assert_array_equal(other[seed], one)
+            np.testing.assert_allclose(there[seed - 2], one, rtol=1e-6, atol=1e-6 * np.abs(one).max())
+
+
+def test_a_device_turns_equal_eigenvalues_as_numpy_does() -> None:
+    turns = 2 * np.pi * np.arange(12) / 12
+    circle = np.stack([np.cos(turns), np.sin(turns)], axis=1).astype(np.float32)
+    settings = Landmarks(rank=4, rows=12)
+    made = [
+        place_all(gaussian(1), [marks(2, 0, circle, settings)] * 2, settings, solve=solve)
+        for solve in (directions, device.directions)
+    ]
+    np.testing.assert_allclose(made[0].basis, made[1].basis, atol=1e-5)
+    np.testing.assert_array_equal(made[0].basis[0], place(gaussian(1), 2, 0, circle, settings).basis)
 
 
 PROBE = """

@@ -16,11 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl import noise
+from omkl.arrays import Array, namespace
 from omkl.errors import InputError, pick, whole
 from omkl.features import Features, Floats, Kernel, draw, transform
 
 ROWS = 300  # that bandwidths are calibrated on where there is no basis to say it
 SMALLEST = 1e-6  # of the largest m: below it a direction is left at zero, being made of rounding errors
+ROUNDED = 1e-13  # of the largest squared length: a squared distance below it is none, made of rounding errors
 SIGMA = dict.fromkeys(("given", "median"))
 SOURCES = dict.fromkeys(("sample", "normal"))
 
@@ -114,14 +116,39 @@ def calibrate(
 
 def median_distance(inputs: Floats) -> float:
     """Return the median distance between two rows; refuse one of zero, which is no unit."""
-    apart = [np.linalg.norm(inputs[k + 1 :] - row, axis=1) for k, row in enumerate(inputs[:-1])]
-    median = float(np.median(np.concatenate(apart)))
+    median = float(middle_distance(squared_distances(inputs - inputs.mean(axis=0))))
+    require_unit(median, len(inputs))
+    return median
+
+
+def require_unit(median: float, rows: int) -> None:
+    """Refuse a median distance of zero between so many rows."""
     if not median > 0:
         raise InputError(
-            f"the median distance between {len(inputs)} calibration rows is {median:g}; it must be positive to measure "
+            f"the median distance between {rows} calibration rows is {median:g}; it must be positive to measure "
             'bandwidths by; give rows that differ, or sigma="given"'
         )
-    return median
+
+
+def squared_distances(rows: Array) -> Array:
+    """Return |x_i - x_j|^2 for all rows ``(..., n, d)``, shape ``(..., n, n)``; zero where it is a rounding error.
+
+    By one product, so rows should be about as long as they are apart: center them first.
+    """
+    xp = namespace(rows)
+    lengths = xp.sum(rows * rows, axis=-1, keepdims=True)
+    left, right = (
+        xp.concat(parts, axis=-1)
+        for parts in ([rows, lengths, xp.ones_like(lengths)], [-2 * rows, xp.ones_like(lengths), lengths])
+    )
+    squares = xp.matmul(left, xp.matrix_transpose(right))
+    return xp.where(squares > ROUNDED * xp.max(lengths, axis=-2, keepdims=True), squares, 0.0)
+
+
+def middle_distance(squares: Array) -> Array:
+    """Return the median distance of two different rows, given all squared ones ``(..., n, n)``."""
+    xp = namespace(squares)
+    return xp.median(xp.sqrt(squares[..., *np.triu_indices(squares.shape[-1], 1)]), axis=-1)
 
 
 def normal_median(dimension: int) -> float:

@@ -12,17 +12,19 @@ nodes on different machines come to the same coordinates, up to rounding.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Self
+from functools import cache
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from omkl import noise
-from omkl.calibration import checked, median_distance
+from omkl.arrays import Array, namespace
+from omkl.calibration import checked, middle_distance, require_unit, squared_distances
 from omkl.errors import InputError, pick, whole
-from omkl.features import Features, Floats, Kernel, similarities
+from omkl.features import Features, Floats, Kernel, compare
 from omkl.relevance import Real, relevance
 
 SOURCES = dict.fromkeys(("rows", "centers", "normal", "labelled"))
@@ -76,6 +78,29 @@ class Landmarks:
         return {"centers": 10, "normal": 0}.get(self.source, 1) * self.rows
 
 
+class Marks(NamedTuple):
+    """Landmarks before their similarities are known, in single precision: the same on every machine."""
+
+    landmarks: npt.NDArray[np.float32]
+    limits: npt.NDArray[np.float32]
+    relevance: npt.NDArray[np.float32] | None
+
+
+class Directions(NamedTuple):
+    """What similarities among landmarks vary in, of every seed; NumPy or JAX, in double precision."""
+
+    unit: Array
+    """What bandwidths are multiples of, ``(S,)``."""
+    values: Array
+    """The eigenvalues ``(S, L)``, the largest first."""
+    vectors: Array
+    """The eigenvectors as columns, ``(S, L, L)``, in signs that follow from what they span."""
+    basis: Array
+    """Those that are kept, scaled to mean square one over the landmarks, ``(S, L, r)``."""
+    spectrum: Array
+    """Their share of what there is, ``(S, r)``."""
+
+
 def place(
     kernels: Sequence[Kernel],
     dimension: int,
@@ -97,26 +122,74 @@ def place(
     >>> made.landmarks.shape, made.basis.shape, made.spectrum.shape
     ((100, 3), (1, 100, 20), (1, 20))
     """
+    _require_gaussians(kernels)
+    every = place_all(kernels, [marks(dimension, seed, sample, settings, targets)], settings, sigma)
+    return Features(*(None if part is None else part[0] for part in every))
+
+
+def marks(
+    dimension: int, seed: int, sample: npt.ArrayLike | None, settings: Landmarks, targets: Real | None = None
+) -> Marks:
+    """Return the landmarks of a seed, and the limits within which inputs are told apart."""
+    found = _normal(settings.rows, dimension, seed) if settings.source == "normal" else checked(sample, dimension)
+    middle, spread = found.mean(axis=0), FARTHEST * found.std(axis=0)
+    limits = np.stack([middle - spread, middle + spread]).astype(np.float32)
+    found = np.clip(found, *limits)
+    factors = weighed(found, targets) if settings.source == "labelled" else None
+    if factors is not None:
+        found, limits = found * factors, limits * factors
+    if settings.source == "centers":
+        found = centers(found, settings.rows, seed)
+    return Marks(found.astype(np.float32), limits, factors)
+
+
+def place_all(
+    kernels: Sequence[Kernel],
+    every: Sequence[Marks],
+    settings: Landmarks,
+    sigma: str = "given",
+    solve: Callable[..., Directions] | None = None,
+) -> Features:
+    """Return the features of several seeds, ``(S, ...)``.
+
+    ``solve`` is ``directions``, or does the same elsewhere: on a device, for many seeds at once.
+    """
+    _require_gaussians(kernels)
+    points, limits = (np.stack(part) for part in list(zip(*every, strict=True))[:2])
+    widths = np.array([kernel.sigma for kernel in kernels])
+    found = (solve or directions)(points, limits, widths, settings.rank, sigma == "median")
+    units = np.asarray(found.unit)
+    for unit in units[:, None]:
+        require_unit(float(unit[0]), points.shape[1])
+    basis, spectrum = (np.array(part, np.float32, order="C") for part in (found.basis, found.spectrum))
+    _turn(basis, np.asarray(found.values), found.vectors)
+    weights = [one.relevance for one in every if one.relevance is not None]
+    factors = np.stack(weights) if weights else None
+    bandwidths = (widths * units[:, None]).astype(np.float32)
+    return Features(None, basis[:, None], spectrum[:, None], points, limits, bandwidths, factors)
+
+
+def _require_gaussians(kernels: Sequence[Kernel]) -> None:
     if others := [kernel.name for kernel in kernels if kernel.name != "gaussian"]:
         raise InputError(f"kernel {others[0]!r}; landmarks are compared by Gaussians; use gaussian(...), or a Basis")
-    marks = _normal(settings.rows, dimension, seed) if settings.source == "normal" else checked(sample, dimension)
-    middle, spread = marks.mean(axis=0), FARTHEST * marks.std(axis=0)
-    limits = np.stack([middle - spread, middle + spread]).astype(np.float32)
-    marks = np.clip(marks, *limits)
-    factors = weighed(marks, targets) if settings.source == "labelled" else None
-    if factors is not None:
-        marks, limits = marks * factors, limits * factors
-    if settings.source == "centers":
-        marks = centers(marks, settings.rows, seed)
-    unit = median_distance(marks) if sigma == "median" else 1.0
-    bandwidths = (np.array([kernel.sigma for kernel in kernels]) * unit).astype(np.float32)
-    marks = marks.astype(np.float32)
-    # In double precision, of what all have in single: the basis is then the same to the digits it is kept in.
-    exact = (part.astype(np.float64) for part in (marks, limits, bandwidths))
-    values, vectors = largest_first(similarities(marks.astype(np.float64), *exact))
-    basis, spectrum = whitened(values, _settled(values, vectors, settings.rank), settings.rank)
-    rounded = [part.astype(np.float32, order="C")[None] for part in (basis, spectrum)]
-    return Features(None, rounded[0], rounded[1], marks, limits, bandwidths, factors)
+
+
+def directions(points: Array, limits: Array, widths: Array, rank: int, is_median: bool) -> Directions:
+    """Return what similarities among landmarks ``(S, L, d)`` vary in.
+
+    In double precision, of what all have in single: the basis is then the same to the digits it is kept in. Each seed
+    is by itself, so that it comes out the same whatever others there are.
+    """
+    xp = namespace(points)
+    exact = [xp.astype(part, xp.float64) for part in (points, limits)]
+    squares = squared_distances(exact[0] - xp.mean(exact[1], axis=-2)[..., None, :])
+    unit = middle_distance(squares) if is_median else xp.ones(points.shape[0], dtype=xp.float64)
+    bandwidths = xp.astype(xp.astype(widths * unit[:, None], xp.float32), xp.float64)
+    values, vectors = largest_first(compare(squares, bandwidths[:, None]))
+    most = min(rank, values.shape[-1])
+    towards = xp.sum(vectors[..., :most] * xp.asarray(_probes(values.shape[-1], most)), axis=-2)
+    signed = vectors[..., :most] * xp.sign(towards)[..., None, :]
+    return Directions(unit, values, vectors, *whitened(values, signed, rank))
 
 
 def weighed(inputs: Floats, targets: Real | None) -> npt.NDArray[np.float32]:
@@ -133,46 +206,50 @@ def weighed(inputs: Floats, targets: Real | None) -> npt.NDArray[np.float32]:
 
 
 def largest_first(similar: Real) -> tuple[Real, Real]:
-    """Return the eigenvalues of a matrix of similarities, the largest first, and its eigenvectors as columns."""
-    values, vectors = np.linalg.eigh(similar)
-    return values[::-1], vectors[:, ::-1]
+    """Return the eigenvalues of matrices of similarities, the largest first, and their eigenvectors as columns."""
+    values, vectors = namespace(similar).linalg.eigh(similar)
+    return values[..., ::-1], vectors[..., ::-1]
 
 
 def whitened(values: Real, vectors: Real, rank: int) -> tuple[Real, Real]:
     """Return the first of these directions, scaled to mean square one over the landmarks, and their spectrum."""
-    count = len(values)
-    missing = max(0, rank - count)
-    values, vectors = np.pad(values[:rank], (0, missing)), np.pad(vectors[:, :rank], ((0, 0), (0, missing)))
-    kept = values > SMALLEST * values[0]
-    scales = np.where(kept, math.sqrt(count) / np.where(kept, values, 1), 0)
-    return vectors * scales, np.where(kept, values / count, 0)
+    xp, count, values = namespace(values), values.shape[-1], values[..., :rank]
+    scales = _scales(values, count)
+    missing = [(0, 0)] * (values.ndim - 1) + [(0, rank - values.shape[-1])]
+    basis = vectors[..., : values.shape[-1]] * scales[..., None, :]
+    return xp.pad(basis, [(0, 0), *missing]), xp.pad(xp.where(scales > 0, values / count, 0), missing)
 
 
-def _settled(values: Real, vectors: Real, rank: int) -> Real:
-    """Return eigenvectors in signs and rotations that depend on the spaces they span alone.
+def _scales(values: Array, count: int) -> Array:
+    """Return what brings directions to mean square one; zero where they are rounding errors."""
+    xp = namespace(values)
+    kept = values > SMALLEST * values[..., :1]
+    return xp.where(kept, math.sqrt(count) / xp.where(kept, values, 1), 0)
 
-    Those of equal eigenvalues are replaced by projections of fixed random vectors, one after the other.
+
+def _turn(basis: npt.NDArray[np.float32], values: Real, vectors: Array) -> None:
+    """Replace eigenvectors of equal eigenvalues, which any rotation of theirs is as good as, by those that follow.
+
+    They are projections of fixed random vectors on the space that they span, one after the other.
     """
-    count, made = len(values), vectors.copy()
-    spaces = _spaces(values, min(rank, count))
-    probes = _normal(count, spaces[-1][1], 0)
-    made[:, : spaces[-1][1]] *= np.sign(np.sum(vectors[:, : spaces[-1][1]] * probes, axis=0))
-    for first, last in spaces:
-        if last > first + 1:
-            space = vectors[:, first:last]
-            turned, upper = np.linalg.qr(space.T @ probes[:, first:last])
-            made[:, first:last] = space @ (turned * np.sign(np.diag(upper)))
-    return made
+    count = values.shape[-1]
+    for s, first, last in _spaces(values, min(basis.shape[-1], count)):
+        space, kept = np.asarray(vectors[s, :, first:last]), slice(first, min(last, basis.shape[-1]))
+        turned, upper = np.linalg.qr(space.T @ _probes(count, last)[:, first:last])
+        made = space @ (turned * np.sign(np.diag(upper)))
+        basis[s, :, kept] = made[:, : kept.stop - first] * _scales(values[s], count)[kept]
 
 
-def _spaces(values: Real, rank: int) -> list[tuple[int, int]]:
-    """Return where the eigenvalues begin and end that are taken for equal, until there are ``rank`` of them."""
-    found, last = [], 0
-    while last < rank:
-        first, last = last, last + 1
-        while last < len(values) and values[last - 1] - values[last] < EQUAL * values[last - 1]:
-            last += 1
-        found.append((first, last))
+def _spaces(values: Real, rank: int) -> list[tuple[int, int, int]]:
+    """Return which of the first ``rank`` eigenvalues of every seed are taken for equal: from where, up to where."""
+    before = values[:, :-1]
+    near = (before - values[:, 1:] < EQUAL * before) & (before > SMALLEST * values[:, :1])
+    found: list[tuple[int, int, int]] = []
+    for s, k in np.argwhere(near).tolist():
+        if found and found[-1][0] == s and found[-1][2] == k + 1:
+            found[-1] = s, found[-1][1], k + 2
+        elif k < rank:
+            found.append((s, k, k + 2))
     return found
 
 
@@ -200,6 +277,11 @@ def centers(inputs: Floats, count: int, seed: int) -> Floats:
             break
         made = moved
     return made
+
+
+@cache
+def _probes(count: int, most: int) -> Floats:
+    return _normal(count, most, 0)
 
 
 def _normal(count: int, dimension: int, seed: int) -> Floats:

@@ -1,5 +1,6 @@
 """Changes to the whole process that are undone."""
 
+import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -50,3 +51,8 @@ def silenced(noise: Mapping[str, type[Warning]]) -> Iterator[None]:
         now: Any = warnings.filters
         for filters in (found, now):
             filters[:] = [one for one in filters if one not in added]
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,6 +1,6 @@
 """The bank: kernels, and the features that models are learned in."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
@@ -11,7 +11,7 @@ from omkl.arrays import Array
 from omkl.calibration import SIGMA, Basis
 from omkl.errors import InputError, pick, whole
 from omkl.features import Features, Kernel, gaussian
-from omkl.landmarks import Landmarks
+from omkl.landmarks import Directions, Landmarks
 from omkl.methods.composed import Part
 
 
@@ -90,16 +90,39 @@ class Bank(Part):
         Those that nodes standardize are given as they come, and standardized here: the rows that are taken, by
         themselves.
         """
-        basis = self.basis
-        count = calibration.rows(basis, self.sigma)
-        sample = None if X is None or not count else calibration.sample(X, count, seed)
-        if sample is not None:
-            sample = scaling.standardize_rows(sample) if standardize else sample.astype(np.float32)
-        if isinstance(basis, Landmarks):
-            targets = None if y is None or not count else calibration.sample(y, count, seed)
-            return landmarks.place(self.kernels, dimension, seed, sample, basis, self.sigma, targets)
-        settings = basis, self.sigma, self.orthogonal
+        sample, targets = self._rows(seed, X, standardize, y)
+        if isinstance(self.basis, Landmarks):
+            return landmarks.place(self.kernels, dimension, seed, sample, self.basis, self.sigma, targets)
+        settings = self.basis, self.sigma, self.orthogonal
         return calibration.calibrate(self.kernels, self.features, dimension, seed, sample, *settings)
+
+    def draw_all(
+        self,
+        dimension: int,
+        seeds: Sequence[int],
+        X: Array,
+        standardize: bool,
+        y: Array,
+        solve: Callable[..., Directions],
+    ) -> Features:
+        """Return the features of several seeds on landmarks, ``(S, ...)``, by ``solve`` as ``landmarks.place_all``."""
+        basis = self.basis
+        assert isinstance(basis, Landmarks)
+        rows = [self._rows(seed, X, standardize, y) for seed in seeds]
+        every = [landmarks.marks(dimension, seed, one[0], basis, one[1]) for seed, one in zip(seeds, rows, strict=True)]
+        return landmarks.place_all(self.kernels, every, basis, self.sigma, solve)
+
+    def _rows(
+        self, seed: int, X: Array | None, standardize: bool, y: Array | None
+    ) -> tuple[Array | None, Array | None]:
+        """Return the rows that a seed is calibrated on, and their targets where those count."""
+        count = calibration.rows(self.basis, self.sigma)
+        if X is None or not count:
+            return None, None
+        sample = calibration.sample(X, count, seed)
+        labelled = isinstance(self.basis, Landmarks) and self.basis.source == "labelled"
+        targets = calibration.sample(y, count, seed) if labelled and y is not None else None
+        return scaling.standardize_rows(sample) if standardize else sample.astype(np.float32), targets
 
     def zeros(self, xp: Any, leading: tuple[int, ...], outputs: int) -> Array:
         """Return the models to start from, ``(J, ..., P, C, n)``."""

@@ -9,17 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl import topology as topologies
-from omkl.blas import one_thread
 from omkl.data import Data, Partition, Stream, as_stream, first_rounds, load
 from omkl.errors import InputError, unknown
 from omkl.experiment import Experiment, label
-from omkl.features import Features, stacked
+from omkl.features import Features
 from omkl.losses import Loss
 from omkl.methods import Gossip, Method, for_inputs, named, suited
 from omkl.methods.protocol import MethodState
 from omkl.scaling import Moments, standardize_stream
 from omkl.settings import build, settings
-from omkl.simulator import engine
+from omkl.simulator import calibrating, engine
 from omkl.simulator.description import describe, describe_data, describe_topology, versions
 from omkl.simulator.measures import metrics, pooled_metrics
 from omkl.simulator.result import Result
@@ -151,7 +150,7 @@ def run_cases(
     outputs, every = targets.shape[-1], given.record_every
     held = size(stream.X.shape, outputs, methods, steady, given.seeds, given.pooled, every, moving)
     require_room(held, given.devices)
-    features = _features(widest, raw._replace(y=targets), runs, given.standardize)
+    features = calibrating.drawn(widest.bank, raw.X, targets, runs, given.standardize)
     if where is not None and where.spreads_nodes and moving:
         raise InputError(
             "faults or a schedule on nodes spread over devices; the exchange between devices is for one graph; "
@@ -296,13 +295,6 @@ def _standardized(given: Stream, pooled: bool) -> tuple[Stream, Moments]:
         )
     X, moments = standardize_stream(given.X)
     return given._replace(X=X), moments
-
-
-def _features(method: Method, given: Stream, runs: list[int], standardize: bool) -> Features:
-    """Return the features of every run, calibrated on its own rows of the stream where the method asks for it."""
-    with one_thread():  # small matrices: more threads would wait for each other
-        each = [method.bank.draw(given.X.shape[-1], run, given.X, standardize, given.y) for run in runs]
-    return stacked(each)
 
 
 def _targets(objective: Loss, data: Any, stream: Stream) -> npt.NDArray[np.float32]:
