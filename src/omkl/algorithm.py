@@ -23,7 +23,7 @@ and a network under many seeds. The array library is that of the arguments; rand
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from omkl.arrays import Array, namespace
+from omkl.arrays import Array, is_exactly, namespace
 from omkl.learners import Learner, Memory, Sample
 from omkl.losses import Loss
 from omkl.quantizers import Message, Quantizer, restore
@@ -127,7 +127,7 @@ def heavy_ball(
     ----------
     B. T. Polyak, "Some methods of speeding up the convergence of iteration methods", 1964.
     """
-    if not momentum:
+    if is_exactly(momentum, 0):
         return mix(theta), ()
     velocity = mix(momentum * velocity)
     return theta + velocity, velocity

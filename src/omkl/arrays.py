@@ -14,6 +14,11 @@ def namespace(array: Array) -> Any:
     return _NUMPY if type(array) is np.ndarray else array.__array_namespace__()
 
 
+def is_exactly(setting: Any, number: float) -> bool:
+    """Return whether a setting is this number; an argument of a compiled program is none in particular."""
+    return isinstance(setting, int | float) and setting == number
+
+
 class _Numpy:
     """NumPy without the Python around its C functions, which takes longer than the few numbers of one node.
 

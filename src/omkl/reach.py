@@ -133,7 +133,7 @@ class Reach:
 
     def grown(self, rounds: Array) -> Array:
         """Return how many samples a step counts for after so many rounds in which all links were heard."""
-        if not self.knots:
+        if not len(self.knots):  # an array, in a compiled program
             raise InputError("reach has no knots; they follow from a network; call method.on(topology) first")
         xp = namespace(rounds)
         grown = between_knots(self.knots, rounds + AHEAD)
@@ -142,12 +142,12 @@ class Reach:
 
 def between_knots(values: Sequence[float], rounds: Array) -> Array:
     """Return what is known after 1, 2^(1/2), 2, ... rounds, after any number of them, the last value for more."""
-    xp = namespace(rounds)
-    table = xp.asarray([*values, values[-1]], dtype=xp.float32)
-    place = 2 * xp.log2(xp.clip(rounds, 1, 2.0 ** ((len(values) - 1) / 2)))
+    xp, most = namespace(rounds), len(values) - 1
+    table = xp.asarray(values, dtype=xp.float32)
+    place = 2 * xp.log2(xp.clip(rounds, 1, 2.0 ** (most / 2)))
     low = xp.floor(place)
     index = xp.astype(low, xp.int32)
-    lower, upper = xp.take(table, index), xp.take(table, index + 1)
+    lower, upper = xp.take(table, index), xp.take(table, xp.clip(index + 1, None, most))
     return lower + (place - low) * (upper - lower)
 
 

@@ -7,7 +7,7 @@ Rules of first order, ``SGD`` and ``AdaGrad``, follow the gradient of the regula
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
-from omkl.arrays import Array, namespace
+from omkl.arrays import Array, is_exactly, namespace
 from omkl.errors import InputError, positive, real, whole
 from omkl.losses import Loss
 
@@ -217,13 +217,14 @@ class Newton:
         energy = xp.sum(seen * seen, axis=-1)
         total = xp.sum(energy, axis=-1, keepdims=True)
         a = 1 / (self.forget + s * total)
-        shown = s * a if self.forget == 1 else a * (s - (1 - self.forget) / xp.clip(total, TINY, None))
+        keeps = is_exactly(self.forget, 1)
+        shown = s * a if keeps else a * (s - (1 - self.forget) / xp.clip(total, TINY, None))
         # Blocks get the diagonal blocks of S'. With one of them what is left of its direction is a, but for rounding.
         left = xp.maximum(1 - shown * energy, xp.clip(a, None, 1))
         gain = (shown / (1 + xp.sqrt(left)))[..., None, None]
         moved = xp.sum(root * seen[..., None, :], axis=-1)
         root = root - gain * moved[..., :, None] * seen[..., None, :]
-        return theta - a * step, NewtonMemory(root if self.forget == 1 else _bounded(root, memory.trace), memory.trace)
+        return theta - a * step, NewtonMemory(root if keeps else _bounded(root, memory.trace), memory.trace)
 
 
 def _bounded(root: Array, most: Array) -> Array:

@@ -11,7 +11,6 @@ for eta itself. ``Pooled`` has no eta: in its place is the length of the step th
 slope of 1, where no link has failed.
 """
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,7 +42,7 @@ def radius(method: "Gossip", state: State, round_: Array | int) -> Array | float
     """
     if method.mixing.clip is None:
         return None
-    unit, learner = method.mixing.clip / math.sqrt(method.mixing.pull), method.learner
+    unit, learner = method.mixing.clip / method.mixing.pull**0.5, method.learner
     if not isinstance(learner, Pooled):
         return unit * method.eta
     spectrum = state.memory.spectrum

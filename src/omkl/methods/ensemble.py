@@ -133,7 +133,8 @@ class Ensemble(Composed):
     @property
     def eta(self) -> float:
         """The rate of the learner, the paper's where it has none."""
-        return float(getattr(self.learner, "eta", USUAL_ETA))
+        eta: float = getattr(self.learner, "eta", USUAL_ETA)
+        return eta
 
     @property
     def hedge_rate(self) -> float:

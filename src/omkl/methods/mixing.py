@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Self
 
 from omkl import algorithm
 from omkl.algorithm import Velocity
-from omkl.arrays import Array, namespace
+from omkl.arrays import Array, is_exactly, namespace
 from omkl.errors import InputError, real
 from omkl.methods.composed import Part
 from omkl.methods.consensus_step import Tracking, stable_step
@@ -58,7 +58,7 @@ class Mixing(Part):
     @property
     def step(self) -> float:
         """gamma, a number."""
-        if self.gamma == "auto":
+        if isinstance(self.gamma, str):
             raise InputError("gamma is 'auto' on no network; it follows from one; call method.on(topology) first")
         return self.gamma
 
@@ -84,7 +84,7 @@ class Mixing(Part):
 
     def carried(self, own: Array, velocity: Velocity) -> Array:
         """Return what a node would have if nobody pulled it."""
-        return own + self.momentum * velocity if self.momentum else own
+        return own if is_exactly(self.momentum, 0) else own + self.momentum * velocity
 
     def mix(
         self,

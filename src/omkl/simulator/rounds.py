@@ -4,7 +4,7 @@ The projections of a chunk are one large matrix product ahead of the scan, and s
 short inputs are left to the round itself, so that a large network never holds them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
@@ -20,6 +20,7 @@ from omkl.features import Features, transform
 from omkl.methods import Gossip, Info, Method, Network, Round
 from omkl.methods.protocol import MethodState
 from omkl.simulator.changing import Changing
+from omkl.simulator.numbers import Numbers, joined
 from omkl.simulator.placement import Placement
 from omkl.simulator.waves import waves
 from omkl.wire import message_bytes
@@ -35,7 +36,7 @@ TOGETHER_BYTES = 2**30  # of rounds that are measured at once
 
 LEADING = {"nodes": 0, "seeds": 1}  # axes of a state
 
-Seen: TypeAlias = tuple[Round, Info | None, Array, MethodState]
+Seen: TypeAlias = tuple[Round, Info, Array, MethodState]
 """What there is to measure of a round, in the order that a measure takes it."""
 
 Measure: TypeAlias = Callable[[Method, Round, Info, Array, MethodState], Any]
@@ -43,24 +44,54 @@ Measure: TypeAlias = Callable[[Method, Round, Info, Array, MethodState], Any]
 
 
 class Chunk(NamedTuple):
-    """Rounds ``first ... last - 1`` in groups, each of which is measured in its last round, or not at all."""
+    """Rounds ``first ... last - 1``."""
 
     first: int
     last: int
-    group: int
-    measured: bool
+    in_blocks: bool = False
+    """Whether its program is for so many rounds, in each of which there is one of gossip."""
 
 
 class Program(NamedTuple):
     """What a compiled chunk depends on besides the shapes of its arguments."""
 
     place: Placement
-    methods: tuple[Method, ...]
+    methods: tuple[Any, ...]
+    """Skeletons, as ``numbers`` has them."""
     measure: Measure
     near: bool
     """Whether all angles are small enough for ``waves``."""
-    group: int
-    measured: bool
+    group: int = 1
+    """How many rounds there are to a measured one; in a program for any number of rounds 1, or 0 for another number."""
+    in_blocks: bool = False
+
+
+class Running(NamedTuple):
+    """What goes from chunk to chunk."""
+
+    states: list[MethodState]
+    sent: list[Array | tuple[()]]
+    """What methods with a pace have sent since they were last measured, ``(J, S)``."""
+
+
+class Span(NamedTuple):
+    """The segments of a chunk, each of which ends with a round that may be measured."""
+
+    count: Array
+    ends: Array
+    """After how many rounds of the chunk each ends; more than there are segments."""
+    group: Array
+    """How many rounds there are to a measured one."""
+
+
+class Samples(NamedTuple):
+    """What the rounds of a chunk are given, ``(T, ...)`` each; there may be more than are taken."""
+
+    t: Array
+    starts: tuple[tuple[Array, Array] | None, ...]
+    """The first round of gossip of every sample and that of the next, for methods with a pace."""
+    X: Array
+    y: Array
 
 
 class Given(NamedTuple):
@@ -69,23 +100,56 @@ class Given(NamedTuple):
     features: Features
     key: noise.Key
     networks: tuple[Network | Changing, ...]
+    numbers: tuple[Numbers, ...]
 
 
-def chunks(rounds: int, every: int, most: int) -> Iterator[Chunk]:
-    """Yield chunks of at most so many rounds, of one length where a divisor is near: every length is compiled."""
-    groups = min(rounds, most) // every
-    if groups:
-        count = rounds // every
-        groups = next((n for n in range(groups, groups // 8, -1) if count % n == 0), groups)
-        for first in range(0, count, groups):
-            yield Chunk(first * every, min(first + groups, count) * every, every, True)
-        start = count * every
-    else:
-        start = 0
-    while start < rounds:
-        last = min(start + most, rounds, (start // every + 1) * every)
-        yield Chunk(start, last, last - start, last % every == 0)
-        start = last
+def chunks(rounds: int, every: int, most: int, steady: int | None = None) -> list[Chunk]:
+    """Return chunks of at most so many rounds.
+
+    Those in blocks are of one length, and begin with round ``steady``; None has none. The others are about as long as
+    each other: they are filled up, so that one program serves them all.
+    """
+    lead = rounds if steady is None else min(-(-steady // every) * every, rounds)
+    made, length = _pieces(0, lead, every, most), _length(rounds - lead, every, most)
+    while lead < rounds:
+        group_end = (lead // every + 1) * every
+        last = lead + length
+        if length and last <= rounds and (last < group_end or length % every == 0):
+            made.append(Chunk(lead, last, True))
+        else:
+            last = min(group_end, lead + most) if most < every else rounds
+            made += _pieces(lead, min(last, rounds), every, most)
+        lead = last
+    return made
+
+
+def _length(rounds: int, every: int, most: int) -> int:
+    """Return how many rounds a block has: as many as another, and a multiple of those that are compiled as one."""
+    if most < every:
+        return most
+    if not (groups := rounds // every):
+        return 0
+    each = groups // -(-groups // (most // every))
+    return every * (each - each % UNROLL or each)
+
+
+def _pieces(first: int, last: int, every: int, most: int) -> list[Chunk]:
+    """Return chunks of about one length, of whole groups; where a group is too long they end with it."""
+    if most >= every:
+        groups = -(-(last - first) // every)
+        each = every * -(-groups // max(1, -(-groups // (most // every))))
+        return [Chunk(k, min(k + each, last)) for k in range(first, last, max(each, 1))]
+    made: list[Chunk] = []
+    while first < last:
+        made.append(Chunk(first, min(first + most, last, (first // every + 1) * every)))
+        first = made[-1].last
+    return made
+
+
+def segments(chunk: Chunk, every: int) -> list[int]:
+    """Return after how many rounds of a chunk each segment ends: those that are measured, and what is left over."""
+    ends = list(range((chunk.first // every + 1) * every, chunk.last + 1, every))
+    return [end - chunk.first for end in (ends if chunk.last % every == 0 else [*ends, chunk.last])]
 
 
 def reach(X: Array, frequencies: Array) -> float:
@@ -114,8 +178,8 @@ def ahead(features: int, rank: int) -> int:
 
 
 @cache
-def compiled() -> Callable[..., tuple[list[MethodState], list[Any]]]:
-    """Return the compiled form of a chunk: from ``(program, states, times, X, y, given)`` to states and records."""
+def compiled() -> Callable[..., tuple[Running, list[Any]]]:
+    """Return the compiled form of a chunk, which takes the arguments of ``_placed``."""
     jitted = partial(jax.jit, _placed, static_argnums=0, donate_argnums=1)
     # The library that XLA hands reductions to on a CPU takes one and a half times what its own code does here.
     options = {"xla_cpu_experimental_ynn_fusion_type": ""}
@@ -133,122 +197,154 @@ def _known(options: dict[str, str]) -> bool:
 
 
 def _placed(
-    program: Program, states: list[MethodState], times: Array, X: Array, y: Array, given: Given
-) -> tuple[list[MethodState], list[Any]]:
+    program: Program, running: Running, span: Span, samples: Samples, given: Given
+) -> tuple[Running, list[Any]]:
     place = program.place
-    X, y = place.trim(X, nodes=1), place.trim(y, nodes=1)
+    X, y = place.trim(samples.X, nodes=1), place.trim(samples.y, nodes=1)
     features = jax.tree.map(partial(place.trim, seeds=0), given.features)
-    states, key = jax.tree.map(partial(place.trim, **LEADING), (states, given.key))
-    states, measured = _chunk(program, states, times, X, y, Given(features, key, given.networks))
-    return jax.tree.map(partial(place.fill, **LEADING), states), jax.tree.map(place.fill, measured)
+    running, key = jax.tree.map(partial(place.trim, **LEADING), (running, given.key))
+    methods = tuple(map(joined, program.methods, given.numbers))
+    chunk = Compiling(program, methods, given._replace(features=features, key=key))
+    samples = samples._replace(X=_project(program, features, X), y=y)
+    advance = chunk.blocks if program.in_blocks else partial(chunk.segments, span)
+    running, measured = advance(running, samples)
+    return jax.tree.map(partial(place.fill, **LEADING), running), jax.tree.map(place.fill, measured)
 
 
-def _chunk(
-    program: Program, states: list[MethodState], times: Array, X: Array, y: Array, given: Given
-) -> tuple[list[MethodState], list[Any]]:
-    inputs, together = (times, _project(program, given.features, X), y), _together(program, states, len(times))
+class Compiling(NamedTuple):
+    """A chunk that is being compiled."""
 
-    def advance(states: list[MethodState], inputs: Any) -> tuple[list[MethodState], list[Array]]:
-        """Take a round, and return what was sent by methods that send more in some rounds than in others."""
-        states, seen = _round(program, given, states, inputs, False)
-        sizes = (info.message_bytes if info else 0.0 for _, info, *_ in seen)
-        return states, [size if is_paced(one) else 0.0 for one, size in zip(program.methods, sizes, strict=True)]
+    program: Program
+    methods: tuple[Method, ...]
+    given: Given
 
-    def measure(states: list[MethodState], inputs: Any) -> tuple[list[MethodState], list[Any]]:
-        """Take rounds, each the end of a group, and measure them all at once."""
-        seen = []
-        for k in range(together):
-            if program.group > 1:
-                before = jax.tree.map(lambda leaf, k=k: leaf[k, :-1], inputs)
-                states, sizes = lax.scan(advance, states, before, unroll=_unroll(program.group - 1))
-            states, last = _round(program, given, states, jax.tree.map(lambda leaf, k=k: leaf[k, -1], inputs), True)
-            seen.append(last if program.group == 1 else _averaged(program, last, sizes))
-        return states, _measured(program, seen)
+    def segments(self, span: Span, running: Running, samples: Samples) -> tuple[Running, list[Any]]:
+        """Return what runs on after the segments of a chunk, and their records."""
 
-    if not program.measured:
-        return lax.scan(advance, states, inputs, unroll=_unroll(len(times)))[0], []
-    grouped = jax.tree.map(lambda leaf: leaf.reshape(-1, together, program.group, *leaf.shape[1:]), inputs)
-    states, records = lax.scan(measure, states, grouped)
-    return states, jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), records)
+        def advance(k: Array, running: Running) -> Running:
+            return self.round(running, _at(samples, k))[0]
+
+        def measured(number: Array, running: Running) -> tuple[Running, list[Any]]:
+            last = span.ends[number] - 1
+            running, seen = self.round(running, _at(samples, last))
+            running, seen = self.averaged(running, seen, span.group, (samples.t[last] + 1) % span.group == 0)
+            return running, list(map(self.measure, self.methods, seen))
+
+        def segment(number: Array, before: tuple[Running, list[Any]]) -> tuple[Running, list[Any]]:
+            running, records = before
+            if self.program.group != 1:
+                first = jnp.where(number > 0, span.ends[number - 1], 0)
+                running = lax.fori_loop(first, span.ends[number] - 1, advance, running)
+            running, found = measured(number, running)
+            return running, jax.tree.map(lambda every, one: every.at[number].set(one), records, found)
+
+        _, shapes = jax.eval_shape(measured, span.count, running)
+        records = jax.tree.map(lambda one: jnp.zeros((len(span.ends), *one.shape), one.dtype), shapes)
+        made: tuple[Running, list[Any]] = lax.fori_loop(0, span.count, segment, (running, records))
+        return made
+
+    def measure(self, method: Method, seen: Seen) -> Any:
+        """Return the record of a round."""
+        return self.program.measure(method, *seen)
+
+    def blocks(self, running: Running, samples: Samples) -> tuple[Running, list[Any]]:
+        """Return the same of a chunk that is compiled for its length, several rounds as one; none may be measured."""
+        rounds, group = len(samples.t), self.program.group
+
+        def advance(running: Running, samples: Samples) -> tuple[Running, None]:
+            return self.round(running, samples)[0], None
+
+        if rounds < group:
+            return lax.scan(advance, running, samples, unroll=_unroll(rounds))[0], []
+        together = _together(self.program, running, rounds)
+
+        def measured(running: Running, samples: Samples) -> tuple[Running, list[Any]]:
+            every = []
+            for k in range(together):
+                if group > 1:
+                    before = jax.tree.map(lambda leaf, k=k: leaf[k, :-1], samples)
+                    running, _ = lax.scan(advance, running, before, unroll=_unroll(group - 1))
+                running, seen = self.round(running, jax.tree.map(lambda leaf, k=k: leaf[k, -1], samples))
+                running, seen = self.averaged(running, seen, group, True)
+                every.append(seen)
+            return running, [
+                jax.vmap(partial(self.measure, method))(jax.tree.map(lambda *leaves: jnp.stack(leaves), *rounds))
+                for method, *rounds in zip(self.methods, *every, strict=True)
+            ]
+
+        grouped = jax.tree.map(lambda leaf: leaf.reshape(-1, together, group, *leaf.shape[1:]), samples)
+        running, records = lax.scan(measured, running, grouped)
+        return running, jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), records)
+
+    def averaged(
+        self, running: Running, seen: list[Seen], group: Array | int, is_end: Array | bool
+    ) -> tuple[Running, list[Seen]]:
+        """Return what there is to measure, with the mean size of the messages of a group where it differs in it."""
+        means = []
+        for sum_, (sample, info, degrees, state) in zip(running.sent, seen, strict=True):
+            if not isinstance(sum_, tuple):
+                info = info._replace(message_bytes=sum_ / jnp.asarray(group, jnp.float32))
+            means.append((sample, info, degrees, state))
+        sent = jax.tree.map(lambda sum_: jnp.where(is_end, 0, sum_), running.sent)
+        return running._replace(sent=sent), means
+
+    def round(self, running: Running, samples: Samples) -> tuple[Running, list[Seen]]:
+        """Return what runs on after a round, and what there is to measure of each case."""
+        z = _alone(_features(self.program, self.given.features, samples.X))
+        now, targets = noise.fold(self.given.key, samples.t), samples.y
+        after, seen, sums = [], [], []
+        for method, network, starts, state, sum_ in zip(
+            self.methods, self.given.networks, samples.starts, *running, strict=True
+        ):
+            shape = (method.bank.members, targets.shape[-1], method.sent)
+            uniforms = _alone(noise.dither(now, shape)) if method.dithered and starts is None else None
+            sample = Round(z[..., : shape[0], :], targets[:, None, :], uniforms, samples.t)
+            here = network.at(samples.t) if isinstance(network, Changing) else network
+            if is_paced(method) and starts is not None:
+                state, sent = self.gossip(method, state, here, starts, shape)
+                state, info = method.learn(state, sample)
+                sum_ = sum_ + sent
+            else:
+                state, info = method.step(state, sample, here)
+            after.append(state)
+            sums.append(sum_)
+            seen.append((sample, info, here.degrees(len(targets)), state))
+        return Running(after, sums), seen
+
+    def gossip(
+        self, method: Gossip, state: State, network: Network, starts: tuple[Array, Array], shape: tuple[int, ...]
+    ) -> tuple[State, Array]:
+        """Return the state after as many rounds of gossip as go with a sample, and what was sent in all of them."""
+
+        def one(round_: Array, before: tuple[State, Array]) -> tuple[State, Array]:
+            uniforms = noise.dither(noise.fold(self.given.key, round_), shape) if method.dithered else None
+            after, message = method.gossip(before[0], uniforms, network, round_)
+            return after, before[1] + message_bytes(message, method.channel.quantizer)
+
+        before = state, jnp.zeros(state.theta.shape[:-3])
+        return one(starts[0], before) if self.program.in_blocks else lax.fori_loop(*starts, one, before)
+
+
+def _at(samples: Samples, k: Array) -> Samples:
+    """Return what round k of a chunk is given."""
+    found: Samples = jax.tree.map(lambda leaf: leaf[k], samples)
+    return found
 
 
 def _unroll(rounds: int) -> int:
-    return 1 if jax.default_backend() == "cpu" else min(UNROLL, rounds)
+    return min(UNROLL, rounds)
 
 
-def _together(program: Program, states: list[MethodState], rounds: int) -> int:
-    """Return how many rounds to measure at once: on an accelerator, where launches cost, as many as memory allows."""
-    if jax.default_backend() == "cpu":
-        return 1
-    held = sum(leaf.nbytes for leaf in jax.tree.leaves(states))
+def _together(program: Program, running: Running, rounds: int) -> int:
+    """Return how many rounds to measure at once: where launches cost, as many as memory allows."""
+    held = sum(leaf.nbytes for leaf in jax.tree.leaves(running))
     most = max(1, min(UNROLL, TOGETHER_BYTES // held))
     return max(n for n in range(1, most + 1) if (rounds // program.group) % n == 0)
-
-
-def _averaged(program: Program, last: list[Seen], sizes: list[Array]) -> list[Seen]:
-    """Return what there is to measure, with the mean size of the messages over a group where it differs in it."""
-    averaged = []
-    for method, (sample, info, degrees, state), before in zip(program.methods, last, sizes, strict=True):
-        if info is not None and is_paced(method):
-            mean = (jnp.sum(before, axis=0) + info.message_bytes) / program.group
-            info = info._replace(message_bytes=mean)
-        averaged.append((sample, info, degrees, state))
-    return averaged
-
-
-def _measured(program: Program, seen: list[list[Seen]]) -> list[Any]:
-    """Return the records of several rounds, one after the other or, where they are several, all at once."""
-    records = []
-    for method, *rounds in zip(program.methods, *seen, strict=True):
-        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rounds)
-        records.append(jax.vmap(partial(program.measure, method))(*stacked))
-    return records
-
-
-def _round(
-    program: Program, given: Given, states: list[MethodState], inputs: tuple[Array, Array, Array], measured: bool
-) -> tuple[list[MethodState], list[Seen]]:
-    """Return the states after a round, and what there is to measure of each case."""
-    t, projected, targets = inputs
-    z = _alone(_features(program, given.features, projected))
-    now = noise.fold(given.key, t)
-    after: list[MethodState] = []
-    seen: list[Seen] = []
-    for method, network, state in zip(program.methods, given.networks, states, strict=True):
-        shape = (method.bank.members, targets.shape[-1], method.sent)
-        uniforms = _alone(noise.dither(now, shape)) if method.dithered and not is_paced(method) else None
-        sample = Round(z[..., : shape[0], :], targets[:, None, :], uniforms, t)
-        here = network.at(t) if isinstance(network, Changing) else network
-        if is_paced(method):
-            state, info = _paced(method, state, sample, here, given.key, t)
-        else:
-            state, info = method.step(state, sample, here)
-        after.append(state)
-        seen.append((sample, info, here.degrees(len(targets)), state))
-    return after, seen
 
 
 def is_paced(method: Method) -> TypeGuard[Gossip]:
     """Return whether a method has a pace of its own."""
     return isinstance(method, Gossip) and method.channel.pace is not None
-
-
-def _paced(
-    method: Gossip, state: State, sample: Round, network: Network, key: noise.Key, t: Array
-) -> tuple[State, Info]:
-    """Return the state after as many rounds of gossip as go with sample t, and the sample; messages are added up."""
-    assert method.schedule is not None
-    shape = (method.bank.members, sample.y.shape[-1], method.sent)
-
-    def gossip(round_: Array, before: tuple[State, Array]) -> tuple[State, Array]:
-        uniforms = noise.dither(noise.fold(key, round_), shape) if method.dithered else None
-        after, message = method.gossip(before[0], uniforms, network, round_)
-        return after, before[1] + message_bytes(message, method.channel.quantizer)
-
-    first, last = (method.schedule.rounds(count) for count in (t, t + 1))
-    state, sent = lax.fori_loop(first, last, gossip, (state, jnp.zeros(state.theta.shape[:-3])))
-    state, info = method.learn(state, sample)
-    return state, info._replace(message_bytes=sent)
 
 
 def _project(program: Program, features: Features, X: Array) -> Array:

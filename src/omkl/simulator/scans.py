@@ -1,6 +1,5 @@
 """Runs by JAX: chunks of rounds as compiled scans, on an accelerator, over several devices, or on threads of a CPU."""
 
-import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -14,17 +13,32 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl import noise
-from omkl.arrays import Array
+from omkl.arrays import Array, namespace
 from omkl.blas import one_thread
 from omkl.errors import InputError
 from omkl.methods import Method, Network
 from omkl.methods.clipping import clips
 from omkl.methods.protocol import MethodState
+from omkl.process import cores
 from omkl.simulator.cache import kept_programs
 from omkl.simulator.changing import Changing, changing
 from omkl.simulator.engine import Audience, Case, Measure, Problem, Progress, require_finite, require_finite_models
+from omkl.simulator.numbers import split_all
 from omkl.simulator.placement import Placement
-from omkl.simulator.rounds import LEADING, Given, Program, chunks, compiled, most_rounds, reach
+from omkl.simulator.rounds import (
+    LEADING,
+    Given,
+    Program,
+    Running,
+    Samples,
+    Span,
+    chunks,
+    compiled,
+    is_paced,
+    most_rounds,
+    reach,
+    segments,
+)
 from omkl.simulator.watching import Look, Showing
 from omkl.simulator.waves import LIMIT
 from omkl.topology import Faults
@@ -45,7 +59,7 @@ def run(
     On a CPU the seeds are dealt to as many threads as there are cores: XLA by itself shares out large networks only.
     """
     place = place or HERE
-    threads = _threads() if place == HERE else 1
+    threads = cores() if place == HERE and jax.default_backend() == "cpu" else 1
     shares = [share for share in np.array_split(np.arange(len(problem.seeds)), threads) if len(share)]
     stop, pool = threading.Event(), ThreadPoolExecutor(len(shares))
     rest = [problem.share(share) for share in shares[1:]]
@@ -77,12 +91,6 @@ def _await(work: Sequence[Future[Any]]) -> None:
         except KeyboardInterrupt:
             continue
         return
-
-
-def _threads() -> int:
-    if jax.default_backend() != "cpu":
-        return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def network(case: Case, seeds: list[int], place: Placement) -> Network | Changing:
@@ -122,10 +130,12 @@ def _run_share(
     drawn = features.frequencies
     base = noise.fold(noise.key(seeds, "quantizer"), np.arange(nodes)[:, None, None])
     methods = tuple(case.method for case in cases)
+    skeletons, numbers = split_all(methods)
     networks = tuple(network(case, seeds, place) for case in cases)
     placed = jax.tree.map(partial(place.put, seeds=0), features)
-    given = Given(placed, noise.Key(*(place.put(part, **LEADING) for part in base)), networks)
-    states = place.start(lambda: _start(methods, (nodes, len(seeds)), y.shape[-1], features.spectrum))
+    key = noise.Key(*(place.put(part, **LEADING) for part in base))
+    given = Given(placed, key, networks, jax.tree.map(place.put, numbers))
+    running = place.start(lambda: _start(methods, (nodes, len(seeds)), y.shape[-1], features.spectrum))
     near = drawn is not None and reach(X, (placed if isinstance(X, jax.Array) else features).frequencies) < LIMIT
     rank = 0 if features.basis is None else features.basis.shape[-1]
     marks = features.landmarks
@@ -133,15 +143,29 @@ def _run_share(
     most = most_rounds(nodes, inputs, len(seeds), kernels, count, rank) * place.devices
     if audience is not None:
         most = min(most, max(audience.every, every))
+    starts = tuple(_starts(method, rounds) for method in methods)
+    made = chunks(rounds, every, most, None if jax.default_backend() == "cpu" else _steady(starts, rounds))
+    length = max((one.last - one.first for one in made if not one.in_blocks), default=0)
+    rows = max((len(segments(one, every)) for one in made if not one.in_blocks), default=0)
     recorded = []
-    for first, last, group, measured in chunks(rounds, every, most):
+    for chunk in made:
         if stop.is_set():
             return []
-        program = Program(place, methods, measure, near, group, measured)
-        samples = (place.put(part if last - first == rounds else part[first:last], nodes=1) for part in (X, y))
-        states, records = compiled()(program, states, np.arange(first, last, dtype=np.uint32), *samples, given)
-        if measured:
-            recorded.append(jax.device_get(records))
+        first, last = chunk.first, chunk.last
+        group = every if chunk.in_blocks else int(every == 1)
+        program = Program(place, skeletons, measure, near, group, chunk.in_blocks)
+        cut = partial(_cut, first=first, last=last, length=last - first if chunk.in_blocks else length)
+        samples = Samples(
+            cut(np.arange(rounds, dtype=np.uint32)),
+            jax.tree.map(cut, starts),
+            *(place.put(cut(part), nodes=1) for part in (X, y)),
+        )
+        ends = np.array(segments(chunk, every), np.int32)
+        span = Span(np.int32(len(ends)), np.pad(ends, (0, max(rows - len(ends), 0))), np.uint32(every))
+        running, records = compiled()(program, running, span, samples, given)
+        ended = last // every - first // every
+        if ended:
+            recorded.append(jax.tree.map(lambda part, ended=ended: part[:ended], jax.device_get(records)))
             for part in recorded[-1]:
                 require_finite(part[0], last, every, seeds)
             if audience is not None:
@@ -149,14 +173,37 @@ def _run_share(
                 audience.see(Look(np.arange(first // every + 1, last // every + 1) * every - 1, seen_network, seen))
                 recorded[-1] = [shown.network for shown in recorded[-1]]
         progress(last, rounds)
-    final = place.take(states)
+    final = place.take(running.states)
     for state in final:
         require_finite_models(state, rounds)
     joined = jax.tree.map(lambda *parts: np.concatenate(parts), *recorded)
     return list(zip(final, joined, strict=True))
 
 
-def _start(methods: Sequence[Method], leading: tuple[int, int], outputs: int, spectrum: Array | None) -> list[Any]:
-    """Return the states before the first round; a method has the first of the kernels."""
+def _starts(method: Method, rounds: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]] | None:
+    """Return the first round of gossip of every sample, and that of the next; None where each sample has one."""
+    if not is_paced(method) or method.schedule is None:
+        return None
+    starts = np.asarray(method.schedule.rounds(np.arange(rounds + 1)), np.uint32)
+    return starts[:-1], starts[1:]
+
+
+def _steady(starts: Sequence[Any], rounds: int) -> int:
+    """Return from which sample on each has one round of gossip."""
+    others = [np.flatnonzero(one[1] - one[0] != 1) for one in starts if one is not None]
+    return max((int(one[-1]) + 1 for one in others if len(one)), default=0)
+
+
+def _cut(part: Array, first: int, last: int, length: int) -> Array:
+    """Return some rounds, the last again and again where there are to be more."""
+    if last - first == length:
+        return part if len(part) == length else part[first:last]
+    xp = namespace(part)
+    return xp.concat([part[first:last], xp.repeat(part[last - 1 : last], length - last + first, axis=0)])
+
+
+def _start(methods: Sequence[Method], leading: tuple[int, int], outputs: int, spectrum: Array | None) -> Running:
+    """Return what there is before the first round; a method has the first of the kernels."""
     own = [None if spectrum is None else jnp.asarray(spectrum[:, : method.bank.members]) for method in methods]
-    return [method.init(jnp, leading, outputs, part) for method, part in zip(methods, own, strict=True)]
+    states = [method.init(jnp, leading, outputs, part) for method, part in zip(methods, own, strict=True)]
+    return Running(states, [jnp.zeros(leading) if is_paced(method) else () for method in methods])

@@ -35,9 +35,14 @@ class Costs(NamedTuple):
     """Of a level at fixed width, where a step takes 16."""
 
 
-@cache
 def costs(quantizer: Coded, n: int) -> Costs:
-    """Return the bits of QSGD or Nearest for vectors of length n."""
+    """Return the bits of QSGD or Nearest for vectors of length n; in a compiled program a quantizer brings them along."""
+    brought: Costs | None = getattr(quantizer, "costs", None)
+    return brought or _costs(quantizer, n)
+
+
+@cache
+def _costs(quantizer: Coded, n: int) -> Costs:
     length, most = layout(quantizer, n)
     step = math.log2(steps.COUNT)
     return Costs(
