@@ -18,9 +18,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 Floats: TypeAlias = npt.NDArray[np.float32]
 Doubles: TypeAlias = npt.NDArray[np.float64]
 Whole: TypeAlias = npt.NDArray[np.int64]
+Small: TypeAlias = npt.NDArray[np.int16]
 Words: TypeAlias = npt.NDArray[np.uint32]
 
-# Whose numbers loops have in them.
 # Whose numbers loops have in them.
 CONSTANTS = ("learners", "online", "wire", "algorithm.py", "quantizers.py", "reach.py")
 
@@ -53,22 +53,22 @@ def entry(function: F) -> F:
     made: Any = njit(fastmath=_PLAIN, **_OPTIONS)(function)
     with suppress(RuntimeError):  # nowhere to write: each process compiles its own
         made._cache = _Kept(function)
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def inner(function: F) -> F:
     """Return a loop for other loops alone to call."""
-    return njit(fastmath=_PLAIN, no_cpython_wrapper=True, **_OPTIONS)(function)  # type: ignore[no-any-return]
+    return njit(fastmath=_PLAIN, no_cpython_wrapper=True, **_OPTIONS)(function)
 
 
 def piece(function: F) -> F:
     """Return a loop that becomes a part of its caller: one that is long and called once compiles sooner so."""
-    return njit(fastmath=_PLAIN, inline="always", no_cpython_wrapper=True, **_OPTIONS)(function)  # type: ignore[no-any-return]
+    return njit(fastmath=_PLAIN, inline="always", no_cpython_wrapper=True, **_OPTIONS)(function)
 
 
 def summed(function: F) -> F:
     """Return a loop for other loops to call, whose sums may be in any order: they then run in many lanes."""
-    return njit(fastmath=_PLAIN | {"reassoc"}, no_cpython_wrapper=True, **_OPTIONS)(function)  # type: ignore[no-any-return]
+    return njit(fastmath=_PLAIN | {"reassoc"}, no_cpython_wrapper=True, **_OPTIONS)(function)
 
 
 @intrinsic  # type: ignore[untyped-decorator]

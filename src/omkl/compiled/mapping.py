@@ -16,7 +16,7 @@ class Mapping:
     """
 
     def __init__(self, made: Features) -> None:
-        self._made = made
+        self._made, self.inputs = made, made.inputs
         if made.landmarks is None:
             return
         assert made.limits is not None
