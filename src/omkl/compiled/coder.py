@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl.compiled.jit import entry, inner
+from omkl.compiled.jit import brief, inner
 from omkl.quantizers import Message
 from omkl.wire import fixed, steps
 from omkl.wire.codec import Floats, Levels, Shape
@@ -69,7 +69,7 @@ class CompiledLevels(Levels):
         return super().add(coded, body, hidden)
 
 
-@entry
+@brief
 def pack(levels: Any, steps: Any, parts: Any, numbers: Any, starts: Any, body: Any) -> tuple[Any, Any]:
     """Write the coded body; return how many blocks have a step, and its bytes. Less than none: it cannot be coded."""
     codes = np.empty(steps.size, dtype=np.int64)
@@ -90,14 +90,14 @@ def pack(levels: Any, steps: Any, parts: Any, numbers: Any, starts: Any, body: A
     return spoken, size
 
 
-@entry
+@brief
 def unpack(body: Any, parts: Any, numbers: Any, starts: Any, limits: Any, levels: Any, steps: Any) -> Any:
     """Write levels and steps; return whether this is a coded body, and shorter than at fixed width."""
     spoken = _unpack(body, parts, numbers, starts, levels, steps)
     return spoken >= 0 and len(body) < limits[spoken]
 
 
-@entry
+@brief
 def add(body: Any, parts: Any, numbers: Any, starts: Any, limits: Any, hidden: Any) -> Any:
     """Add a message to a hidden state and return 1; leave it and return 0 if the sum is not finite, or ``NO_BODY``."""
     levels, steps = np.empty(hidden.shape, dtype=np.int16), np.empty(len(limits) - 1, dtype=np.float32)

@@ -10,8 +10,8 @@ import numpy as np
 
 from omkl.algorithm import WEIGHT_SCALE
 from omkl.compiled import learners, losses, mixing, quantizers, sizes
-from omkl.compiled.arithmetic import HALF, ONE, TWO, ZERO, dither, dot, exp, highest, subtract, total
-from omkl.compiled.jit import Floats, Small, Whole, Words, entry, inner, piece
+from omkl.compiled.arithmetic import HALF, ONE, TWO, ZERO, dot, exp, highest, subtract, total
+from omkl.compiled.jit import Floats, Whole, entry, inner, piece
 from omkl.reach import AHEAD, ENOUGH, FALLS, KEPT, RISES, UNKNOWN
 from omkl.wire.coded import ELEMENTS
 
@@ -320,24 +320,6 @@ def _learn(
         learners.shared(rule, theta, s.m, rule.variance[p], z, f, y, own, k)
     else:
         learners.newton(rule, theta, s.m, z, f, y, ONE, memory.root[j, rows], memory.trace[j, rows], k)
-
-
-@entry
-def gossip_one(
-    s: Method, nodes: Nodes, hidden: Floats, others: Floats, ids: Whole, weights: Floats, radius: np.float32,
-    share: np.float32, key: Words, round_: int, fresh: Floats, levels: Small, k: Room,
-) -> bool:  # fmt: skip
-    """Take the one node through a round of gossip; return whether models and hidden state are finite.
-
-    Levels are whole numbers, but for those of ``Exact``, which stay in ``k``.
-    """
-    if s.quantizer == quantizers.QSGD:
-        dither(key, round_, k.uniforms)
-    gossip(s, nodes, 0, hidden, others, ids, weights, radius, share, k.uniforms, fresh, k)
-    if s.quantizer != quantizers.EXACT:
-        for i in range(len(levels)):
-            levels[i] = np.int16(k.levels[i])
-    return mixing.is_finite(nodes.own[0]) and mixing.is_finite(fresh)
 
 
 @entry
