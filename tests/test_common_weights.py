@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from omkl.methods.plain import is_plain
 
 import omkl
 from omkl import algorithm, topology
@@ -99,7 +98,6 @@ def test_it_is_part_of_the_contract_and_of_no_fast_path() -> None:
 
     assert "weights common\n" in contract(METHOD)
     assert "weights" not in contract(Gossip())
-    assert not is_plain(Gossip(common_weights=True), (omkl.Logistic,), (QSGD,))
     with pytest.raises(InputError, match="one kernel has no weight to share"):
         omkl.Choco(common_weights=True)
 

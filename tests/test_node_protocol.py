@@ -15,7 +15,7 @@ from omkl.features import gaussian, matern
 from omkl.losses import Huber, Softmax
 from omkl.node import checkpoint
 from omkl.node.events import Diverged, Event, Gossiped, Scored
-from omkl.node.learning import Plain
+from omkl.node.halves import Arrays
 from omkl.node.links import LinkState
 from omkl.node.protocol import LAST_ROUND, MOST_SKIPPED, MOST_WAITING, Protocol
 from omkl.node.settings import Timing
@@ -103,7 +103,7 @@ def test_a_cluster_computes_what_the_whole_network_does(
 ) -> None:
     network, (x, y) = config(5, graph, **method), stream(5, 30)
     y = {Softmax: y + 1, Huber: x**2}.get(type(method.get("loss")), y)
-    monkeypatch.setattr("omkl.node.learning.halves", lambda method, shape: Plain(method))
+    monkeypatch.setattr("omkl.node.learning.halves", lambda *given: Arrays(*given[:4]))
     cluster = run(network, x, y, DELAY)
     monkeypatch.setattr(features, "transform", one_by_one)
     whole = numpy_run.run(network.method, x, y, network.topology, network.seed)

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from omkl.compiled.arithmetic import HALF, ONE, ZERO, add, clear, copy, exp, largest
-from omkl.compiled.jit import Floats, entry, inner
+from omkl.compiled.jit import Floats, brief, entry, inner
 
 TOGETHER = 8  # rows that share what is read of landmarks and basis
 LIMIT = np.float32(8192)  # angles beyond which the reduction by pi/2 loses digits
@@ -128,3 +128,14 @@ def _add_four(sums: Floats, factors: Floats, vectors: Floats) -> None:
     one, two, three, four = factors[0], factors[1], factors[2], factors[3]
     for j in range(len(sums)):
         sums[j] += (one * vectors[0, j] + two * vectors[1, j]) + (three * vectors[2, j] + four * vectors[3, j])
+
+
+@brief
+def describe(
+    x: Floats, limits: Floats, landmarks: Floats, shares: Floats, exponents: Floats, doubles: bool, basis: Floats,
+    similar: Floats, z: Floats,
+) -> None:  # fmt: skip
+    """Write similarities and features of one input, which are zero before, ``(1, ...)``."""
+    measure(x, limits, landmarks, similar)
+    compare(similar, shares, exponents, doubles)
+    project(similar, basis, z)

@@ -18,9 +18,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 Floats: TypeAlias = npt.NDArray[np.float32]
 Doubles: TypeAlias = npt.NDArray[np.float64]
 Whole: TypeAlias = npt.NDArray[np.int64]
+Small: TypeAlias = npt.NDArray[np.int16]
 Words: TypeAlias = npt.NDArray[np.uint32]
 
-# Whose numbers loops have in them.
 # Whose numbers loops have in them.
 CONSTANTS = ("learners", "online", "wire", "algorithm.py", "quantizers.py", "reach.py")
 
@@ -48,12 +48,17 @@ class _Kept(FunctionCache):  # type: ignore[misc]
         return (*super()._index_key(sig, codegen), _SOURCES)
 
 
-def entry(function: F) -> F:
+def entry(function: F, **options: Any) -> F:
     """Return a loop that Python calls, kept on disk where there is a folder for it."""
-    made: Any = njit(fastmath=_PLAIN, **_OPTIONS)(function)
+    made: Any = njit(fastmath=_PLAIN, **_OPTIONS | options)(function)
     with suppress(RuntimeError):  # nowhere to write: each process compiles its own
         made._cache = _Kept(function)
     return made
+
+
+def brief(function: F) -> F:
+    """Return a loop of microseconds that Python calls: to let go of the interpreter's lock meanwhile costs more."""
+    return entry(function, nogil=False)
 
 
 def inner(function: F) -> F:

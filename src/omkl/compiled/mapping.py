@@ -16,7 +16,7 @@ class Mapping:
     """
 
     def __init__(self, made: Features) -> None:
-        self._made = made
+        self._made, self.inputs = made, made.inputs
         if made.landmarks is None:
             return
         assert made.limits is not None
@@ -52,9 +52,8 @@ class Mapping:
             x = x if made.relevance is None else x * made.relevance
             similar = np.zeros((1, len(made.landmarks)), np.float32)
             z = np.zeros((1, made.basis.shape[-1]), np.float32)
-            loops.measure(x[None], self._limits, self._columns, similar)
-            loops.compare(similar, self._shares, self._exponents, self._doubles)
-            loops.project(similar, made.basis[0], z)
+            gaussians = self._shares, self._exponents, self._doubles
+            loops.describe(x[None], self._limits, self._columns, *gaussians, made.basis[0], similar, z)
             return z
         return self._waved(np.dot(made.frequencies, x)[None])[0]
 

@@ -323,16 +323,6 @@ def _learn(
 
 
 @entry
-def gossip_one(
-    s: Method, nodes: Nodes, hidden: Floats, others: Floats, ids: Whole, weights: Floats, radius: np.float32,
-    share: np.float32, uniforms: Floats, fresh: Floats, k: Room,
-) -> bool:  # fmt: skip
-    """Take the one node through a round of gossip; return whether models and hidden state are finite."""
-    gossip(s, nodes, 0, hidden, others, ids, weights, radius, share, uniforms, fresh, k)
-    return mixing.is_finite(nodes.own[0]) and mixing.is_finite(fresh)
-
-
-@entry
 def learn_one(s: Method, nodes: Nodes, z: Floats, y: Floats, k: Room) -> tuple[np.float32, bool]:
     """Take the one node through a sample; return the loss, and whether models and weights are sound."""
     loss = observe(s, nodes, 0, z, y, k)

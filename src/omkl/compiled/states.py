@@ -11,18 +11,21 @@ from omkl.compiled.rounds import Method, Nodes
 from omkl.learners.pooled import PooledMemory
 from omkl.learners.rules import NewtonMemory, SharedMemory
 from omkl.reach import Hearing
+from omkl.storage import mapped
 
 
 def gathered(state: State, s: Method) -> tuple[Nodes, Floats]:
     """Return copies of the arrays of nodes ``(J, ...)``, or of one node, and their hidden states ``(J, N)``."""
-    nodes = 1 if state.theta.ndim == 3 else len(state.theta)
+    if state.theta.ndim == 3:
+        state = mapped(lambda part: np.asarray(part)[None], state)
+    nodes = len(state.theta)
     own = np.zeros((nodes, s.kernels * s.outputs, s.m), np.float32)
     own[..., : s.n] = state.theta.reshape(nodes, -1, s.n)
     velocity, heard = _flat(state.velocity, nodes), state.hearing
     said, counts, alike = np.empty((nodes, 0), np.float32), np.ones((nodes, 2), np.float32), _empty(nodes, 3)
     if isinstance(heard, Hearing):
-        said, counts = _flat(heard.said, nodes), _columns(nodes, heard.rounds, heard.share)
-        alike = _columns(nodes, heard.before, heard.apart, heard.due)
+        said, counts = _flat(heard.said, nodes), _columns(heard.rounds, heard.share)
+        alike = _columns(heard.before, heard.apart, heard.due)
     weights, memory = _flat(state.log_weights, nodes), _memory(state, nodes)
     return Nodes(own.reshape(nodes, -1), velocity, weights, said, counts, alike, memory), _flat(state.hidden, nodes)
 
@@ -57,17 +60,17 @@ def _memory(state: State, nodes: int) -> Memory:
     match state.memory:
         case PooledMemory() as memory:
             last = np.array(memory.last, np.float32).reshape(nodes, *memory.last.shape[-2:])
-            noted = _columns(nodes, memory.log_curvature, memory.alike)
-            return made._replace(counts=_columns(nodes, memory.own, memory.count), noted=noted, last=last)
+            noted = _columns(memory.log_curvature, memory.alike)
+            return made._replace(counts=_columns(memory.own, memory.count), noted=noted, last=last)
         case SharedMemory() as memory:
-            return made._replace(counts=_columns(nodes, memory.count, memory.count))
+            return made._replace(counts=_columns(memory.count, memory.count))
         case NewtonMemory() as memory:
             root = np.array(memory.root, np.float32).reshape(nodes, -1, *memory.root.shape[-3:])
             return made._replace(root=root, trace=_flat(memory.trace, nodes))
         case (squares,) if squares.shape == state.theta.shape:
             return made._replace(squares=np.array(squares, np.float32).reshape(nodes, -1, squares.shape[-1]))
         case (count,):
-            return made._replace(counts=_columns(nodes, count, count))
+            return made._replace(counts=_columns(count, count))
     return made
 
 
@@ -100,10 +103,9 @@ def _flat(array: Any, nodes: int) -> Floats:
     return np.array(array, np.float32).reshape(nodes, -1)
 
 
-def _columns(nodes: int, *parts: Any) -> Floats:
+def _columns(*parts: Any) -> Floats:
     """Return arrays ``(J, ...)`` side by side along a new last axis."""
-    stacked = np.stack([np.asarray(part, np.float32) for part in parts], axis=-1)
-    return stacked.reshape(nodes, *stacked.shape[1:]) if stacked.ndim > 1 and len(stacked) == nodes else stacked[None]
+    return np.stack([np.asarray(part, np.float32) for part in parts], axis=-1)
 
 
 def _empty(nodes: int, last: int) -> Floats:

@@ -28,7 +28,7 @@ from omkl.algorithm import State
 from omkl.errors import InputError
 from omkl.node.disk import Disk, RealDisk
 from omkl.node.events import Damaged
-from omkl.node.learning import Floats
+from omkl.node.halves import Floats
 from omkl.node.links import Link
 from omkl.node.protocol import Protocol
 from omkl.node.role import Role, differences

@@ -1,25 +1,20 @@
-"""Algorithm 1 at one node, in NumPy."""
+"""Algorithm 1 at one node: its models, its inputs in their units, and what is asked of them."""
 
 import math
 import reprlib
-from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from omkl import algorithm, features, noise, scaling
+from omkl import noise, scaling
 from omkl.algorithm import State
 from omkl.errors import InputError
-from omkl.features import Features
 from omkl.losses import Loss
-from omkl.methods import Gossip, Round
+from omkl.methods import Gossip
 from omkl.model import Model, model_of
+from omkl.node.halves import Floats, halves, total
 from omkl.quantizers import Message
 from omkl.scaling import Inputs, Moments
-
-Floats = npt.NDArray[np.float32]
-
-AHEAD = 64  # rounds of dither drawn at once: a call costs as much for one as for many
 
 
 def outputs(loss: Loss) -> int:
@@ -30,102 +25,15 @@ def outputs(loss: Loss) -> int:
     return count
 
 
-class Halves(Protocol):
-    """The two halves of a round."""
-
-    def gossip(
-        self, state: State, copies: Floats, weights: Floats, uniforms: Floats | None, round_: int, heard: float = 1.0
-    ) -> tuple[State, Message, bool]:
-        """Return the state and the message after mixing, emitting and absorbing (lines 8, 9 and 12).
-
-        And whether models and hidden state are finite, as they are unless a step was too large.
-        """
-
-    def learn(self, state: State, made: Features, x: Floats, y: Floats) -> tuple[State, Floats, float, bool]:
-        """Return the state after a sample, and the output and its loss from before it (lines 3 to 6 and 14).
-
-        And whether the models are finite, and no weight is not a number.
-        """
-
-
-class Heard(NamedTuple):
-    """The network as one node hears it."""
-
-    copies: Floats
-    """Of its neighbors' hidden states, ``(K, P, C, n)``."""
-    weights: Floats
-    share: float = 1.0
-    """Of its links, by weight, that it hears."""
-
-    def mix(self, theta: Floats, hidden: Floats, gamma: float, radius: Floats | float | None = None) -> Floats:
-        """Return ``algorithm.mix`` of the copies, ``algorithm.clipped`` to a radius where one is given."""
-        copies = algorithm.clipped(hidden, self.copies, radius)
-        return np.asarray(algorithm.mix(theta, hidden, copies, self.weights, gamma))
-
-    def degrees(self, nodes: int) -> int:
-        """Return how many neighbors it has."""
-        return int(np.count_nonzero(self.weights))
-
-    def heard(self) -> float:
-        """Return the share."""
-        return self.share
-
-    def weight(self, nodes: int) -> Floats:
-        """Return what the weights of the links that it hears add up to."""
-        return np.asarray(self.weights.sum())
-
-
-class Plain:
-    """The halves of any method, as ``omkl.methods`` states them."""
-
-    def __init__(self, method: Gossip) -> None:
-        self._method = method
-
-    def gossip(
-        self, state: State, copies: Floats, weights: Floats, uniforms: Floats | None, round_: int, heard: float = 1.0
-    ) -> tuple[State, Message, bool]:
-        """Return state and message, and whether they are finite."""
-        with quiet():
-            state, message = self._method.gossip(state, uniforms, Heard(copies, weights, heard), round_)
-        return state, message, math.isfinite(total(state.theta) + total(state.hidden))
-
-    def learn(self, state: State, made: Features, x: Floats, y: Floats) -> tuple[State, Floats, float, bool]:
-        """Return the state, the output and its loss, and whether the state is sound."""
-        with quiet():
-            if made.frequencies is None:
-                sample = Round(features.transform(x, made), y, None)
-            else:
-                # For one input np.dot is transform's tensordot, at a fraction of its cost.
-                z = features.waves(np.dot(made.frequencies, x))
-                sample = Round(z if made.basis is None else features.project(z, made.basis), y, None)
-            state, info = self._method.learn(state, sample)
-        is_sound = math.isfinite(total(state.theta)) and not math.isnan(total(state.log_weights))
-        return state, np.asarray(info.output), float(info.loss), is_sound
-
-
-def quiet() -> np.errstate:
-    """Return a context in which a model may diverge: that is an event, not a warning."""
-    return np.errstate(over="ignore", invalid="ignore")
-
-
-def halves(method: Gossip, shape: tuple[int, int, int]) -> Halves:
-    """Return the compiled halves of a method where there are such and Numba is installed, the plain ones otherwise."""
-    try:
-        from omkl.node import compiled
-    except ImportError:
-        return Plain(method)
-    return compiled.Compiled(method, shape) if compiled.knows(method) else Plain(method)
-
-
 class Learning:
     """The models of one node, and the two halves of its round.
 
     Attributes
     ----------
-    state
-        Models, hidden state, kernel weights, the learner's memory and the velocity of mixing.
     round
         Rounds of gossip taken; a hidden state begins with zeros at round 0.
+    shape
+        (P, C, n) of a hidden state: n is 2D, or r in a basis, and more where kernel weights are common.
     moments
         Of the inputs of its stream, where they are standardized; else empty.
     is_sound
@@ -142,29 +50,37 @@ class Learning:
         standardize: bool = False,
         links: float | None = None,
         targets: Floats | None = None,
+        compiled: bool = True,
     ) -> None:
         self.method = method
         self.features = method.bank.draw(inputs, seed, sample, standardize, targets)
         self.moments: Moments | tuple[()] = scaling.start(inputs) if standardize else ()
-        self.state: State = method.init(np, (), outputs(method.objective), self.features.spectrum)
         self.round = 0
         self.is_sound = True
         self._links = links
-        self._halves = halves(method, self.shape)
-        self._dithered = method.dithered
-        self._key = noise.fold(noise.key(seed, "quantizer"), index)
-        self._drawn: tuple[int, Floats | None] = (-1, None)
+        state = method.init(np, (), outputs(method.objective), self.features.spectrum)
+        kernels, count, length = state.hidden.shape
+        self.shape = kernels, count, length
+        key = noise.fold(noise.key(seed, "quantizer"), index)
+        self._halves = halves(method, self.features, key, state, compiled)
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """(P, C, n) of a hidden state: n is 2D, or r in a basis, and one more where kernel weights are common."""
-        kernels, outputs, length = self.state.hidden.shape
-        return kernels, outputs, length
+    def state(self) -> State:
+        """Models, hidden state, kernel weights, the learner's memory and the velocity of mixing."""
+        return self._halves.state
+
+    @state.setter
+    def state(self, state: State) -> None:
+        self._halves.state = state
+
+    @property
+    def hidden(self) -> Floats:
+        """The hidden state as it is until the next round: cheaper than all of the state."""
+        return self._halves.hidden
 
     def gossip(self, copies: Floats, weights: Floats) -> Message:
         """Return the message of the next round: mix, emit and absorb it here (lines 8, 9 and 12)."""
-        given = self.state, copies, weights, self._uniforms(), self.round, self._heard(weights)
-        self.state, message, self.is_sound = self._halves.gossip(*given)
+        message, self.is_sound = self._halves.gossip(copies, weights, self.round, self._heard(weights))
         self.round += 1
         return message
 
@@ -176,7 +92,7 @@ class Learning:
 
     def learn(self, x: Inputs, y: Floats) -> tuple[Floats, float]:
         """Return the output and its loss, both from before the sample is learned (lines 3 to 6 and 14)."""
-        self.state, output, loss, self.is_sound = self._halves.learn(self.state, self.features, self.scaled(x), y)
+        output, loss, self.is_sound = self._halves.learn(self.scaled(x), y)
         self._count(x)
         return output, loss
 
@@ -197,14 +113,11 @@ class Learning:
 
     def predict(self, x: Inputs) -> Floats:
         """Return the ensemble's output f, shape ``(..., C)``."""
-        state = self.state  # one reading: other threads may predict while this node learns
-        z = features.transform(self.scaled(x), self.features)
-        readings = self.method.readings(state.memory)
-        return np.asarray(algorithm.predict(state.theta, state.log_weights, z, readings).output)
+        return self._halves.predict(self.scaled(x))
 
     def model(self) -> Model:
         """Return the ensemble as it is now."""
-        state = self.state  # one reading, as above
+        state = self.state  # one reading: other threads may ask while this node learns
         units = self.moments.units if self.moments else (None, None)
         theta, log_weights = self.method.models(state)
         return model_of(self.features, theta, log_weights, self.method.objective, *units)
@@ -243,20 +156,3 @@ class Learning:
         if target.shape != (self.shape[1],) or not np.isfinite(target).all():
             raise InputError(f"y is {reprlib.repr(y)}; {rule}")
         return target
-
-    def _uniforms(self) -> Floats | None:
-        if not self._dithered:
-            return None
-        block, place = divmod(self.round, AHEAD)
-        if self._drawn[0] != block:
-            rounds = np.arange(block * AHEAD, (block + 1) * AHEAD, dtype=np.uint32)[:, None]
-            self._drawn = block, noise.dither(noise.fold(self._key, rounds), self.shape)
-        drawn = self._drawn[1]
-        assert drawn is not None
-        return np.asarray(drawn[place])
-
-
-def total(array: Floats) -> float:
-    """Return the sum of all elements: not finite where one is not, or where all together leave float32."""
-    with quiet():
-        return float(np.add.reduce(array, axis=None))

@@ -27,7 +27,8 @@ import numpy as np
 
 from omkl import wire
 from omkl.node.events import Differs, Dropped, Event, Moved, Renewed, Resynced
-from omkl.node.learning import Floats, Learning, quiet, total
+from omkl.node.halves import Floats, codec, quiet, total
+from omkl.node.learning import Learning
 from omkl.node.links import TRANSITIONS, Kept, Link, LinkState, Signal
 from omkl.node.role import Role, differences
 from omkl.node.start import Start
@@ -64,7 +65,7 @@ class Neighbors:
     def __init__(self, role: Role, learning: Learning, boot: int) -> None:
         self.contract, self.settings = role.contract(), role.settings
         self.learning, self.boot = learning, boot
-        self.codec = wire.Codec(learning.shape, role.method.channel.quantizer)
+        self.codec = codec(learning.shape, role.method, role.compiled)
         self.copies: Floats = np.zeros((len(role.neighbors), *learning.shape), dtype=np.float32)
         self.links = {peer: Link(peer, self.copies[k]) for k, peer in enumerate(role.neighbors)}
         self.recent: deque[bytes] = deque(maxlen=RECENT)
@@ -326,7 +327,7 @@ class Neighbors:
             return [wire.write_hello(self.boot, own, self.contract, known, self.settings)]
         if have[0] == self.boot and 0 < own - have[1] <= len(self.recent):
             return list(self.recent)[have[1] - own :]
-        return [wire.write_snapshot(self.boot, own, self.learning.state.hidden)]
+        return [wire.write_snapshot(self.boot, own, self.learning.hidden)]
 
     def _held(self, link: Link) -> Kept | None:
         """Return the last hidden state that we know of a neighbor, by the messages at hand; None if in doubt."""

@@ -21,8 +21,8 @@ from omkl.node import config as configs
 from omkl.node.config import Checkpoint, NetworkConfig
 from omkl.node.disk import Disk, RealDisk, held
 from omkl.node.events import Event
+from omkl.node.halves import Floats
 from omkl.node.keep import Keep
-from omkl.node.learning import Floats
 from omkl.node.links import LinkState
 from omkl.node.metrics import Metrics
 from omkl.node.neighbors import Send

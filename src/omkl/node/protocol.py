@@ -33,7 +33,8 @@ import numpy.typing as npt
 from omkl import wire
 from omkl.errors import InputError
 from omkl.node.events import Diverged, Dropped, Event, Gossiped, Recovered, Scored
-from omkl.node.learning import Floats, Learning, quiet
+from omkl.node.halves import Floats, quiet
+from omkl.node.learning import Learning
 from omkl.node.links import WAITED_FOR, Kept, Link, LinkState
 from omkl.node.neighbors import RECENT, Neighbors, Send
 from omkl.node.role import Role
@@ -80,6 +81,7 @@ class Protocol:
             role.standardize,
             math.fsum(role.neighbors.values()),
             role.targets,
+            role.compiled,
         )
         self.neighbors = Neighbors(role, self.learning, boot)
         self.waiting: deque[tuple[Inputs, Floats | None]] = deque()
@@ -324,7 +326,7 @@ class Protocol:
         if self.round == LAST_ROUND:
             raise InputError(f"round {self.round} was the last that fits a frame; restart the network from a model")
         neighbors, weights = self.neighbors, self.neighbors.weights
-        seed = wire.digest(self.learning.state.hidden)
+        seed = wire.digest(self.learning.hidden)
         message = self.learning.gossip(neighbors.copies, weights)
         if self._is_sound():
             own = self.learning.round

@@ -8,7 +8,8 @@ from typing import Any
 from omkl.landmarks import Landmarks
 from omkl.learners import Pooled
 from omkl.methods import Gossip
-from omkl.node.learning import Floats, outputs
+from omkl.node.halves import Floats
+from omkl.node.learning import outputs
 from omkl.node.settings import Timing
 from omkl.scaling import CLIP, Inputs
 from omkl.wire import SETTINGS_BYTES
@@ -34,6 +35,8 @@ class Role:
     """The rows that its features are calibrated on, where they are; as they come, if inputs are standardized."""
     targets: Floats | None = field(default=None, repr=False, compare=False)
     """Those of these rows, ``(n, C)``, where landmarks are labelled."""
+    compiled: bool = True
+    """Whether its rounds run as compiled loops, where there are such; what it says fits either way."""
 
     settings: bytes = bytes(SETTINGS_BYTES)
     """A digest of all that the network's file says of learning and of the graph; zeros where there is none."""

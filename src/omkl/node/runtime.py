@@ -14,8 +14,8 @@ from concurrent.futures import Future, wait
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from omkl.node.events import Event, Scored
+from omkl.node.halves import Floats
 from omkl.node.inbox import Inbox, Wake, largest_frame
-from omkl.node.learning import Floats
 from omkl.node.neighbors import Send
 from omkl.node.protocol import MOST_WAITING, Protocol
 from omkl.node.transports import Arrival, Transport

@@ -13,7 +13,7 @@ is this node's model but for one quantization error. Of what has come back until
 import itertools
 from collections.abc import Collection, Iterator
 
-from omkl.node.learning import Floats
+from omkl.node.halves import Floats
 from omkl.node.links import Kept
 
 

@@ -2,6 +2,7 @@
 
 import math
 from array import array
+from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -23,7 +24,8 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 class Codec:
     """What both ends know: the shape ``(P, C, 2D)`` of the models and the quantizer.
 
-    No message takes more than ``most_bytes``.
+    No message takes more than ``most_bytes``. ``levels`` makes what packs levels, ``omkl.compiled.coder`` has another
+    that writes the same bytes in less time.
 
     >>> from omkl.quantizers import Nearest
     >>> codec = Codec((1, 1, 4), Nearest(step=1))
@@ -32,14 +34,16 @@ class Codec:
     (True, '4f8566', [[[0, -2, 0, 1]]])
     """
 
-    def __init__(self, shape: Shape, quantizer: Quantizer) -> None:
+    def __init__(
+        self, shape: Shape, quantizer: Quantizer, levels: "Callable[[Shape, Coded], Body] | None" = None
+    ) -> None:
         if len(shape) != 3:
             raise InputError(f"shape is {shape}; models have shape (P, C, 2D); pass (3, 1, 40), say")
         for name, size in zip(("P", "C", "2D"), shape, strict=True):
             whole(name, size)
         self.shape = shape
         self.quantizer = quantizer
-        self._body = _body(shape, quantizer)
+        self._body = _body(shape, quantizer, levels or Levels)
         self.most_bytes = self._body.most_bytes
 
     def pack(self, message: Message) -> tuple[bool, bytes]:
@@ -197,19 +201,11 @@ class Rows:
         return Message(levels.reshape(self._shape), steps.values(codes).reshape(self._steps))
 
 
-def _body(shape: Shape, quantizer: Quantizer) -> Body:
+def _body(shape: Shape, quantizer: Quantizer, levels: "Callable[[Shape, Coded], Body]") -> Body:
     if isinstance(quantizer, Exact):
         return Values(shape)
     if isinstance(quantizer, Sign):
         return Signs(shape)
     if isinstance(quantizer, QSGD | Nearest):
-        return _levels(shape, quantizer)
+        return levels(shape, quantizer)
     raise InputError(f"{quantizer} stays in the simulator; the wire carries QSGD, Nearest, Sign and Exact; use one")
-
-
-def _levels(shape: Shape, quantizer: Coded) -> Levels:
-    try:
-        from omkl.wire.compiled import CompiledLevels
-    except ImportError:  # without the extra "fast"
-        return Levels(shape, quantizer)
-    return CompiledLevels(shape, quantizer)

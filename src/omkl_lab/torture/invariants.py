@@ -18,7 +18,7 @@ from omkl import algorithm
 from omkl.algorithm import State
 from omkl.methods import clipping
 from omkl.node.events import Event
-from omkl.node.learning import Floats, total
+from omkl.node.halves import Floats, total
 from omkl.node.links import MOST_AHEAD, Link, LinkState
 from omkl.node.neighbors import RECENT
 from omkl.node.protocol import MOST_WAITING, Protocol

@@ -12,7 +12,8 @@ import numpy as np
 from omkl import features, storage
 from omkl.algorithm import State
 from omkl.methods import Round
-from omkl.node.learning import Floats, Learning
+from omkl.node.halves import Floats
+from omkl.node.learning import Learning
 from omkl.scaling import Inputs
 from omkl_lab.torture.violation import require
 

@@ -7,7 +7,7 @@ import numpy as np
 from omkl.methods import eager
 from omkl.node.config import NetworkConfig
 from omkl.node.events import Gossiped
-from omkl.node.learning import Floats, Heard
+from omkl.node.halves import Floats, Heard
 from omkl.node.protocol import Protocol
 from omkl_lab.torture.trace import Entry
 

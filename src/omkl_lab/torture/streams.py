@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from omkl.node.events import Scored
-from omkl.node.learning import Floats
+from omkl.node.halves import Floats
 from omkl.node.protocol import Protocol
 from omkl_lab.torture.lessons import Lesson
 from omkl_lab.torture.violation import require

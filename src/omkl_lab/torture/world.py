@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from random import Random
 
@@ -25,6 +26,7 @@ from omkl_lab.torture.violation import require
 
 MOST_CALLS = 100  # of a node in a second, on average: a node that asks itself or others in circles makes many more
 AGAIN = 0.5  # seconds until a node that died over its disk is started again
+COMPILED = 0.6  # of the lives of nodes run as compiled loops, where there are such
 NOTICED = 0.002  # seconds until neighbors notice that a process has died
 
 
@@ -56,6 +58,7 @@ class World:
         self._aged: set[str] = set()
         self.lost = 0
         self._roles = {id: shape.config.role(id) for id in ids}
+        self._texts = Random(shape.config.seed)  # of its own: what computes changes nothing of what happens
         self._keeps: dict[str, Keep] = {}
         self._crashed: dict[str, float] = {}
         self._news: dict[str, list[Event]] = {}
@@ -95,12 +98,13 @@ class World:
             require(told == due, f"{due} is to be told at the start, {told} was")
 
     def _open(self, id: str) -> tuple[Protocol, list[Event]]:
-        """Return a node and what it has to tell of its disk."""
+        """Return a node and what it has to tell of its disk; each life runs as compiled loops or over arrays."""
         disk, stream, now = self.disks[id], self.streams[id], self.arena.clock(id)
         settings, file = self.shape.checkpoint, self.shape.checkpoint.file(id)
         files = [disk.files.get(path) for path in (file, file.with_name(f"{file.name}.last"))]
         whole = [written for written in files if written in stream.saved]
-        node = checkpoint.restore(file, self._roles[id], next(self._boots), now, disk)
+        role = replace(self._roles[id], compiled=self._texts.random() < COMPILED)
+        node = checkpoint.restore(file, role, next(self._boots), now, disk)
         due: list[Event] = [Damaged(str(file), "") for written in whole[:1] if written != files[0]]
         node.ended = False
         stream.restore(node, whole[0] if whole else None)

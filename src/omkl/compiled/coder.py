@@ -1,15 +1,13 @@
 """The bodies of gossip frames by loops that Numba compiles, big integers as limbs: the same bytes in less time.
 
-What the loops find wrong, or longer than at fixed width, is left to ``codec``, which says or does what is due.
+What the loops find wrong, or longer than at fixed width, is left to ``wire.codec``, which says or does what is due.
 """
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numba import njit
 
+from omkl.compiled.jit import brief, inner
 from omkl.quantizers import Message
 from omkl.wire import fixed, steps
 from omkl.wire.codec import Floats, Levels, Shape
@@ -20,12 +18,6 @@ LIMB = 32  # bits; times a factor of fifteen they fit a word
 _FULL, _MASK = (1 << LIMB) - 1, TOTAL - 1
 _COUNT, _FIRST, _LAST, _DROPPED = steps.COUNT, steps.FIRST, steps.LAST, steps.DROPPED
 NO_BODY = -1
-
-Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-_jit: Any = partial(njit, error_model="numpy", no_cfunc_wrapper=True)
-compiled: Decorator = _jit(cache=True)
-inner: Decorator = _jit(no_cpython_wrapper=True)  # for other loops alone to call, and compiled sooner
 
 
 class CompiledLevels(Levels):
@@ -77,7 +69,7 @@ class CompiledLevels(Levels):
         return super().add(coded, body, hidden)
 
 
-@compiled
+@brief
 def pack(levels: Any, steps: Any, parts: Any, numbers: Any, starts: Any, body: Any) -> tuple[Any, Any]:
     """Write the coded body; return how many blocks have a step, and its bytes. Less than none: it cannot be coded."""
     codes = np.empty(steps.size, dtype=np.int64)
@@ -98,14 +90,14 @@ def pack(levels: Any, steps: Any, parts: Any, numbers: Any, starts: Any, body: A
     return spoken, size
 
 
-@compiled
+@brief
 def unpack(body: Any, parts: Any, numbers: Any, starts: Any, limits: Any, levels: Any, steps: Any) -> Any:
     """Write levels and steps; return whether this is a coded body, and shorter than at fixed width."""
     spoken = _unpack(body, parts, numbers, starts, levels, steps)
     return spoken >= 0 and len(body) < limits[spoken]
 
 
-@compiled
+@brief
 def add(body: Any, parts: Any, numbers: Any, starts: Any, limits: Any, hidden: Any) -> Any:
     """Add a message to a hidden state and return 1; leave it and return 0 if the sum is not finite, or ``NO_BODY``."""
     levels, steps = np.empty(hidden.shape, dtype=np.int16), np.empty(len(limits) - 1, dtype=np.float32)

@@ -1,0 +1,152 @@
+"""The rounds of one node by compiled loops.
+
+A node wakes for a message of fifty bytes with its caches full of other processes' data. A hundred NumPy calls then cost
+more than the arithmetic: one loop touches the models and little else.
+"""
+
+import threading
+from typing import Any
+
+import numpy as np
+from numba.core import types
+from numba.experimental import structref
+
+from omkl import noise
+from omkl.algorithm import State
+from omkl.compiled import mixing, plan, quantizers, rounds, states
+from omkl.compiled.arithmetic import dither, total
+from omkl.compiled.jit import Floats, Small, Whole, Words, borrowed, brief
+from omkl.compiled.mapping import Mapping
+from omkl.features import Features
+from omkl.methods import Gossip, clipping
+from omkl.quantizers import Exact, Message
+
+
+@structref.register
+class _HeldType(types.StructRef):  # type: ignore[misc]
+    def preprocess_fields(self, fields: Any) -> Any:
+        return tuple((name, types.unliteral(kind)) for name, kind in fields)
+
+
+class Held(structref.StructRefProxy):  # type: ignore[misc]
+    """The numbers of a method, what a node carries, and scratch: to hand over each array took longer than a round."""
+
+    s: rounds.Method
+    nodes: rounds.Nodes
+    k: rounds.Room
+
+
+structref.define_proxy(Held, _HeldType, ["s", "nodes", "k"])
+
+
+@brief
+def hold(s: rounds.Method, nodes: rounds.Nodes, k: rounds.Room) -> Held:
+    """Return them as one thing."""
+    return Held(s, nodes, k)
+
+
+@brief
+def gossip(
+    held: Held, hidden: Floats, others: Floats, ids: Whole, weights: Floats, radius: np.float32, share: np.float32,
+    key: Words, round_: int, fresh: Floats, levels: Small,
+) -> bool:  # fmt: skip
+    """Take the node through a round of gossip; return whether models and hidden state are finite.
+
+    Levels are whole numbers, but for those of ``Exact``, which stay in the scratch.
+    """
+    s, nodes, k = borrowed((held.s, held.nodes, held.k))
+    if s.quantizer == quantizers.QSGD:
+        dither(key, round_, k.uniforms)
+    rounds.gossip(s, nodes, 0, hidden, others, ids, weights, radius, share, k.uniforms, fresh, k)
+    if s.quantizer != quantizers.EXACT:
+        for i in range(len(levels)):
+            levels[i] = np.int16(k.levels[i])
+    return mixing.is_finite(nodes.own[0]) and mixing.is_finite(fresh)
+
+
+@brief
+def learn(held: Held, z: Floats, y: Floats) -> tuple[np.float32, bool]:
+    """Take the node through a sample; return the loss, and whether models and weights are sound."""
+    s, nodes, k = borrowed((held.s, held.nodes, held.k))
+    loss = rounds.observe(s, nodes, 0, z, y, k)
+    return loss, mixing.is_finite(nodes.own[0]) and not np.isnan(total(nodes.log_weights[0]))
+
+
+@brief
+def predict(held: Held, z: Floats) -> None:
+    """Write the outputs for features ``(P, n)`` to the scratch."""
+    rounds.predict_one(held.s, held.nodes, z, held.k)
+
+
+class Loops:
+    """The two halves of a node's round, of a method that the loops know.
+
+    What the node carries keeps the layout of the loops from round to round. Other threads may look at it, one at a
+    time and between rounds, and are given copies.
+    """
+
+    def __init__(self, method: Gossip, made: Features, key: noise.Key, state: State) -> None:
+        self._method = method
+        self._numbers = plan.numbers(method, state.theta.shape[-2], made.spectrum)
+        self._mapping, self._room = Mapping(made), rounds.room(self._numbers)
+        self._key, self._lock = np.concatenate(key), threading.Lock()
+        *rows, length = state.hidden.shape
+        self._shapes = state.hidden.shape, (*rows, length // self._numbers.block)
+        self._levels = np.empty(state.hidden.size, np.int16)
+        self._said = self._room.levels if isinstance(method.channel.quantizer, Exact) else self._levels
+        self.state = state
+        self._compile(state)
+
+    def _compile(self, state: State) -> None:
+        """Compile, or load what was compiled: neighbors would not wait for it in the first round."""
+        zeros, x = np.zeros((1, *self._shapes[0]), np.float32), np.zeros(self._mapping.inputs, np.float32)
+        self.gossip(zeros, zeros[:, 0, 0, 0], 0, 1.0)
+        self.learn(x, zeros[0, 0, :, 0])
+        self.predict(x)
+        self.state = state
+
+    @property
+    def state(self) -> State:
+        """A copy of what the node carries."""
+        with self._lock:
+            return states.scattered(self._nodes, self._hidden[None], self._like, self._numbers)
+
+    @state.setter
+    def state(self, state: State) -> None:
+        with self._lock:
+            self._nodes, (self._hidden,) = states.gathered(state, self._numbers)
+            self._fresh, self._like = np.empty_like(self._hidden), state
+            self._held = hold(self._numbers, self._nodes, self._room)
+
+    @property
+    def hidden(self) -> Floats:
+        """The hidden state as it is until the next round, not a copy."""
+        return self._hidden.reshape(self._shapes[0])
+
+    def gossip(self, copies: Floats, weights: Floats, round_: int, heard: float) -> tuple[Message, bool]:
+        """Return the message after mixing, emitting and absorbing, and if models and hidden state are finite."""
+        radius = clipping.radius(self._method, self._like, round_)
+        others = np.ascontiguousarray(copies).reshape(len(copies), self._levels.size)
+        network = others, np.arange(len(copies)), weights, np.float32(radius or 0), np.float32(heard)
+        with self._lock:
+            is_finite = gossip(self._held, self._hidden, *network, self._key, round_, self._fresh, self._levels)
+            self._hidden, self._fresh = self._fresh, self._hidden
+            levels, steps = self._said.copy(), self._room.steps.copy()
+        return Message(levels.reshape(self._shapes[0]), steps.reshape(self._shapes[1])), is_finite
+
+    def learn(self, x: Floats, y: Floats) -> tuple[Floats, float, bool]:
+        """Return the output and its loss, from before the sample is learned, and if models and weights are sound."""
+        z, y = self._mapping.one(np.array(x, np.float32)), np.array(y, np.float32)  # arrays of one kind: compiled once
+        with self._lock:
+            loss, is_sound = learn(self._held, z, y)
+            return self._room.output.copy(), float(loss), is_sound
+
+    def predict(self, x: Floats) -> Floats:
+        """Return the outputs ``(..., C)`` for inputs ``(..., d)``."""
+        every = [self._predict(self._mapping.one(row)) for row in np.array(x, np.float32).reshape(-1, x.shape[-1])]
+        return np.array(every).reshape(*x.shape[:-1], -1)
+
+    def _predict(self, z: Floats) -> Floats:
+        with self._lock:
+            predict(self._held, z)
+            return self._room.output.copy()
