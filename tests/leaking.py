@@ -66,9 +66,13 @@ def simulate(**options: Any) -> None:
 
 
 def compare() -> None:
+    """Run by compiled loops, and where samples are pooled by JAX."""
     import omkl
+    from omkl.simulator import engine
 
+    engine.is_small = lambda *_: False
     cases = {"gossip": (omkl.letter(), "path"), "alone": (omkl.Local(), "path")}
+    omkl.compare((X, Y), cases, seeds=2)
     omkl.compare((X, Y), cases, seeds=2, pooled=True)
 
 

@@ -134,7 +134,7 @@ def test_records_whatever_the_chunks(every: int, rows: int, large: bool, monkeyp
 def test_a_seed_is_the_same_in_any_company_and_on_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     given: Any = blobs(40, 5), {"": (omkl.recommended(), "ring")}
     many = compare(LOOPS, *given, seeds=5, seed=3)[""]
-    monkeypatch.setattr(loops, "_threads", lambda: 1)
+    monkeypatch.setattr(loops, "cores", lambda: 1)
     one = compare(LOOPS, *given, seed=6)[""]
     np.testing.assert_array_equal(many.loss[3], one.loss[0])
     np.testing.assert_array_equal(many.theta[:, 3], one.theta[:, 0])

@@ -57,7 +57,7 @@ def test_a_run_too_large_is_refused_before_it_starts(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sizes, "room", lambda devices: 2**20)
     monkeypatch.setattr(engine, "run", lambda *_: pytest.fail("it ran"))
     data = np.ones((4, 10, 2)), np.ones((4, 10))
-    with pytest.raises(InputError, match=r"holds 2\d\.\d MiB .*must fit the 1\.0 MiB that .*; use fewer seeds"):
+    with pytest.raises(InputError, match=r"holds 3\d\.\d MiB .*must fit the 1\.0 MiB that .*; use fewer seeds"):
         omkl.simulate(data, "ring", method=omkl.letter(), seeds=1000)
 
 
@@ -72,6 +72,7 @@ def test_room_is_that_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     here = sizes.room()
     assert here is None or 2**20 < here < 2**50
     device = SimpleNamespace(platform="gpu", memory_stats=lambda: {"bytes_limit": 12345})
+    monkeypatch.setattr(sizes, "has_accelerator", lambda: True)
     monkeypatch.setattr(jax, "devices", lambda: [device])
     assert sizes.room() == 12345
     device.memory_stats = lambda: None

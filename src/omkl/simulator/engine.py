@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl.arrays import Array
-from omkl.errors import DivergedError
+from omkl.errors import DivergedError, extra
 from omkl.features import Features
 from omkl.methods import Info, Method, Round
 from omkl.methods.protocol import MethodState
@@ -100,9 +100,7 @@ def run(
             return eager.run(problem, cases, measure, tell)
         if measure is metrics and (loops := compiled_loops()):
             return _shared_out(problem, cases, tell, loops)
-    from omkl.simulator import scans
-
-    return scans.run(problem, cases, measure, tell, place, audience)
+    return _scans().run(problem, cases, measure, tell, place, audience)  # type: ignore[no-any-return]
 
 
 def _shared_out(problem: Problem, cases: Sequence[Case], tell: Progress, loops: Any) -> list[tuple[MethodState, Any]]:
@@ -118,10 +116,8 @@ def _shared_out(problem: Problem, cases: Sequence[Case], tell: Progress, loops: 
         part_of = _part(tell, 0, len(known), len(cases))
         found |= zip(known, loops.run(problem, [cases[k] for k in known], part_of), strict=True)
     if unknown:
-        from omkl.simulator import scans
-
         part_of = _part(tell, len(known), len(unknown), len(cases))
-        found |= zip(unknown, scans.run(problem, [cases[k] for k in unknown], metrics, part_of), strict=True)
+        found |= zip(unknown, _scans().run(problem, [cases[k] for k in unknown], metrics, part_of), strict=True)
     return [found[k] for k in range(len(cases))]
 
 
@@ -142,8 +138,10 @@ def has_accelerator() -> bool:
         plugged = find_spec("jax_plugins") is not None or any(entry_points(group="jax_plugins"))
         if named == "cpu" or not (plugged or named):
             return False
-    import jax
-
+    try:
+        import jax
+    except ImportError:
+        return False
     return jax.default_backend() != "cpu"
 
 
@@ -153,6 +151,13 @@ def is_small(problem: Problem, cases: Sequence[Case]) -> bool:
     work = len(problem.X) * problem.X.shape[1] * len(problem.seeds) * numbers
     steady = not any(case.changes for case in cases)
     return steady and len(problem.X) <= FEW_ROUNDS and work <= LITTLE_WORK and isinstance(problem.X, np.ndarray)
+
+
+def _scans() -> Any:
+    """Return the executor in JAX."""
+    with extra("sim", "jax"):
+        from omkl.simulator import scans
+    return scans
 
 
 def compiled_loops() -> Any:

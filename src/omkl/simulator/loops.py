@@ -4,7 +4,6 @@ Features of many samples at once are matrix products. What follows is the text o
 the models of a node in the cache.
 """
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -26,6 +25,7 @@ from omkl.methods import Gossip, clipping
 from omkl.methods.ensemble import Ensemble
 from omkl.methods.local import LocalState
 from omkl.methods.protocol import MethodState
+from omkl.process import cores
 from omkl.simulator.engine import Case, Problem, Progress, require_finite, require_finite_models
 from omkl.simulator.faults import Wires
 from omkl.simulator.measures import Metrics
@@ -66,7 +66,7 @@ class Run:
         self._span = Span(0, 0, nodes, problem.every, schedule is not None)
         self._records = _records(self.numbers, self._nodes, count // problem.every)
         self._room = rounds.room(self.numbers)
-        ends = np.linspace(0, nodes, _threads() + 1).astype(int).tolist()
+        ends = np.linspace(0, nodes, cores() + 1).astype(int).tolist()
         self._parts = [Part(self, first, last) for first, last in pairwise(ends)] if nodes >= LARGE else []
 
     def advance(self, first: int, z: Floats, y: Floats) -> Floats:
@@ -191,7 +191,7 @@ def run(problem: Problem, cases: Sequence[Case], progress: Progress) -> list[tup
             _joined(every)
             for every in zip(*(_run_large(problem, cases, s, tell, done) for s in range(len(done))), strict=True)
         ]
-    with one_thread(), ThreadPoolExecutor(_threads()) as pool:
+    with one_thread(), ThreadPoolExecutor(cores()) as pool:
         work = [pool.submit(_run_seed, problem, cases, s, stop, partial(done.__setitem__, s)) for s in range(len(done))]
         try:
             waiting = set(work)
@@ -204,10 +204,6 @@ def run(problem: Problem, cases: Sequence[Case], progress: Progress) -> list[tup
             stop.set()
     outcomes = zip(*(one.result() for one in work), strict=True)
     return [_joined(every) for every in outcomes]
-
-
-def _threads() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _joined(every: Sequence[tuple[Any, Metrics]]) -> tuple[MethodState, Metrics]:
@@ -249,7 +245,7 @@ def _run_large(
 ) -> list[tuple[MethodState, Metrics]]:
     """Return the outcomes of a seed on a large network, sample after sample, by all threads."""
     runs, mapping = [Run(case, problem, s) for case in cases], _mapping(problem, s)
-    with one_thread(), ThreadPoolExecutor(_threads()) as pool:
+    with one_thread(), ThreadPoolExecutor(cores()) as pool:
         for t in range(len(problem.X)):
             for one in runs:
                 kernels = one.numbers.kernels

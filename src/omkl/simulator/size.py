@@ -81,7 +81,7 @@ def size(
     record = 2 * FLOAT * (5 + kernels) + 16  # as recorded and as joined; bits
     answers = 2 * FLOAT * nodes**2 * seeds * outputs if pooled else 0  # of every model to every sample; losses
     return Size(
-        state=nodes * seeds * sum(_state(method, outputs) for method in methods),
+        state=seeds * sum(_state(method, nodes, outputs) for method in methods),
         rounds=WORK * nodes * row + min(rounds * given, max(given, AHEAD)) + copies + answers,
         inputs=FLOAT * rounds * nodes * (dimension + outputs),
         records=len(methods) * (rounds // every) * seeds * record,
@@ -90,11 +90,12 @@ def size(
     )
 
 
-def _state(method: Method, outputs: int) -> int:
-    """Return the bytes of the state of one node under one seed."""
+def _state(method: Method, nodes: int, outputs: int) -> int:
+    """Return the bytes of the state of all nodes under one seed: what they have in common, and what each has."""
     kernels, basis = method.bank.members, method.bank.basis
     spectrum = None if basis is None else np.zeros((1, kernels, basis.rank), dtype=np.float32)
-    return sum(leaf.nbytes for leaf in leaves(method.init(np, (1, 1), outputs, spectrum)))
+    one, two = (sum(leaf.nbytes for leaf in leaves(method.init(np, (count, 1), outputs, spectrum))) for count in (1, 2))
+    return one + (nodes - 1) * (two - one)
 
 
 def _copied(graph: Topology, changing: bool, clips: bool) -> int:
