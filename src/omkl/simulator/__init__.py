@@ -1,4 +1,4 @@
-"""Whole networks in JAX: ``simulate``, its ``Result``, and ``load``."""
+"""Whole networks: ``simulate``, its ``Result``, and ``load``."""
 
 from omkl.errors import DivergedError
 from omkl.simulator.result import Result, load

@@ -95,7 +95,7 @@ def _state(method: Method, nodes: int, outputs: int) -> int:
     kernels, basis = method.bank.members, method.bank.basis
     spectrum = None if basis is None else np.zeros((1, kernels, basis.rank), dtype=np.float32)
     one, two = (sum(leaf.nbytes for leaf in leaves(method.init(np, (count, 1), outputs, spectrum))) for count in (1, 2))
-    return one + (nodes - 1) * (two - one)
+    return int(one + (nodes - 1) * (two - one))
 
 
 def _copied(graph: Topology, changing: bool, clips: bool) -> int:
