@@ -213,7 +213,7 @@ def test_nothing_fails_is_no_faults_and_all_fails_is_alone(method: Gossip) -> No
 def test_a_run_depends_on_its_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = blobs(60, 6)
     settings: dict[str, Any] = {"method": Gossip(eta=1, gamma=0.5, quantizer=None), "faults": Faults(0.4, 0.2)}
-    monkeypatch.setattr(scans, "_threads", lambda: 2)
+    monkeypatch.setattr(scans, "cores", lambda: 2)
     many = omkl.simulate((X, y), "ring", seeds=4, seed=11, **settings)
     one = omkl.simulate((X, y), "ring", seed=13, record_every=4, **settings)
     monkeypatch.setattr(rounds, "CHUNK_BYTES", 7 * 4 * 6 * 3 * 20)

@@ -133,9 +133,9 @@ def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch, in_jax: None) -> 
 def test_threads_do_not_matter(monkeypatch: pytest.MonkeyPatch, in_jax: None) -> None:
     X, y = blobs(40, 5)
     cases = {"gossip": (Gossip(eta=0.5), "ring"), "complete": (omkl.Complete(eta=0.5), "complete")}
-    monkeypatch.setattr(scans, "_threads", lambda: 1)
+    monkeypatch.setattr(scans, "cores", lambda: 1)
     one = omkl.compare((X, y), cases, seeds=5)
-    monkeypatch.setattr(scans, "_threads", lambda: 3)
+    monkeypatch.setattr(scans, "cores", lambda: 3)
     three = omkl.compare((X, y), cases, seeds=5)
     for name in cases:
         np.testing.assert_allclose(one[name].loss, three[name].loss, atol=1e-5)
@@ -146,7 +146,7 @@ def test_an_interrupt_stops_all_threads(monkeypatch: pytest.MonkeyPatch, in_jax:
     def interrupt(done: int, rounds: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(scans, "_threads", lambda: 2)
+    monkeypatch.setattr(scans, "cores", lambda: 2)
     monkeypatch.setattr(rounds, "CHUNK_BYTES", 1)
     with pytest.raises(KeyboardInterrupt):
         omkl.simulate(blobs(50, 5), "ring", method=omkl.letter(), seeds=2, progress=interrupt)
@@ -167,7 +167,7 @@ def test_a_second_interrupt_waits_for_the_threads(monkeypatch: pytest.MonkeyPatc
 
 
 def test_divergence_in_any_thread_is_reported(monkeypatch: pytest.MonkeyPatch, in_jax: None) -> None:
-    monkeypatch.setattr(scans, "_threads", lambda: 3)
+    monkeypatch.setattr(scans, "cores", lambda: 3)
     with pytest.raises(omkl.DivergedError):
         omkl.simulate(blobs(50, 4), "ring", method=Gossip(eta=1e30, regularization=1e3, loss="squared"), seeds=3)
 
