@@ -6,7 +6,7 @@ import numpy as np
 
 from omkl.compiled import losses, rounds
 from omkl.compiled.arithmetic import ZERO, dither
-from omkl.compiled.jit import Doubles, Floats, Whole, Words, borrowed, entry, piece, summed
+from omkl.compiled.jit import Doubles, Floats, Whole, Words, borrowed, entry, inner, summed
 from omkl.compiled.quantizers import QSGD
 
 LOSS, SCORE, DISAGREEMENT, WEIGHTS = range(4)  # columns of what is recorded; the weights of the models are the last
@@ -51,7 +51,7 @@ class Span(NamedTuple):
     """Whether traffic is that of a mean sample since the last measured one, or that of the measured one itself."""
 
 
-@piece
+@inner
 def _charge(s: rounds.Method, links: Links, weights: Floats, j: int, pending: Doubles, k: rounds.Room) -> None:
     """Add the bytes of a node's message, if somebody hears it, and once for each who does."""
     hearers = 0
@@ -63,8 +63,8 @@ def _charge(s: rounds.Method, links: Links, weights: Floats, j: int, pending: Do
         pending[CARRIED] += hearers * size
 
 
-@entry
-def gossip(
+@inner
+def _gossip(
     s: rounds.Method, nodes: rounds.Nodes, hidden: Floats, links: Links, keys: Words, radii: Floats, round_: int,
     t: int, span: Span, pending: Doubles, k: rounds.Room,
 ) -> None:  # fmt: skip
@@ -72,7 +72,6 @@ def gossip(
 
     Hidden states are ``(2, J, N)``: those of even and odd rounds.
     """
-    s, nodes, hidden, links, keys, k = borrowed((s, nodes, hidden, links, keys, k))
     before, after = hidden[round_ % 2], hidden[(round_ + 1) % 2]
     weights, share = links.weights[min(t, len(links.weights) - 1)], links.share[min(t, len(links.share) - 1)]
     radius = radii[min(round_, len(radii) - 1)]
@@ -98,7 +97,7 @@ def _spread(model: Floats, reference: Floats, away: Doubles) -> np.float32:
     return squares
 
 
-@piece
+@inner
 def _finish(nodes: int, away: Doubles, sums: Doubles) -> None:
     """Turn sums over nodes into means, and distances from a reference into the disagreement."""
     for k in range(len(sums)):
@@ -110,13 +109,12 @@ def _finish(nodes: int, away: Doubles, sums: Doubles) -> None:
     sums[DISAGREEMENT] = np.sqrt(max(sums[DISAGREEMENT], 0.0))
 
 
-@entry
-def learn(
+@inner
+def _learn(
     s: rounds.Method, nodes: rounds.Nodes, z: Floats, y: Floats, span: Span, is_measured: bool, records: Records,
     sums: Doubles, k: rounds.Room,
 ) -> None:  # fmt: skip
     """Take nodes through a sample each, of features ``(J, P, n)`` and targets ``(J, C)``; add what is measured."""
-    s, nodes, z, y, records, k = borrowed((s, nodes, z, y, records, k))
     for j in range(span.first, span.last):
         if is_measured:
             for row in range(len(records.reference)):
@@ -130,7 +128,7 @@ def learn(
                 sums[WEIGHTS + p] += k.weights[p]
 
 
-@piece
+@inner
 def begin(s: rounds.Method, own: Floats, records: Records) -> None:
     """Take the models of a node for the reference of a round."""
     for row in range(len(records.reference)):
@@ -145,29 +143,50 @@ def advance(
     z: Floats, y: Floats, span: Span, records: Records, k: rounds.Room,
 ) -> None:  # fmt: skip
     """Take all nodes through samples ``(T, J, ...)``; before sample t they gossip in rounds ``starts[t : t + 2]``."""
-    row = 0
+    s, nodes, hidden, links, k = borrowed(s), borrowed(nodes), borrowed(hidden), borrowed(links), borrowed(k)
+    span, records, z, y = borrowed(span), borrowed(records), borrowed(z), borrowed(y)
     for t in range(len(z)):
         number = span.t + t
+        row = number // span.every - span.t // span.every
         if not span.averages:
             records.pending[0] = records.pending[1] = 0
         for round_ in range(starts[t], starts[t + 1]):
-            gossip(s, nodes, hidden, links, keys, radii, round_, t, span, records.pending, k)
+            _gossip(s, nodes, hidden, links, keys, radii, round_, t, span, records.pending, k)
         is_measured = (number + 1) % span.every == 0
-        sums = records.measured[min(row, len(records.measured) - 1)]
+        sums = records.measured[min(row, len(records.measured) - 1)]  # of samples that are not measured there is none
         if is_measured:
             begin(s, nodes.own[0], records)
             for i in range(len(sums)):
                 sums[i] = 0
-        learn(s, nodes, z[t], y[t], span, is_measured, records, sums, k)
+        _learn(s, nodes, z[t], y[t], span, is_measured, records, sums, k)
         if is_measured:
             finish(span.last, records, row, span.every if span.averages else 1)
-            row += 1
 
 
-@piece
+@inner
 def finish(nodes: int, records: Records, row: int, samples: int) -> None:
     """Write down a round that was measured."""
     _finish(nodes, records.away, records.measured[row])
     for k in range(2):
         records.traffic[row, k] = records.pending[k] / samples
         records.pending[k] = 0
+
+
+@entry
+def gossip(
+    s: rounds.Method, nodes: rounds.Nodes, hidden: Floats, links: Links, keys: Words, radii: Floats, round_: int,
+    t: int, span: Span, pending: Doubles, k: rounds.Room,
+) -> None:  # fmt: skip
+    """Take some nodes through a round of gossip."""
+    s, nodes, links, span, k = borrowed(s), borrowed(nodes), borrowed(links), borrowed(span), borrowed(k)
+    _gossip(s, nodes, borrowed(hidden), links, keys, radii, round_, t, span, pending, k)
+
+
+@entry
+def learn(
+    s: rounds.Method, nodes: rounds.Nodes, z: Floats, y: Floats, span: Span, is_measured: bool, records: Records,
+    sums: Doubles, k: rounds.Room,
+) -> None:  # fmt: skip
+    """Take some nodes through a sample each."""
+    s, nodes, span, records, k = borrowed(s), borrowed(nodes), borrowed(span), borrowed(records), borrowed(k)
+    _learn(s, nodes, borrowed(z), borrowed(y), span, is_measured, records, sums, k)

@@ -54,7 +54,7 @@ def gossip(
 
     Levels are whole numbers, but for those of ``Exact``, which stay in the scratch.
     """
-    s, nodes, k = borrowed((held.s, held.nodes, held.k))
+    s, nodes, k = borrowed(held.s), borrowed(held.nodes), borrowed(held.k)
     if s.quantizer == quantizers.QSGD:
         dither(key, round_, k.uniforms)
     rounds.gossip(s, nodes, 0, hidden, others, ids, weights, radius, share, k.uniforms, fresh, k)
@@ -67,7 +67,7 @@ def gossip(
 @brief
 def learn(held: Held, z: Floats, y: Floats) -> tuple[np.float32, bool]:
     """Take the node through a sample; return the loss, and whether models and weights are sound."""
-    s, nodes, k = borrowed((held.s, held.nodes, held.k))
+    s, nodes, k = borrowed(held.s), borrowed(held.nodes), borrowed(held.k)
     loss = rounds.observe(s, nodes, 0, z, y, k)
     return loss, mixing.is_finite(nodes.own[0]) and not np.isnan(total(nodes.log_weights[0]))
 
@@ -75,7 +75,7 @@ def learn(held: Held, z: Floats, y: Floats) -> tuple[np.float32, bool]:
 @brief
 def predict(held: Held, z: Floats) -> None:
     """Write the outputs for features ``(P, n)`` to the scratch."""
-    rounds.predict_one(held.s, held.nodes, z, held.k)
+    rounds.predict(borrowed(held.s), borrowed(held.nodes), 0, z, borrowed(held.k))
 
 
 class Loops:

@@ -11,7 +11,7 @@ import numpy as np
 from omkl.algorithm import WEIGHT_SCALE
 from omkl.compiled import learners, losses, mixing, quantizers, sizes
 from omkl.compiled.arithmetic import HALF, ONE, TWO, ZERO, dot, exp, highest, subtract, total
-from omkl.compiled.jit import Floats, Whole, entry, inner, piece
+from omkl.compiled.jit import Floats, Whole, borrowed, entry, inner
 from omkl.reach import AHEAD, ENOUGH, FALLS, KEPT, RISES, UNKNOWN
 from omkl.wire.coded import ELEMENTS
 
@@ -74,7 +74,7 @@ class Room(NamedTuple):
     levels: Floats
     steps: Floats
     bits: Floats
-    """Of the levels of every block, ``(blocks, pieces)``."""
+    """Of the levels of every block, ``(blockss)``."""
     uniforms: Floats
     shrunk: Floats
     outputs: Floats
@@ -105,7 +105,7 @@ def room(s: Method) -> Room:
     )
 
 
-@piece
+@inner
 def gossip(
     s: Method, nodes: Nodes, j: int, hidden: Floats, others: Floats, ids: Whole, weights: Floats, radius: np.float32,
     share: np.float32, uniforms: Floats, fresh: Floats, k: Room,
@@ -132,7 +132,7 @@ def gossip(
         _split_weights(s, nodes, j, own)
 
 
-@piece
+@inner
 def _emit(s: Method, own: Floats, hidden: Floats, uniforms: Floats, fresh: Floats, k: Room) -> None:
     """Quantize what the models are away from the hidden state, block by block, and absorb it."""
     for b in range(len(k.steps)):
@@ -151,7 +151,7 @@ def _absorb(hidden: Floats, step: np.float32, levels: Floats, fresh: Floats) -> 
         fresh[i] = hidden[i] + step * levels[i]
 
 
-@piece
+@inner
 def price(s: Method, k: Room) -> np.float32:
     """Return the bytes of the message in ``k``."""
     if s.prices.is_coded:
@@ -159,11 +159,11 @@ def price(s: Method, k: Room) -> np.float32:
             for piece in range(s.prices.pieces):
                 start = b * s.block + piece * ELEMENTS
                 stop = min(start + ELEMENTS, (b + 1) * s.block)
-                k.bits[b, piece] = sizes.level_bits(k.levels[start:stop], s.prices)
+                k.bits[b] = sizes.level_bits(k.levels[start:stop], s.prices)
     return sizes.message_bytes(k.steps, k.bits, s.prices)
 
 
-@piece
+@inner
 def _append_weights(s: Method, nodes: Nodes, j: int, own: Floats) -> None:
     """Write centered log weights, and what the learner tells, after each model; zeros after its other outputs."""
     log_weights = nodes.log_weights[j]
@@ -178,7 +178,7 @@ def _append_weights(s: Method, nodes: Nodes, j: int, own: Floats) -> None:
                 beside[views] = _SCALE * nodes.memory.noted[j, p, learners.LOG_CURVATURE] if c == 0 else ZERO
 
 
-@piece
+@inner
 def _split_weights(s: Method, nodes: Nodes, j: int, own: Floats) -> None:
     """Take log weights, and what the learner tells, from after each model."""
     views = nodes.log_weights.shape[1] // s.kernels
@@ -190,7 +190,7 @@ def _split_weights(s: Method, nodes: Nodes, j: int, own: Floats) -> None:
             nodes.memory.noted[j, p, learners.LOG_CURVATURE] = own[start + views] / _SCALE
 
 
-@piece
+@inner
 def _hear(nodes: Nodes, j: int, pulls: Floats, weights: Floats, share: np.float32) -> None:
     """Count the round and what pulled the node, as ``Reach.hear`` and the first half of ``Reach.listen`` do."""
     heard, alike, said = nodes.heard[j], nodes.alike[j], nodes.said[j]
@@ -205,7 +205,7 @@ def _hear(nodes: Nodes, j: int, pulls: Floats, weights: Floats, share: np.float3
         alike[p, DUE] = _KEPT * alike[p, DUE] + dot(said[part], said[part]) * every
 
 
-@piece
+@inner
 def alpha(s: Method, heard: Floats) -> np.float32:
     """Return how many samples a step counts for, as ``Reach.alpha`` does."""
     most = np.float32(2.0) ** (np.float32(len(s.knots) - 1) * HALF)
@@ -217,7 +217,7 @@ def alpha(s: Method, heard: Floats) -> np.float32:
     return ONE + min(heard[SHARE] / _ENOUGH, ONE) * (grown - ONE)
 
 
-@piece
+@inner
 def predict(s: Method, nodes: Nodes, j: int, z: Floats, k: Room) -> None:
     """Write the outputs of every reading, the weights and the ensemble's output."""
     own, counts, views = nodes.own[j], nodes.memory.counts, len(s.rule.priors)
@@ -270,7 +270,7 @@ def weigh(log_weights: Floats, values: Floats, rate: np.float32, cap: np.float32
         log_weights[p] -= top
 
 
-@piece
+@inner
 def observe(s: Method, nodes: Nodes, j: int, z: Floats, y: Floats, k: Room) -> np.float32:
     """Predict, weigh and learn a sample of node j, of features ``(P, n)``; return the loss of the ensemble."""
     predict(s, nodes, j, z, k)
@@ -301,7 +301,7 @@ def _said_alike(alike: Floats) -> np.float32:
     return min(max(ONE - alike[APART] / alike[DUE], ZERO), ONE)
 
 
-@piece
+@inner
 def _learn(
     s: Method, memory: learners.Memory, j: int, p: int, theta: Floats, z: Floats, f: Floats, y: Floats,
     reach: np.float32, alike: np.float32, k: learners.Room,
@@ -325,6 +325,7 @@ def _learn(
 @entry
 def learn_one(s: Method, nodes: Nodes, z: Floats, y: Floats, k: Room) -> tuple[np.float32, bool]:
     """Take the one node through a sample; return the loss, and whether models and weights are sound."""
+    s, nodes, k = borrowed(s), borrowed(nodes), borrowed(k)
     loss = observe(s, nodes, 0, z, y, k)
     return loss, mixing.is_finite(nodes.own[0]) and not np.isnan(total(nodes.log_weights[0]))
 
@@ -332,4 +333,4 @@ def learn_one(s: Method, nodes: Nodes, z: Floats, y: Floats, k: Room) -> tuple[n
 @entry
 def predict_one(s: Method, nodes: Nodes, z: Floats, k: Room) -> None:
     """Write the outputs of the one node for features ``(P, n)``."""
-    predict(s, nodes, 0, z, k)
+    predict(borrowed(s), borrowed(nodes), 0, z, borrowed(k))
