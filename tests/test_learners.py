@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from omkl.methods.plain import is_plain
 from scipy.optimize import brentq
 
 from omkl import algorithm, config
@@ -15,7 +14,6 @@ from omkl.errors import InputError
 from omkl.learners import LEARNERS, SGD, AdaGrad, Learner, Newton, NewtonMemory, Sample, Shared, SharedMemory
 from omkl.losses import Huber, Logistic, Loss, SmoothedHinge, Softmax, Squared
 from omkl.methods import Gossip, Local, Round
-from omkl.quantizers import QSGD
 from tests.conftest import Library
 
 RULES: list[Learner] = [
@@ -300,11 +298,6 @@ def test_a_network_of_newtons_learns_faster(rng: np.random.Generator) -> None:
         return float(np.mean(losses))
 
     assert loss(Newton(10.0)) < 0.9 * loss(SGD(0.1))
-
-
-def test_only_steps_of_one_size_are_plain() -> None:
-    for rule in RULES:
-        assert is_plain(Gossip(learner=rule), (Logistic,), (QSGD,)) is (rule == SGD(0.3))
 
 
 @pytest.mark.parametrize(

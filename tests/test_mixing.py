@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from omkl.methods.plain import is_plain
 
 import omkl
 from omkl import Choco, Gossip, InputError, config, features, topology
@@ -16,7 +15,6 @@ from omkl.methods import Mixing, Neighbors, tables
 from omkl.methods.mixing import MIXING
 from omkl.node import checkpoint
 from omkl.online import files
-from omkl.quantizers import QSGD
 from omkl_lab.torture import run as torture
 from omkl_lab.torture import shape
 from tests import numpy_run
@@ -108,11 +106,6 @@ def test_auto_is_the_step_of_the_first_round() -> None:
     path = topology.build("path", 9)
     due = Gossip(gamma="auto").on(path).mixing.step
     assert Gossip(mixing=Fading(gamma="auto", halving=7)).on(path).mixing == Fading(gamma=due, halving=7)
-
-
-def test_fast_paths_leave_it_alone() -> None:
-    for mixing in (Mixing(), Fading()):
-        assert is_plain(Gossip(mixing=mixing), (omkl.Logistic,), (QSGD,)) is (type(mixing) is Mixing)
 
 
 def test_by_name() -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from omkl.methods.plain import is_plain
 
 import omkl
 from omkl import Choco, Gossip, InputError, algorithm, features, topology
@@ -164,11 +163,6 @@ def test_a_checkpoint_without_momentum_does_not_fit(tmp_path: Path) -> None:
     checkpoint.save(tmp_path / "a", Protocol(still, 1, 0.0), clean=True)
     with pytest.raises(InputError, match=r"does not fit .*velocity_0"):
         checkpoint.restore(tmp_path / "a", moving, 7, 0.0)
-
-
-def test_the_fast_paths_leave_momentum_alone() -> None:
-    for momentum in (0.0, 0.5):
-        assert is_plain(Gossip(momentum=momentum), (omkl.Logistic,), (QSGD,)) is (momentum == 0)
 
 
 def test_without_momentum_nothing_is_carried() -> None:
