@@ -88,7 +88,7 @@ def test_most_rounds_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rounds.most_rounds(1000, 5, *shape) == 1
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert rounds.most_rounds(10, 5, *shape) == 69
-    assert rounds.most_rounds(10, 4, *shape) == 5
+    assert rounds.most_rounds(10, 4, *shape) == 262
 
 
 @pytest.mark.parametrize("d", [3, 5])

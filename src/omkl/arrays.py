@@ -12,6 +12,8 @@ Array: TypeAlias = Any
 
 FEW = 8  # numbers of an axis up to which a reduction is no loop of its own
 
+SHORT = 4  # and columns, up to which a product is none
+
 
 def namespace(array: Array) -> Any:
     """Return what holds the functions that work on ``array``."""
@@ -31,6 +33,17 @@ def short_sum(x: Array) -> Array:
 def short_max(x: Array) -> Array:
     """Return the largest along the last axis in the same way."""
     return _along(x, "maximum", "max")
+
+
+def products(rows: Array, others: Array) -> Array:
+    """Return the products of rows ``(..., n, d)`` with others ``(..., m, d)``, shape ``(..., n, m)``.
+
+    Of few columns they are added one by one where a compiler fuses that with what comes of them.
+    """
+    xp = namespace(rows)
+    if xp is _NUMPY or rows.shape[-1] > SHORT:
+        return xp.matmul(rows, xp.matrix_transpose(others))
+    return reduce(xp.add, [rows[..., :, None, k] * others[..., None, :, k] for k in range(rows.shape[-1])])
 
 
 def _along(x: Array, pair: str, whole: str) -> Array:

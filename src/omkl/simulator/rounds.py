@@ -318,7 +318,7 @@ class Compiling(NamedTuple):
             after.append(state)
             sums.append(sum_)
             seen.append((sample, info, here.degrees(len(targets)), state))
-        return Running(after, sums), seen
+        return _apart((Running(after, sums), seen))  # type: ignore[no-any-return]
 
     def gossip(
         self, method: Gossip, state: State, network: Network, starts: tuple[Array, Array], shape: tuple[int, ...]
@@ -384,6 +384,13 @@ def _features(program: Program, features: Features, projected: Array) -> Array:
 def _waves(program: Program, angles: Array) -> Array:
     sines = waves(angles) if program.near else jnp.concat([jnp.sin(angles), jnp.cos(angles)], axis=-1)
     return sines * angles.shape[-1] ** -0.5
+
+
+def _apart(round_: Any) -> Any:
+    """Return a round computed by itself on an accelerator: the next ones would compute parts of it again."""
+    if jax.default_backend() == "cpu":
+        return round_
+    return lax.optimization_barrier(round_)  # type: ignore[no-untyped-call]
 
 
 def _alone(array: Array) -> Array:
