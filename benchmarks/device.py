@@ -27,17 +27,17 @@ from benchmarks.scale import GRAPHS, PRESETS, drawn, stream
 import omkl
 from omkl import noise
 from omkl.methods import for_inputs
-from omkl.simulator import engine, tiles
+from omkl.simulator import engine, scans
 from omkl.simulator.measures import metrics
 from omkl.simulator.networks import network
-from omkl.simulator.rounds import Given, Program, chunks, compiled, most_rounds
+from omkl.simulator.numbers import split
+from omkl.simulator.rounds import Chunk, Given, Program, Samples, Span, chunks, compiled, most_rounds
 from omkl.topology import build
 
 NODES = 20
 LATE = 10_000  # samples before the rounds of a large network
 CALIBRATED_ON = 300  # rows
 LARGEST = {"default": 10**6, "paper's preset": 10**7}  # nodes that fit the memory of one accelerator
-XLA_ALONE = 10**6  # nodes of the runs that leave out the kernel of ``tiles``
 
 
 class Sizes(NamedTuple):
@@ -91,14 +91,15 @@ def limits(sizes: Sizes) -> Limits:
 
 def many_seeds(preset: str, name: str, rounds: int, inputs: int, seeds: int, most: Limits) -> report.Row:
     """Return what a run on a path takes, as a whole and by the engine."""
-    method = PRESETS[preset]()
+    method = for_inputs(PRESETS[preset](), inputs)
     X, y = stream(rounds, NODES, inputs)
     first, call = best(lambda: omkl.simulate((X, y), "path", method=method, seeds=seeds).loss, 3)
-    made = drawn(method, X, seeds)
+    made = jax.tree.map(jnp.asarray, drawn(method, X, seeds))
     placed = (jnp.asarray(X), jnp.asarray(y)[..., None])
     given = engine.Problem(*placed, made, list(range(seeds)))  # type: ignore[arg-type]
-    case = engine.Case(method.on(build("path", NODES)), network(build("path", NODES)))
-    _, steady = best(lambda: engine.run(given, [case], metrics), 5)
+    path = build("path", NODES)
+    case = engine.Case(method.on(path), (path,))
+    _, steady = best(lambda: scans.run(given, [case], metrics, lambda *_: None), 5)
     row: report.Row = {"run": f"{preset}, {name}", "first call, s": first, "call, ms": 1e3 * call}
     return row | {"rounds, ms": 1e3 * steady, "floor, ms": 1e3 * _floor(method, made, rounds, seeds, most)}
 
@@ -125,34 +126,52 @@ def _features(method: omkl.Gossip) -> int:
     return bank.basis.rows if isinstance(bank.basis, omkl.Landmarks) else bank.features
 
 
-def large(preset: str, graph: str, nodes: int, rounds: int, most: Limits, tiled: bool) -> report.Row:
-    """Return the milliseconds of a round, by the kernel of ``tiles`` where it serves, or as XLA compiles it."""
-    topology = build(GRAPHS[graph](nodes))
-    method = for_inputs(PRESETS[preset](), 2).on(topology)
-    made = jax.tree.map(jnp.asarray, drawn(method, stream(1, CALIBRATED_ON, 2)[0], 1))
-    keys = jax.random.split(jax.random.key(0))
-    X = jax.random.normal(keys[0], (rounds, nodes, 2)) / 2**0.5
-    y = jnp.sign(jax.random.normal(keys[1], (rounds, nodes, 1)))
-    key = noise.fold(noise.key([0], "quantizer"), np.arange(nodes)[:, None, None])
-    given = Given(made, noise.Key(*map(jnp.asarray, key)), (network(topology),))
-    states: Any = [method.init(jnp, (nodes, 1), 1, made.spectrum)]
-    rank = 0 if method.bank.basis is None else method.bank.width
-    parts = list(chunks(rounds, rounds, most_rounds(nodes, 2, 1, method.members, _features(method), rank)))
+class Large:
+    """Late rounds of a large network, every sample with one round of gossip, the last of them measured."""
 
-    def run() -> Any:
-        nonlocal states
-        for first, last, group, measured in parts:
-            program = Program(engine.HERE, (method,), metrics, True, group, measured, tiled)
-            times = np.arange(LATE + first, LATE + last, dtype=np.uint32)
-            states, records = compiled()(program, states, times, X[first:last], y[first:last], given)
-        return states, records
+    def __init__(self, preset: str, graph: str, nodes: int, rounds: int) -> None:
+        self.graph, self.nodes, self.rounds = build(GRAPHS[graph](nodes)), nodes, rounds
+        self.method = for_inputs(PRESETS[preset](), 2).on(self.graph)
+        made = jax.tree.map(jnp.asarray, drawn(self.method, stream(1, CALIBRATED_ON, 2)[0], 1))
+        keys = jax.random.split(jax.random.key(0))
+        self._X = jax.random.normal(keys[0], (rounds, nodes, 2)) / 2**0.5
+        self._y = jnp.sign(jax.random.normal(keys[1], (rounds, nodes, 1)))
+        key = noise.fold(noise.key([0], "quantizer"), np.arange(nodes)[:, None, None])
+        self._skeleton, numbers = split(self.method)
+        self._given = Given(made, noise.Key(*map(jnp.asarray, key)), (network(self.graph),), (numbers,))
+        self.running = scans._start([self.method], (nodes, 1), 1, made.spectrum)
+        rank = 0 if self.method.bank.basis is None else self.method.bank.width
+        most = most_rounds(nodes, 2, 1, self.method.members, _features(self.method), rank)
+        self._chunks = chunks(rounds, rounds, most, 0)
 
-    first, steady = best(run, 3)
-    heard = 0 if graph == "ring" else 2 * len(topology.graph.edges)
-    floor = 1e3 * (2 * _bytes(states) + heard * _bytes(states[0].hidden) / nodes) / most.bytes
-    name = f"{preset}, {graph} of {nodes:,}" + (", XLA alone" if tiles.ready() and not tiled else "")
-    ms = 1e3 * steady / rounds
-    return {"run": name, "first call, s": first, "round, ms": ms, "floor, ms": floor, "times its floor": ms / floor}
+    def run(self) -> Any:
+        """Take all rounds once."""
+        for chunk in self._chunks:
+            program = Program(scans.HERE, (self._skeleton,), metrics, True, self.rounds, chunk.in_blocks)
+            self.running, records = compiled()(program, self.running, _span(chunk), self._samples(chunk), self._given)
+        return self.running, records
+
+    def _samples(self, chunk: Chunk) -> Samples:
+        first, last = chunk.first, chunk.last
+        t = np.arange(LATE + first, LATE + last, dtype=np.uint32)
+        starts = None if self.method.schedule is None else (t, t + 1)
+        return Samples(t, (starts,), self._X[first:last], self._y[first:last])
+
+
+def _span(chunk: Chunk) -> Span:
+    return Span(np.int32(1), np.array([chunk.last - chunk.first], np.int32), np.uint32(1))
+
+
+def large(preset: str, graph: str, nodes: int, rounds: int, most: Limits) -> report.Row:
+    """Return the milliseconds of a round."""
+    made = Large(preset, graph, nodes, rounds)
+    first, steady = best(made.run, 3)
+    heard = 0 if graph == "ring" else 2 * len(made.graph.graph.edges)
+    state: Any = made.running.states
+    floor = 1e3 * (2 * _bytes(state) + heard * _bytes(state[0].hidden) / nodes) / most.bytes
+    name, ms = f"{preset}, {graph} of {nodes:,}", 1e3 * steady / rounds
+    row: report.Row = {"run": name, "first call, s": first, "round, ms": ms, "floor, ms": floor}
+    return row | {"times its floor": ms / floor, "bytes / node": _bytes(state) / nodes}
 
 
 def rows(sizes: Sizes, most: Limits) -> Iterator[report.Row]:
@@ -161,10 +180,7 @@ def rows(sizes: Sizes, most: Limits) -> Iterator[report.Row]:
     for preset in PRESETS:
         for nodes in sizes.nodes:
             for graph in sizes.graphs if nodes <= LARGEST[preset] else ():
-                yield large(preset, graph, nodes, sizes.rounds, most, tiles.ready())
-    if tiles.ready():
-        for graph in sizes.graphs:
-            yield large("paper's preset", graph, XLA_ALONE, sizes.rounds, most, False)
+                yield large(preset, graph, nodes, sizes.rounds, most)
 
 
 def main(sizes: Sizes) -> None:

@@ -22,12 +22,10 @@ import numpy.typing as npt
 from benchmarks import report
 
 import omkl
-from omkl.blas import one_thread
-from omkl.features import Features, stacked
+from omkl.features import Features
 from omkl.methods import for_inputs
-from omkl.simulator import engine
+from omkl.simulator import calibrating, engine
 from omkl.simulator.measures import metrics
-from omkl.simulator.networks import network
 from omkl.simulator.size import size
 from omkl.topology import Graph, build, path, ring
 
@@ -77,10 +75,8 @@ def stream(rounds: int, nodes: int, inputs: int) -> tuple[npt.NDArray[np.float32
 
 
 def drawn(method: omkl.Gossip, X: npt.NDArray[np.float32], seeds: int) -> Features:
-    """Return the features of every seed, calibrated on these inputs where the method asks for it."""
-    with one_thread():  # as a simulation does
-        each = [method.bank.draw(X.shape[-1], seed, X) for seed in range(seeds)]
-    return stacked(each)
+    """Return the features of every seed, calibrated on these inputs where the method asks for it, as a run does."""
+    return calibrating.drawn(method.bank, X, X[..., :1], range(seeds), False)
 
 
 def problem(method: omkl.Gossip, rounds: int, nodes: int) -> engine.Problem:
@@ -101,14 +97,13 @@ def taken(given: engine.Problem, case: engine.Case, turns: int) -> npt.NDArray[n
 
 def point(method: omkl.Gossip, graph: str, nodes: int, turns: int, work: int = WORK) -> report.Row:
     small = build("ring", 100)
-    engine.run(problem(method, 2, 100), [engine.Case(method.on(small), network(small))], metrics)
+    engine.run(problem(method, 2, 100), [engine.Case(method.on(small), (small,))], metrics)
     base, rounds = peak(), max(LEAST, work // nodes)
     started = clocks()
     topology = build(GRAPHS[graph](nodes))
     built = clocks()
     method = method.on(topology)
-    case = engine.Case(method, network(topology))
-    ready = clocks()
+    case = engine.Case(method, (topology,))
     short, long = (taken(problem(method, n, nodes), case, turns) for n in (rounds, 3 * rounds))
     wall, cpu, system = ((long - short) * 1e9 / (2 * rounds * nodes)).tolist()
     row = {
@@ -116,7 +111,6 @@ def point(method: omkl.Gossip, graph: str, nodes: int, turns: int, work: int = W
         "CPU ns": cpu,
         "system ns": system,
         "graph, s": (built - started)[0],
-        "network, s": (ready - built)[0],
     }
     if nodes >= MEMORY_FROM:
         said = size((3 * rounds, nodes, 2), 1, [method], [topology], 1)

@@ -76,7 +76,7 @@ def test_chunks_by_hand(count: int, every: int, most: int, steady: int | None, l
 
 def test_most_rounds_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "CHUNK_BYTES", 4 * 10 * 2 * 3 * 20 * 7 + 1)
-    monkeypatch.setattr(rounds, "DEVICE_CHUNK_BYTES", 4 * 10 * 2 * 3 * 20 * 70 - 1)
+    monkeypatch.setattr(rounds, "device_bytes", lambda: rounds.DEVICE_SHARE * (4 * 10 * 2 * 3 * 20 * 70 - 1))
     monkeypatch.setattr(rounds, "INPUT_BYTES", 4 * 10 * 4 * 5)
     shape = (2, 3, 20)
     assert rounds.most_rounds(10, 4, *shape) == 5  # whatever is made of them
@@ -88,7 +88,7 @@ def test_most_rounds_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rounds.most_rounds(1000, 5, *shape) == 1
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert rounds.most_rounds(10, 5, *shape) == 69
-    assert rounds.most_rounds(10, 4, *shape) == 5
+    assert rounds.most_rounds(10, 4, *shape) == 262
 
 
 @pytest.mark.parametrize("d", [3, 5])
@@ -114,7 +114,7 @@ def test_recorded_rounds_are_those_of_a_full_run(
 def problem() -> Any:
     """Return cases that share a pass."""
     method = Gossip(kernels=gaussian(1, 3), features=4, eta=0.5, gamma=0.3, quantizer=QSGD(bits=4))
-    paced = method.replace(pace=Pace(4, until=3), quantizer=Nearest(2.0))
+    paced = method.replace(pace=Pace(4, until=3, least=1), quantizer=Nearest(2.0))
     cases = [
         (method, network(build("ring", NODES))),
         (Local(kernels=gaussian(1), features=4), network(build("path", NODES))),
@@ -128,10 +128,10 @@ def problem() -> Any:
 
 
 def samples(methods: Any, first: int, count: int) -> rounds.Samples:
-    X, y = blobs(first + count, NODES, 3)
-    starts = (scans._starts(method, first + count) for method in methods)
-    whole = rounds.Samples(np.arange(first + count, dtype=np.uint32), tuple(starts), X, y[..., None].astype(np.float32))
-    return jax.tree.map(lambda part: part[first:], whole)  # type: ignore[no-any-return]
+    X, y = blobs(60, NODES, 3)
+    starts = tuple(scans._starts(method, 60) for method in methods)
+    whole = rounds.Samples(np.arange(60, dtype=np.uint32), starts, X, y[..., None].astype(np.float32))
+    return jax.tree.map(lambda part: part[first : first + count], whole)  # type: ignore[no-any-return]
 
 
 def outcome(

@@ -23,7 +23,7 @@ and a network under many seeds. The array library is that of the arguments; rand
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from omkl.arrays import Array, is_exactly, namespace
+from omkl.arrays import Array, is_exactly, namespace, short_max, short_sum
 from omkl.learners import Learner, Memory, Sample
 from omkl.losses import Loss
 from omkl.quantizers import Message, Quantizer, restore
@@ -142,7 +142,7 @@ def append_weights(theta: Array, log_weights: Array, told: Array | None = None) 
     has as many weights, ``(..., P V)`` in all; what else a learner tells, ``(..., P, k)``, comes after them.
     """
     xp = namespace(theta)
-    centered = log_weights - xp.mean(log_weights, axis=-1, keepdims=True)
+    centered = log_weights - short_sum(log_weights) / log_weights.shape[-1]
     beside = xp.reshape(centered, (*theta.shape[:-2], -1))
     beside = (beside if told is None else xp.concat([beside, told], axis=-1))[..., None, :]
     rest = xp.zeros((*theta.shape[:-2], theta.shape[-2] - 1, beside.shape[-1]), dtype=theta.dtype)
@@ -189,8 +189,8 @@ def predict(theta: Array, log_weights: Array, z: Array, readings: Array | None =
         products = theta * z[..., None, :]
         every = xp.sum(products[..., None, :, :] * readings[..., None, :], axis=-1)  # (..., P, V, C)
         kernel_outputs = xp.reshape(every, (*every.shape[:-3], -1, every.shape[-1]))
-    output = xp.sum(normalize(log_weights)[..., None] * kernel_outputs, axis=-2)
-    return Prediction(output, kernel_outputs)
+    weighed = normalize(log_weights)[..., None, :] * xp.matrix_transpose(kernel_outputs)
+    return Prediction(short_sum(weighed)[..., 0], kernel_outputs)
 
 
 def kernel_losses(theta: Array, kernel_outputs: Array, y: Array, loss: Loss, regularization: float) -> Array:
@@ -209,7 +209,7 @@ def weigh(log_weights: Array, losses: Array, rate: float, most: float | None = N
         xp = namespace(losses)
         losses = xp.clip(losses - xp.min(losses, axis=-1, keepdims=True), None, most)
     log_weights = log_weights - rate * losses
-    return log_weights - namespace(losses).max(log_weights, axis=-1, keepdims=True)
+    return log_weights - short_max(log_weights)
 
 
 def gradient(theta: Array, kernel_outputs: Array, z: Array, y: Array, loss: Loss, regularization: float) -> Array:
@@ -244,6 +244,5 @@ def learn(
 
 def normalize(log_weights: Array) -> Array:
     """Return the kernel weights wbar_p, which sum to one."""
-    xp = namespace(log_weights)
-    weights = xp.exp(log_weights - xp.max(log_weights, axis=-1, keepdims=True))
-    return weights / xp.sum(weights, axis=-1, keepdims=True)
+    weights = namespace(log_weights).exp(log_weights - short_max(log_weights))
+    return weights / short_sum(weights)

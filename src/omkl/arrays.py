@@ -1,12 +1,18 @@
 """The array type of the core and the namespace it brings along."""
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
 
 Array: TypeAlias = Any
 """Any array of the Python Array API standard: NumPy on a node, JAX in the simulator."""
+
+
+FEW = 8  # numbers of an axis up to which a reduction is no loop of its own
+
+SHORT = 4  # and columns, up to which a product is none
 
 
 def namespace(array: Array) -> Any:
@@ -17,6 +23,34 @@ def namespace(array: Array) -> Any:
 def is_exactly(setting: Any, number: float) -> bool:
     """Return whether a setting is this number; an argument of a compiled program is none in particular."""
     return isinstance(setting, int | float) and setting == number
+
+
+def short_sum(x: Array) -> Array:
+    """Return the sum along the last axis, which is kept: of few numbers one by one where a compiler fuses that."""
+    return _along(x, "add", "sum")
+
+
+def short_max(x: Array) -> Array:
+    """Return the largest along the last axis in the same way."""
+    return _along(x, "maximum", "max")
+
+
+def products(rows: Array, others: Array) -> Array:
+    """Return the products of rows ``(..., n, d)`` with others ``(..., m, d)``, shape ``(..., n, m)``.
+
+    Of few columns they are added one by one where a compiler fuses that with what comes of them.
+    """
+    xp = namespace(rows)
+    if xp is _NUMPY or rows.shape[-1] > SHORT:
+        return xp.matmul(rows, xp.matrix_transpose(others))
+    return reduce(xp.add, [rows[..., :, None, k] * others[..., None, :, k] for k in range(rows.shape[-1])])
+
+
+def _along(x: Array, pair: str, whole: str) -> Array:
+    xp = namespace(x)
+    if xp is _NUMPY or x.shape[-1] > FEW:
+        return getattr(xp, whole)(x, axis=-1, keepdims=True)
+    return reduce(getattr(xp, pair), [x[..., k : k + 1] for k in range(x.shape[-1])])
 
 
 class _Numpy:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl import noise
-from omkl.arrays import Array, namespace
+from omkl.arrays import Array, namespace, products
 from omkl.errors import InputError, real, unknown
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -201,9 +201,9 @@ def similarities(x: Array, landmarks: Array, limits: Array, bandwidths: Array, r
     x = xp.minimum(xp.maximum(x, low), high) - center
     landmarks = landmarks - center[..., None, :]
     rows = xp.moveaxis(xp.reshape(x, (-1, *x.shape[-low.ndim :])), 0, -2)
-    products = xp.moveaxis(xp.matmul(rows, xp.matrix_transpose(landmarks)), -2, 0)
+    near = xp.moveaxis(products(rows, landmarks), -2, 0)
     lengths = xp.sum(x * x, axis=-1)[..., None] + xp.sum(landmarks * landmarks, axis=-1)
-    return compare(xp.clip(lengths - 2 * xp.reshape(products, lengths.shape), 0, None), bandwidths)
+    return compare(xp.clip(lengths - 2 * xp.reshape(near, lengths.shape), 0, None), bandwidths)
 
 
 def compare(squares: Array, bandwidths: Array) -> Array:

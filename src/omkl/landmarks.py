@@ -87,7 +87,7 @@ class Marks(NamedTuple):
 
 
 class Directions(NamedTuple):
-    """What similarities among landmarks vary in, of every seed; NumPy or JAX, in double precision."""
+    """What similarities among landmarks vary in, of every seed, found in double precision; NumPy or JAX."""
 
     unit: Array
     """What bandwidths are multiples of, ``(S,)``."""
@@ -161,12 +161,11 @@ def place_all(
     units = np.asarray(found.unit)
     for unit in units[:, None]:
         require_unit(float(unit[0]), points.shape[1])
-    basis, spectrum = (np.array(part, np.float32, order="C") for part in (found.basis, found.spectrum))
-    _turn(basis, np.asarray(found.values), found.vectors)
+    basis = _turned(found.basis, np.asarray(found.values), found.vectors)
     weights = [one.relevance for one in every if one.relevance is not None]
     factors = np.stack(weights) if weights else None
     bandwidths = (widths * units[:, None]).astype(np.float32)
-    return Features(None, basis[:, None], spectrum[:, None], points, limits, bandwidths, factors)
+    return Features(None, basis[:, None], found.spectrum[:, None], points, limits, bandwidths, factors)
 
 
 def _require_gaussians(kernels: Sequence[Kernel]) -> None:
@@ -189,7 +188,8 @@ def directions(points: Array, limits: Array, widths: Array, rank: int, is_median
     most = min(rank, values.shape[-1])
     towards = xp.sum(vectors[..., :most] * xp.asarray(_probes(values.shape[-1], most)), axis=-2)
     signed = vectors[..., :most] * xp.sign(towards)[..., None, :]
-    return Directions(unit, values, vectors, *whitened(values, signed, rank))
+    kept = (xp.astype(part, xp.float32) for part in whitened(values, signed, rank))
+    return Directions(unit, values, vectors, *kept)
 
 
 def weighed(inputs: Floats, targets: Real | None) -> npt.NDArray[np.float32]:
@@ -227,17 +227,21 @@ def _scales(values: Array, count: int) -> Array:
     return xp.where(kept, math.sqrt(count) / xp.where(kept, values, 1), 0)
 
 
-def _turn(basis: npt.NDArray[np.float32], values: Real, vectors: Array) -> None:
-    """Replace eigenvectors of equal eigenvalues, which any rotation of theirs is as good as, by those that follow.
+def _turned(basis: Array, values: Real, vectors: Array) -> Array:
+    """Return a basis in which eigenvectors of equal eigenvalues, for which any rotation is as good, follow from others.
 
     They are projections of fixed random vectors on the space that they span, one after the other.
     """
-    count = values.shape[-1]
-    for s, first, last in _spaces(values, min(basis.shape[-1], count)):
-        space, kept = np.asarray(vectors[s, :, first:last]), slice(first, min(last, basis.shape[-1]))
+    count, rank = values.shape[-1], basis.shape[-1]
+    if not (spaces := _spaces(values, min(rank, count))):
+        return basis
+    made = np.array(basis)
+    for s, first, last in spaces:
+        space, kept = np.asarray(vectors[s, :, first:last]), slice(first, min(last, rank))
         turned, upper = np.linalg.qr(space.T @ _probes(count, last)[:, first:last])
-        made = space @ (turned * np.sign(np.diag(upper)))
-        basis[s, :, kept] = made[:, : kept.stop - first] * _scales(values[s], count)[kept]
+        space = space @ (turned * np.sign(np.diag(upper)))
+        made[s, :, kept] = space[:, : kept.stop - first] * _scales(values[s], count)[kept]
+    return made
 
 
 def _spaces(values: Real, rank: int) -> list[tuple[int, int, int]]:

@@ -8,10 +8,7 @@ float32 without its sign: two bytes on the wire.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from omkl.arrays import Array, namespace
 from omkl.errors import InputError, real, whole
@@ -231,11 +228,11 @@ def round_up(step: Array) -> Array:
     """Return the least step of nine significant bits at or above ``step``; zero below the smallest step.
 
     Found by halving the exponent's range: multiplications by powers of two are exact everywhere, whereas logarithms
-    and the bits of a float are not portable. In NumPy the bits are at hand, and quick.
+    and the bits of a float are not portable. In NumPy and JAX the bits are at hand, and quick.
     """
-    if isinstance(step, np.ndarray) and step.dtype == np.float32:
-        return _round_up_bits(step)
     xp = namespace(step)
+    if hasattr(step, "view") and step.dtype == xp.float32:
+        return _round_up_bits(xp, step)
     mantissa = xp.clip(step, 0, LARGEST_STEP) / SMALLEST_STEP
     power = xp.full(step.shape, SMALLEST_STEP, dtype=step.dtype)
     for exponent in (64, 32, 16, 8, 4, 2, 1):
@@ -246,10 +243,10 @@ def round_up(step: Array) -> Array:
     return xp.where(step < SMALLEST_STEP, xp.zeros_like(rounded), rounded)
 
 
-def _round_up_bits(step: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    bits = np.minimum(step, np.float32(LARGEST_STEP)).view(np.uint32)
-    rounded = (bits + np.uint32(0x7FFF) & np.uint32(0xFFFF8000)).view(np.float32)
-    return np.where(step < SMALLEST_STEP, np.float32(0), rounded)
+def _round_up_bits(xp: Any, step: Array) -> Array:
+    bits = xp.minimum(step, xp.float32(LARGEST_STEP)).view(xp.uint32)
+    rounded = (bits + xp.uint32(0x7FFF) & xp.uint32(0xFFFF8000)).view(xp.float32)
+    return xp.where(step < SMALLEST_STEP, xp.float32(0), rounded)
 
 
 def _blocks(vector: Array, count: int) -> Array:

@@ -24,5 +24,6 @@ def drawn(bank: Bank, X: npt.NDArray[Any], y: npt.NDArray[Any], seeds: Sequence[
         from omkl.simulator.device import directions
 
         return bank.draw_all(dimension, seeds, X, standardize, y, directions)
-    with one_thread(), ThreadPoolExecutor(cores()) as pool:
+    threads = cores() if bank.basis is not None else 1  # frequencies are drawn by Python
+    with one_thread(), ThreadPoolExecutor(threads) as pool:
         return stacked(list(pool.map(lambda seed: bank.draw(dimension, seed, X, standardize, y), seeds)))

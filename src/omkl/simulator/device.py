@@ -20,4 +20,7 @@ def directions(points: Array, limits: Array, widths: Array, rank: int, is_median
             _compiled(points[k : k + TOGETHER], limits[k : k + TOGETHER], widths, rank=rank, is_median=is_median)
             for k in cuts
         ]
-        return parts[0] if len(parts) == 1 else Directions(*map(jnp.concat, zip(*parts, strict=True)))
+        made = parts[0] if len(parts) == 1 else Directions(*map(jnp.concat, zip(*parts, strict=True)))
+    for part in (made.basis, made.spectrum):
+        part.copy_to_host_async()  # where they are asked for when the rounds are done
+    return made

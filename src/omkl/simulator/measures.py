@@ -39,13 +39,14 @@ class PooledMetrics(NamedTuple):
 def metrics(method: Method, given: Round, info: Info, degrees: Array, state: MethodState) -> Metrics:
     """Return loss, accuracy, disagreement and kernel weights of the models that predicted, and what was sent."""
     xp = namespace(info.loss)
-    # The mean over nodes first: along the outermost axis it vectorizes, and what is left is small.
-    spread = xp.mean((info.theta - xp.mean(info.theta, axis=0)) ** 2, axis=0)
+    # Over nodes first: along the outermost axis it vectorizes, and what is left is small. In one pass, from a node.
+    apart = info.theta - info.theta[:1]
+    spread = xp.mean(apart * apart, axis=0) - xp.mean(apart, axis=0) ** 2
     hearers = xp.reshape(xp.asarray(degrees, dtype=xp.float32), (len(degrees), -1))  # one column, or one a seed
     return Metrics(
         xp.mean(info.loss, axis=0),
         xp.mean(method.objective.score(info.output, given.y), axis=0),
-        xp.sqrt(xp.sum(spread, axis=(-3, -2, -1))),
+        xp.sqrt(xp.clip(xp.sum(spread, axis=(-3, -2, -1)), 0, None)),
         xp.mean(algorithm.normalize(info.log_weights), axis=0),
         xp.sum(xp.minimum(hearers, 1) * info.message_bytes, axis=0),
         xp.sum(hearers * info.message_bytes, axis=0),

@@ -26,7 +26,7 @@ from omkl.simulator.waves import waves
 from omkl.wire import message_bytes
 
 CHUNK_BYTES = 8 * 2**20  # of projections held at a time by a CPU: they should stay in the cache
-DEVICE_CHUNK_BYTES = 2**31  # by an accelerator, where a chunk is a launch
+DEVICE_SHARE = 8  # of its memory that an accelerator holds of them, where a chunk is a launch
 INPUT_BYTES = 2**28  # of short inputs, which are not projected ahead
 CHUNK_WORK, DEVICE_CHUNK_WORK = 10**8, 10**10  # projections times rounds, a second or so: between chunks a run can stop
 FEWEST_ROUNDS = 8  # of short inputs in a chunk: what is allocated for a large network should serve several rounds
@@ -168,8 +168,15 @@ def most_rounds(nodes: int, inputs: int, seeds: int, kernels: int, features: int
     numbers = nodes * seeds * kernels * ahead(features, rank)
     if inputs <= SHORT_INPUT and not rank:
         work = (CHUNK_WORK if cpu else DEVICE_CHUNK_WORK) // numbers
-        return max(1, min(INPUT_BYTES // (4 * nodes * inputs), max(work, FEWEST_ROUNDS)))
-    return max(1, (CHUNK_BYTES if cpu else DEVICE_CHUNK_BYTES) // (4 * numbers))
+        room = INPUT_BYTES if cpu else device_bytes() // DEVICE_SHARE**2
+        return max(1, min(room // (4 * nodes * inputs), max(work, FEWEST_ROUNDS)))
+    return max(1, (CHUNK_BYTES if cpu else device_bytes() // DEVICE_SHARE) // (4 * numbers))
+
+
+def device_bytes() -> int:
+    """Return the memory of an accelerator that JAX may use."""
+    told = jax.local_devices()[0].memory_stats() or {}
+    return int(told.get("bytes_limit", 2**34))
 
 
 def ahead(features: int, rank: int) -> int:
@@ -267,10 +274,12 @@ class Compiling(NamedTuple):
                 running, seen = self.round(running, jax.tree.map(lambda leaf, k=k: leaf[k, -1], samples))
                 running, seen = self.averaged(running, seen, group, True)
                 every.append(seen)
-            return running, [
+            records = [
                 jax.vmap(partial(self.measure, method))(jax.tree.map(lambda *leaves: jnp.stack(leaves), *rounds))
                 for method, *rounds in zip(self.methods, *every, strict=True)
             ]
+            # By themselves: as parts of a write into all records reductions would be loops of single threads.
+            return running, lax.optimization_barrier(records)  # type: ignore[no-untyped-call]
 
         grouped = jax.tree.map(lambda leaf: leaf.reshape(-1, together, group, *leaf.shape[1:]), samples)
         running, records = lax.scan(measured, running, grouped)
@@ -309,7 +318,7 @@ class Compiling(NamedTuple):
             after.append(state)
             sums.append(sum_)
             seen.append((sample, info, here.degrees(len(targets)), state))
-        return Running(after, sums), seen
+        return _apart((Running(after, sums), seen))  # type: ignore[no-any-return]
 
     def gossip(
         self, method: Gossip, state: State, network: Network, starts: tuple[Array, Array], shape: tuple[int, ...]
@@ -375,6 +384,13 @@ def _features(program: Program, features: Features, projected: Array) -> Array:
 def _waves(program: Program, angles: Array) -> Array:
     sines = waves(angles) if program.near else jnp.concat([jnp.sin(angles), jnp.cos(angles)], axis=-1)
     return sines * angles.shape[-1] ** -0.5
+
+
+def _apart(round_: Any) -> Any:
+    """Return a round computed by itself on an accelerator: the next ones would compute parts of it again."""
+    if jax.default_backend() == "cpu":
+        return round_
+    return lax.optimization_barrier(round_)  # type: ignore[no-untyped-call]
 
 
 def _alone(array: Array) -> Array:

@@ -27,6 +27,7 @@ from omkl.simulator.numbers import split_all
 from omkl.simulator.placement import Placement
 from omkl.simulator.rounds import (
     LEADING,
+    Chunk,
     Given,
     Program,
     Running,
@@ -44,6 +45,7 @@ from omkl.simulator.waves import LIMIT
 from omkl.topology import Faults
 
 HERE = Placement()
+AHEAD = 1  # chunks that are under way while others are collected
 
 
 def run(
@@ -147,7 +149,22 @@ def _run_share(
     made = chunks(rounds, every, most, None if jax.default_backend() == "cpu" else _steady(starts, rounds))
     length = max((one.last - one.first for one in made if not one.in_blocks), default=0)
     rows = max((len(segments(one, every)) for one in made if not one.in_blocks), default=0)
-    recorded = []
+    recorded: list[Any] = []
+
+    def collect(chunk: Chunk, records: Any) -> None:
+        last, ended = chunk.last, chunk.last // every - chunk.first // every
+        if ended:
+            recorded.append(jax.tree.map(lambda part: part[:ended], jax.device_get(records)))
+            for part in recorded[-1]:
+                require_finite(part[0], last, every, seeds)
+            if audience is not None:
+                _, seen_network, seen = recorded[-1][0]
+                shown = np.arange(chunk.first // every + 1, last // every + 1) * every - 1
+                audience.see(Look(shown, seen_network, seen))
+                recorded[-1] = [shown.network for shown in recorded[-1]]
+        progress(last, rounds)
+
+    waiting: list[tuple[Chunk, Any]] = []
     for chunk in made:
         if stop.is_set():
             return []
@@ -163,16 +180,11 @@ def _run_share(
         ends = np.array(segments(chunk, every), np.int32)
         span = Span(np.int32(len(ends)), np.pad(ends, (0, max(rows - len(ends), 0))), np.uint32(every))
         running, records = compiled()(program, running, span, samples, given)
-        ended = last // every - first // every
-        if ended:
-            recorded.append(jax.tree.map(lambda part, ended=ended: part[:ended], jax.device_get(records)))
-            for part in recorded[-1]:
-                require_finite(part[0], last, every, seeds)
-            if audience is not None:
-                _, seen_network, seen = recorded[-1][0]
-                audience.see(Look(np.arange(first // every + 1, last // every + 1) * every - 1, seen_network, seen))
-                recorded[-1] = [shown.network for shown in recorded[-1]]
-        progress(last, rounds)
+        waiting.append((chunk, records))
+        if len(waiting) > AHEAD:  # a device has its next rounds before the records of the last are looked at
+            collect(*waiting.pop(0))
+    for one in waiting:
+        collect(*one)
     final = place.take(running.states)
     for state in final:
         require_finite_models(state, rounds)

@@ -237,7 +237,7 @@ def _of_first(features: Features, members: int) -> dict[str, Any]:
     made = features._asdict()
     del made["spectrum"]
     for name in ("frequencies", "basis"):
-        made[name] = None if made[name] is None else made[name][:, :members]
+        made[name] = None if made[name] is None else np.asarray(made[name])[:, :members]
     return made
 
 

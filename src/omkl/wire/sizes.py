@@ -36,7 +36,7 @@ class Costs(NamedTuple):
 
 
 def costs(quantizer: Coded, n: int) -> Costs:
-    """Return the bits of QSGD or Nearest for vectors of length n; in a compiled program a quantizer brings them."""
+    """Return the bits of QSGD or Nearest for vectors of length n, or those that a quantizer brings along itself."""
     brought: Costs | None = getattr(quantizer, "costs", None)
     return brought or _costs(quantizer, n)
 

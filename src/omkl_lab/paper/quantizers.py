@@ -12,7 +12,6 @@ from omkl.methods import Gossip
 from omkl.quantizers import QSGD, Nearest, Quantizer, restore
 from omkl.simulator.engine import Case, Problem, run
 from omkl.simulator.measures import metrics
-from omkl.simulator.networks import network
 from omkl.topology import build
 from omkl.wire import VERSION
 from omkl_lab.paper import report
@@ -90,7 +89,7 @@ def _compute(data: str, setting: str, seeds: int, title: str, progress: Progress
     runs = list(range(seeds))
     V = np.stack([features.draw(methods[0].bank.kernels, D, stream.X.shape[-1], seed) for seed in runs])
     targets = methods[0].objective.encode(stream.y)
-    path = network(build("path", NODES))
+    path = (build("path", NODES),)
     cases = [Case(method, path) for method in methods]
 
     def report(done: int, rounds: int) -> None:

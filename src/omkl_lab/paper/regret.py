@@ -30,7 +30,6 @@ from omkl.methods.protocol import MethodState
 from omkl.quantizers import QSGD
 from omkl.simulator import engine
 from omkl.simulator.measures import pooled_loss
-from omkl.simulator.networks import network
 from omkl.simulator.rounds import Measure
 from omkl.topology import Topology, build
 from omkl_lab.paper.paced import Pace, PacedGossip, PacedLocal, side_by_side
@@ -147,7 +146,6 @@ class Streams:
     ) -> Iterator[list[Any]]:
         """Yield, length by length, what was measured of each case."""
         wide = side_by_side(frequencies)
-        networks = [network(graph) for graph in graphs.values()]
         total, done = sum(self.lengths), 0
         for rounds in self.lengths:
             learner = Pace(ETA_0 / rounds**0.5)
@@ -155,7 +153,8 @@ class Streams:
                 learner=learner, weight_rate=1.0, gamma=GAMMA, quantizer=QUANTIZER, regularization=LAMBDA
             )
             alone = PacedLocal(learner=learner, weight_rate=1.0, regularization=LAMBDA)
-            cases = [engine.Case(alone, networks[0]), *(engine.Case(gossip, one) for one in networks)]
+            turns = [(graph,) for graph in graphs.values()]
+            cases = [engine.Case(alone, turns[0]), *(engine.Case(gossip, one) for one in turns)]
             X = self.X[rows[:rounds]].reshape(rounds, rows.shape[1], -1)
             y = Logistic().encode(self.classes[:rounds])
             problem = engine.Problem(X, y, features.Features(wide), list(range(self.seeds)))
