@@ -20,7 +20,7 @@ from omkl.errors import InputError
 from omkl.methods import Method, Neighbors
 from omkl.quantizers import Message
 from omkl.simulator import engine, rounds, scans
-from omkl.simulator.networks import Dense, Edges, Hubs, Lists, hubs, network
+from omkl.simulator.networks import Dense, Edges, Lists, network
 from omkl.simulator.waves import LIMIT, waves
 from tests import numpy_run
 from tests.conftest import assert_same_but_for_flips
@@ -188,7 +188,6 @@ def test_all_ways_to_mix_are_the_algorithms(name: str) -> None:
         Dense(jnp.asarray(built.matrix() - np.eye(12), dtype=jnp.float32)),
         Lists(jnp.asarray(index), jnp.asarray(weights, dtype=jnp.float32)),
         Edges(*(jnp.asarray(a[order]) for a in (both[:, 0], both[:, 1], edge_weights))),
-        hubs(built),
     ):
         receiver, sender, weight = (np.asarray(part) for part in fast.edges())
         assert (np.diff(receiver) >= 0).all()
@@ -240,10 +239,10 @@ def test_the_way_to_mix_suits_the_network() -> None:
     assert isinstance(network(topology.build("complete", 200)), Dense)
     assert isinstance(network(topology.build("complete", 20)), Dense)
     assert isinstance(network(topology.build("ring", 1000)), Lists)
-    assert isinstance(network(topology.build("star", 1000)), Hubs)
+    assert isinstance(network(topology.build("star", 1000)), Edges)
     assert isinstance(network(topology.build("complete", 200), clips=True), Edges)
     assert isinstance(network(topology.build("complete", 20), clips=True), Lists)
-    assert isinstance(network(topology.build("star", 1000), clips=True), Hubs)
+    assert isinstance(network(topology.build("star", 1000), clips=True), Edges)
 
 
 @pytest.mark.parametrize("name", ["ring", "star"])

@@ -11,16 +11,6 @@ LONGEST_LIST = 32  # neighbors; each is compiled by itself
 MOST_PADDING = 4  # lists may be this much longer than the edges they hold
 
 
-def list_length(topology: Topology) -> int:
-    """Return twice the mean degree, or a little more: the length of lists where there are hubs."""
-    return -(-4 * len(topology.graph.edges) // topology.nodes)
-
-
-def further_lists(topology: Topology) -> Integers:
-    """Return how many lists each node needs beyond its first."""
-    return np.maximum(-(-topology.degrees // list_length(topology)) - 1, 0)
-
-
 def are_many(nodes: int, links: int) -> bool:
     """Return whether the links fill a matrix well enough to compute with it whole."""
     return nodes <= LARGEST_MATRIX and 16 * links >= nodes**2

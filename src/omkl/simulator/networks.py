@@ -1,9 +1,9 @@
 """Ways to mix a whole network at once, each equal to ``algorithm.mix`` at every node.
 
 A small network is one matrix product, a sparse one a gather over lists of neighbors. One with hubs, whose lists would
-be mostly padding, is short lists and a sum over the edges that do not fit them. A product knows no single neighbor, so
-where copies are clipped there are lists or edges. For lists and edges ``hidden`` may go
-on after the nodes that are mixed, with neighbors that live elsewhere (``halo``).
+be mostly padding, is a sum over edges. A product knows no single neighbor, so where copies are clipped there are lists
+or edges. For lists and edges ``hidden`` may go on after the nodes that are mixed, with neighbors that live elsewhere
+(``halo``).
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from jax.ops import segment_sum
 
 from omkl.algorithm import clipped
 from omkl.methods import Network
-from omkl.simulator.layout import DENSE_NODES, are_even, are_many, directed, further_lists, list_length
+from omkl.simulator.layout import DENSE_NODES, are_even, are_many, directed
 from omkl.topology import Topology
 
 Links: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
@@ -120,44 +120,6 @@ class Edges(NamedTuple):
         return np.asarray(self.receiver), np.asarray(self.sender), np.asarray(self.weights)
 
 
-class Hubs(NamedTuple):
-    """Short lists for all nodes, and more lists for those who hear more: ``owners`` says whose each is, ascending."""
-
-    lists: Lists
-    owners: Array
-    more: Lists
-
-    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Array | float | None = None) -> Array:
-        """Return theta with what all lists add to it."""
-        own = hidden[self.owners]
-        pulls = jnp.zeros_like(own)
-        for k in range(self.more.ids.shape[1]):
-            heard = clipped(own, hidden[self.more.ids[:, k]], radius)
-            pulls = pulls + _lift(self.more.weights[:, k], theta.ndim) * (heard - own)
-        mixed = self.lists.mix(theta, hidden, gamma, radius)
-        return mixed.at[self.owners].add(gamma * pulls, indices_are_sorted=True)
-
-    def degrees(self, nodes: int) -> Array:
-        """Return how many neighbors each node has."""
-        return self.lists.degrees(nodes).at[self.owners].add(self.more.degrees(nodes), indices_are_sorted=True)
-
-    def heard(self) -> float:
-        """Return one: all links are there."""
-        return 1.0
-
-    def weight(self, nodes: int) -> Array:
-        """Return what the weights of each node's links add up to."""
-        return self.lists.weight(nodes).at[self.owners].add(self.more.weight(nodes), indices_are_sorted=True)
-
-    def edges(self) -> Links:
-        """Return receivers, senders and weights of the links, in order of receivers; padding has weight zero."""
-        rows, senders, weights = self.more.edges()
-        parts = zip(self.lists.edges(), (np.asarray(self.owners)[rows], senders, weights), strict=True)
-        receiver, sender, weight = (np.concatenate(part) for part in parts)
-        order = np.argsort(receiver, kind="stable")
-        return receiver[order], sender[order], weight[order]
-
-
 def network(topology: Topology, clips: bool = False) -> Network:
     """Return the way of mixing that suits the topology, and ``clips`` each neighbor's copy where that is asked for."""
     nodes, edges, most = topology.nodes, topology.graph.edges, int(topology.degrees.max())
@@ -168,25 +130,7 @@ def network(topology: Topology, clips: bool = False) -> Network:
     if are_even(nodes, len(edges), most):
         index, weights = topology.neighbors()
         return Lists(*_narrow(index, weights))
-    return Edges(*_narrow(*directed(topology))) if dense else hubs(topology)
-
-
-def hubs(topology: Topology) -> Hubs:
-    """Return lists twice as long as nodes have neighbors on average, as many for a node as it needs."""
-    receiver, sender, weights = directed(topology)
-    degrees, length = topology.degrees, list_length(topology)
-    rank = np.arange(len(receiver)) - (np.cumsum(degrees) - degrees)[receiver]
-    further = further_lists(topology)
-    row = np.where(
-        rank < length, receiver, topology.nodes + (np.cumsum(further) - further)[receiver] + rank // length - 1
-    )
-    owners = np.concatenate([np.arange(topology.nodes), np.repeat(np.arange(topology.nodes), further)])
-    ids = owners[:, None].repeat(length, axis=1)
-    listed = np.zeros(ids.shape)
-    ids[row, rank % length], listed[row, rank % length] = sender, weights
-    first, rest = slice(topology.nodes), slice(topology.nodes, None)
-    more = Lists(*_narrow(ids[rest], listed[rest]))
-    return Hubs(Lists(*_narrow(ids[first], listed[first])), next(_narrow(owners[rest])), more)
+    return Edges(*_narrow(*directed(topology)))
 
 
 def _narrow(*arrays: npt.NDArray[Any]) -> Iterator[Array]:

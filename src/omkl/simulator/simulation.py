@@ -148,7 +148,7 @@ def run_cases(
     _warn_if_far(stream, widest)
     moving = given.faults is not None or any(len(turns) > 1 for turns in graphs)
     outputs, every = targets.shape[-1], given.record_every
-    held = size(stream.X.shape, outputs, methods, steady, given.seeds, given.pooled, every, moving)
+    held = size(stream.X.shape, outputs, methods, steady, given.seeds, given.pooled, every)
     require_room(held, given.devices)
     features = calibrating.drawn(widest.bank, raw.X, targets, runs, given.standardize)
     if where is not None and where.spreads_nodes and moving:

@@ -14,7 +14,7 @@ from omkl.methods import Method
 from omkl.methods.clipping import clips
 from omkl.simulator.description import device
 from omkl.simulator.engine import has_accelerator
-from omkl.simulator.layout import DENSE_NODES, are_even, are_many, further_lists
+from omkl.simulator.layout import DENSE_NODES, are_even, are_many
 from omkl.storage import leaves
 from omkl.topology import Topology
 
@@ -58,7 +58,6 @@ def size(
     seeds: int,
     pooled: bool = False,
     every: int = 1,
-    changing: bool = False,
 ) -> Size:
     """Return the size of a run on inputs of shape ``(T, J, d)`` with C outputs, each method on its graph.
 
@@ -77,7 +76,7 @@ def size(
     row = FLOAT * seeds * kernels * outputs * bank.width  # all models of a node
     given = FLOAT * nodes * seeds * kernels * (3 * features + rank if rank else features)  # a round's, computed ahead
     clipped = [clips(method) for method in methods]
-    copies = max(_copied(graph, changing, each) for graph, each in zip(graphs, clipped, strict=True)) * row
+    copies = max(_copied(graph, each) for graph, each in zip(graphs, clipped, strict=True)) * row
     record = 2 * FLOAT * (5 + kernels) + 16  # as recorded and as joined; bits
     answers = 2 * FLOAT * nodes**2 * seeds * outputs if pooled else 0  # of every model to every sample; losses
     return Size(
@@ -98,17 +97,17 @@ def _state(method: Method, nodes: int, outputs: int) -> int:
     return int(one + (nodes - 1) * (two - one))
 
 
-def _copied(graph: Topology, changing: bool, clips: bool) -> int:
-    """Return how many nodes' models are copied to mix a graph: those that a hub hears, where it has its own links.
+def _copied(graph: Topology, clips: bool) -> int:
+    """Return how many nodes' models are copied to mix a graph: those of all links, where these are held one by one.
 
     To be clipped a copy is measured first: one for every node at a time, or all where there are edges.
     """
-    links = len(graph.graph.edges)
-    dense = graph.nodes <= DENSE_NODES or are_many(graph.nodes, links)
-    own = graph.nodes if clips else 0
-    if (dense and not clips) or are_even(graph.nodes, links, int(graph.degrees.max())):
-        return own
-    return 2 * links if changing or dense else 2 * int(further_lists(graph).sum()) + own
+    nodes, links = graph.nodes, len(graph.graph.edges)
+    if (nodes <= DENSE_NODES or are_many(nodes, links)) and not clips:
+        return 0
+    if are_even(nodes, links, int(graph.degrees.max())):
+        return nodes if clips else 0
+    return 2 * links
 
 
 def require_room(size: Size, devices: int = 1) -> None:
