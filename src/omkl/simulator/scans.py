@@ -220,11 +220,9 @@ def _length(chunk: Chunk, made: Sequence[Chunk]) -> int:
 
 def _span(chunk: Chunk, made: Sequence[Chunk], every: int) -> Span:
     """Return the segments of a chunk, filled up to as many as any chunk has."""
-    ends, rows = (
-        segments(chunk, every),
-        max(len(segments(one, every)) for one in made if one.in_blocks is chunk.in_blocks),
-    )
-    return Span(np.int32(len(ends)), np.array([*ends, *[0] * (rows - len(ends))], np.int32), np.uint32(every))
+    ends, alike = segments(chunk, every), [one for one in made if one.in_blocks is chunk.in_blocks]
+    more = max(len(segments(one, every)) for one in alike) - len(ends)
+    return Span(np.int32(len(ends)), np.array([*ends, *[0] * more], np.int32), np.uint32(every))
 
 
 def _starts(method: Method, rounds: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]] | None:
