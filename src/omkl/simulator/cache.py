@@ -20,7 +20,6 @@ SETTINGS = {"jax_persistent_cache_min_compile_time_secs": 0, "jax_persistent_cac
 NOISE = {
     # A file that another process writes, or was killed at, or a folder that cannot be written: JAX compiles instead.
     "Error (reading|writing) persistent compilation cache": UserWarning,
-    "The Pallas Triton backend is deprecated": DeprecationWarning,  # where it is gone, ``tiles`` does without
 }
 
 

@@ -188,11 +188,12 @@ def ahead(features: int, rank: int) -> int:
 def compiled() -> Callable[..., tuple[Running, list[Any]]]:
     """Return the compiled form of a chunk, which takes the arguments of ``_placed``."""
     jitted = partial(jax.jit, _placed, static_argnums=0, donate_argnums=1)
-    # The library that XLA hands reductions to on a CPU takes one and a half times what its own code does here.
-    options = {"xla_cpu_experimental_ynn_fusion_type": ""}
-    if jax.default_backend() == "cpu" and _known(options):
-        return jitted(compiler_options=options)
-    return jitted()
+    if jax.default_backend() == "cpu":
+        # The library that XLA hands reductions to takes one and a half times what its own code does here.
+        options = {"xla_cpu_experimental_ynn_fusion_type": ""}
+    else:
+        options = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}  # small kernels need not wait for each other
+    return jitted(compiler_options=options) if _known(options) else jitted()
 
 
 def _known(options: dict[str, str]) -> bool:
@@ -318,7 +319,7 @@ class Compiling(NamedTuple):
             after.append(state)
             sums.append(sum_)
             seen.append((sample, info, here.degrees(len(targets)), state))
-        return _apart((Running(after, sums), seen))  # type: ignore[no-any-return]
+        return Running(after, sums), seen
 
     def gossip(
         self, method: Gossip, state: State, network: Network, starts: tuple[Array, Array], shape: tuple[int, ...]
@@ -384,13 +385,6 @@ def _features(program: Program, features: Features, projected: Array) -> Array:
 def _waves(program: Program, angles: Array) -> Array:
     sines = waves(angles) if program.near else jnp.concat([jnp.sin(angles), jnp.cos(angles)], axis=-1)
     return sines * angles.shape[-1] ** -0.5
-
-
-def _apart(round_: Any) -> Any:
-    """Return a round computed by itself on an accelerator: the next ones would compute parts of it again."""
-    if jax.default_backend() == "cpu":
-        return round_
-    return lax.optimization_barrier(round_)  # type: ignore[no-untyped-call]
 
 
 def _alone(array: Array) -> Array:

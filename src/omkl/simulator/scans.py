@@ -23,7 +23,7 @@ from omkl.process import cores
 from omkl.simulator.cache import kept_programs
 from omkl.simulator.changing import Changing, changing
 from omkl.simulator.engine import Audience, Case, Measure, Problem, Progress, require_finite, require_finite_models
-from omkl.simulator.numbers import split_all
+from omkl.simulator.numbers import Numbers, split_all
 from omkl.simulator.placement import Placement
 from omkl.simulator.rounds import (
     LEADING,
@@ -45,7 +45,6 @@ from omkl.simulator.waves import LIMIT
 from omkl.topology import Faults
 
 HERE = Placement()
-AHEAD = 1  # chunks that are under way while others are collected
 
 
 def run(
@@ -128,68 +127,102 @@ def _run_share(
     if audience is not None:
         measure = Showing(measure, audience.nodes)
     X, y, features, seeds, every = problem
-    rounds, nodes, inputs = X.shape
-    drawn = features.frequencies
-    base = noise.fold(noise.key(seeds, "quantizer"), np.arange(nodes)[:, None, None])
+    rounds, nodes, _ = X.shape
     methods = tuple(case.method for case in cases)
     skeletons, numbers = split_all(methods)
-    networks = tuple(network(case, seeds, place) for case in cases)
-    placed = jax.tree.map(partial(place.put, seeds=0), features)
-    key = noise.Key(*(place.put(part, **LEADING) for part in base))
-    given = Given(placed, key, networks, jax.tree.map(place.put, numbers))
+    given = _given(problem, cases, numbers, place)
     running = place.start(lambda: _start(methods, (nodes, len(seeds)), y.shape[-1], features.spectrum))
-    near = drawn is not None and reach(X, (placed if isinstance(X, jax.Array) else features).frequencies) < LIMIT
-    rank = 0 if features.basis is None else features.basis.shape[-1]
-    marks = features.landmarks
-    kernels, count = drawn.shape[1:3] if marks is None else (1, marks.shape[-2])
-    most = most_rounds(nodes, inputs, len(seeds), kernels, count, rank) * place.devices
+    where = (given if isinstance(X, jax.Array) else problem).features.frequencies
+    near = where is not None and reach(X, where) < LIMIT
+    most = _most_rounds(problem) * place.devices
     if audience is not None:
         most = min(most, max(audience.every, every))
     starts = tuple(_starts(method, rounds) for method in methods)
     made = chunks(rounds, every, most, None if jax.default_backend() == "cpu" else _steady(starts, rounds))
-    length = max((one.last - one.first for one in made if not one.in_blocks), default=0)
-    rows = max((len(segments(one, every)) for one in made if not one.in_blocks), default=0)
-    recorded: list[Any] = []
-
-    def collect(chunk: Chunk, records: Any) -> None:
-        last, ended = chunk.last, chunk.last // every - chunk.first // every
-        if ended:
-            recorded.append(jax.tree.map(lambda part: part[:ended], jax.device_get(records)))
-            for part in recorded[-1]:
-                require_finite(part[0], last, every, seeds)
-            if audience is not None:
-                _, seen_network, seen = recorded[-1][0]
-                shown = np.arange(chunk.first // every + 1, last // every + 1) * every - 1
-                audience.see(Look(shown, seen_network, seen))
-                recorded[-1] = [shown.network for shown in recorded[-1]]
-        progress(last, rounds)
-
-    waiting: list[tuple[Chunk, Any]] = []
+    records = Records(problem, progress, audience)
     for chunk in made:
         if stop.is_set():
             return []
-        first, last = chunk.first, chunk.last
         group = every if chunk.in_blocks else int(every == 1)
         program = Program(place, skeletons, measure, near, group, chunk.in_blocks)
-        cut = partial(_cut, first=first, last=last, length=last - first if chunk.in_blocks else length)
-        samples = Samples(
-            cut(np.arange(rounds, dtype=np.uint32)),
-            jax.tree.map(cut, starts),
-            *(place.put(cut(part), nodes=1) for part in (X, y)),
-        )
-        ends = np.array(segments(chunk, every), np.int32)
-        span = Span(np.int32(len(ends)), np.pad(ends, (0, max(rows - len(ends), 0))), np.uint32(every))
-        running, records = compiled()(program, running, span, samples, given)
-        waiting.append((chunk, records))
-        if len(waiting) > AHEAD:  # a device has its next rounds before the records of the last are looked at
-            collect(*waiting.pop(0))
-    for one in waiting:
-        collect(*one)
+        cut = partial(_cut, chunk=chunk, length=_length(chunk, made))
+        times, placed = np.arange(rounds, dtype=np.uint32), (place.put(cut(part), nodes=1) for part in (X, y))
+        samples = Samples(cut(times), jax.tree.map(cut, starts), *placed)
+        running, found = compiled()(program, running, _span(chunk, made, every), samples, given)
+        records.add(chunk, found)
+    joined = records.joined()
     final = place.take(running.states)
     for state in final:
         require_finite_models(state, rounds)
-    joined = jax.tree.map(lambda *parts: np.concatenate(parts), *recorded)
     return list(zip(final, joined, strict=True))
+
+
+class Records:
+    """What chunks have measured, collected when the next one is under way: a device need not wait for that."""
+
+    def __init__(self, problem: Problem, progress: Progress, audience: Audience | None) -> None:
+        self._problem, self._progress, self._audience = problem, progress, audience
+        self._collected: list[Any] = []
+        self._waiting: list[tuple[Chunk, Any]] = []
+
+    def add(self, chunk: Chunk, found: Any) -> None:
+        """Take what is measured in a chunk, and collect that of the one before."""
+        self._waiting.append((chunk, found))
+        if len(self._waiting) > 1:
+            self._collect(*self._waiting.pop(0))
+
+    def joined(self) -> Any:
+        """Return all records, after the last chunk."""
+        self._collect(*self._waiting.pop())
+        return jax.tree.map(lambda *parts: np.concatenate(parts), *self._collected)
+
+    def _collect(self, chunk: Chunk, found: Any) -> None:
+        every, rounds = self._problem.every, len(self._problem.X)
+        first, last = chunk.first // every, chunk.last // every
+        if last > first:
+            found = jax.tree.map(lambda part: part[: last - first], jax.device_get(found))
+            for part in found:
+                require_finite(part[0], chunk.last, every, self._problem.seeds)
+            if self._audience is not None:
+                _, network, nodes = found[0]
+                self._audience.see(Look(np.arange(first + 1, last + 1) * every - 1, network, nodes))
+                found = [shown.network for shown in found]
+            self._collected.append(found)
+        self._progress(chunk.last, rounds)
+
+
+def _given(problem: Problem, cases: Sequence[Case], numbers: tuple[Numbers, ...], place: Placement) -> Given:
+    """Return what is the same in every chunk, placed."""
+    nodes, seeds = problem.X.shape[1], problem.seeds
+    key = noise.fold(noise.key(seeds, "quantizer"), np.arange(nodes)[:, None, None])
+    return Given(
+        jax.tree.map(partial(place.put, seeds=0), problem.features),
+        noise.Key(*(place.put(part, **LEADING) for part in key)),
+        tuple(network(case, seeds, place) for case in cases),
+        jax.tree.map(place.put, numbers),
+    )
+
+
+def _most_rounds(problem: Problem) -> int:
+    """Return how many rounds a chunk has at most on one device."""
+    (_, nodes, inputs), features = problem.X.shape, problem.features
+    rank = 0 if features.basis is None else features.basis.shape[-1]
+    marks = features.landmarks
+    kernels, count = features.frequencies.shape[1:3] if marks is None else (1, marks.shape[-2])
+    return most_rounds(nodes, inputs, len(problem.seeds), kernels, count, rank)
+
+
+def _length(chunk: Chunk, made: Sequence[Chunk]) -> int:
+    """Return how many rounds the program of a chunk takes: one that is not in blocks as many as the longest."""
+    alike = [chunk] if chunk.in_blocks else [one for one in made if not one.in_blocks]
+    return max(one.last - one.first for one in alike)
+
+
+def _span(chunk: Chunk, made: Sequence[Chunk], every: int) -> Span:
+    """Return the segments of a chunk, filled up to as many as any chunk has."""
+    ends, alike = segments(chunk, every), [one for one in made if one.in_blocks is chunk.in_blocks]
+    more = max(len(segments(one, every)) for one in alike) - len(ends)
+    return Span(np.int32(len(ends)), np.array([*ends, *[0] * more], np.int32), np.uint32(every))
 
 
 def _starts(method: Method, rounds: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]] | None:
@@ -206,12 +239,13 @@ def _steady(starts: Sequence[Any], rounds: int) -> int:
     return max((int(one[-1]) + 1 for one in others if len(one)), default=0)
 
 
-def _cut(part: Array, first: int, last: int, length: int) -> Array:
-    """Return some rounds, the last again and again where there are to be more."""
-    if last - first == length:
-        return part if len(part) == length else part[first:last]
+def _cut(part: Array, chunk: Chunk, length: int) -> Array:
+    """Return the rounds of a chunk, the last again and again where there are to be more."""
+    missing = length - (chunk.last - chunk.first)
+    if not missing:
+        return part if len(part) == length else part[chunk.first : chunk.last]
     xp = namespace(part)
-    return xp.concat([part[first:last], xp.repeat(part[last - 1 : last], length - last + first, axis=0)])
+    return xp.concat([part[chunk.first : chunk.last], xp.repeat(part[chunk.last - 1 : chunk.last], missing, axis=0)])
 
 
 def _start(methods: Sequence[Method], leading: tuple[int, int], outputs: int, spectrum: Array | None) -> Running:
