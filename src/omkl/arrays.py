@@ -17,7 +17,14 @@ SHORT = 4  # and columns, up to which a product is none
 
 def namespace(array: Array) -> Any:
     """Return what holds the functions that work on ``array``."""
-    return _NUMPY if type(array) is np.ndarray else array.__array_namespace__()
+    if type(array) is np.ndarray or isinstance(array, np.generic):
+        return _NUMPY
+    return array.__array_namespace__()
+
+
+def is_nowhere(mask: Array) -> bool:
+    """Return whether nothing of a mask is true, so that a loop may end; where it is not known yet, as in JAX, False."""
+    return type(mask) is np.ndarray and not mask.any()
 
 
 def is_exactly(setting: Any, number: float) -> bool:
@@ -86,6 +93,18 @@ class _Numpy:
     def clip(x: Array, low: float | None = None, high: float | None = None) -> Array:
         x = x if low is None else np.maximum(x, low)
         return x if high is None else np.minimum(x, high)
+
+    @staticmethod
+    def mean(x: Array, axis: int | tuple[int, ...], keepdims: bool = False) -> Array:
+        if isinstance(axis, tuple):
+            return np.mean(x, axis=axis, keepdims=keepdims)
+        return np.add.reduce(x, axis=axis, keepdims=keepdims) / x.shape[axis]
+
+    @staticmethod
+    def moveaxis(x: Array, source: int, to: int) -> Array:
+        axes = list(range(x.ndim))
+        axes.insert(to % x.ndim, axes.pop(source))
+        return x.transpose(axes)
 
     sum: Callable[..., Array] = staticmethod(np.add.reduce)
     max: Callable[..., Array] = staticmethod(np.maximum.reduce)

@@ -209,11 +209,9 @@ def similarities(x: Array, landmarks: Array, limits: Array, bandwidths: Array, r
 def compare(squares: Array, bandwidths: Array) -> Array:
     """Return the mean of Gaussians at squared distances ``(..., L)``, for bandwidths ``(..., B)``."""
     xp = namespace(squares)
-    total = xp.zeros_like(squares)
-    for k in range(bandwidths.shape[-1]):
-        sigma = bandwidths[..., k, None]
-        total = total + sigma * xp.exp(-squares / (2 * sigma * sigma))
-    return total / xp.sum(bandwidths, axis=-1, keepdims=True)
+    sigma = bandwidths[..., None]
+    each = sigma * xp.exp(squares[..., None, :] / (-2 * sigma * sigma))
+    return xp.sum(each, axis=-2) / xp.sum(bandwidths, axis=-1, keepdims=True)
 
 
 def waves(angles: Array) -> Array:

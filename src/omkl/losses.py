@@ -93,7 +93,8 @@ class Logistic(_TwoClasses):
     def curvature(self, f: Array, y: Array) -> Array:
         """Return s(1-s) with s = 1/(1 + exp(-f)), on the diagonal."""
         xp = namespace(f)
-        return _diagonal(xp, _sigmoid(xp, f) * _sigmoid(xp, -f))
+        e = xp.exp(-xp.abs(f))
+        return _diagonal(xp, e / ((1 + e) * (1 + e)))
 
 
 @dataclass(frozen=True)
@@ -295,12 +296,12 @@ def _refuse(labels: npt.NDArray[np.float64], good: npt.NDArray[np.bool_], rule: 
 
 
 def _softplus(xp: Array, m: Array) -> Array:
-    return xp.maximum(m, xp.zeros_like(m)) + xp.log1p(xp.exp(-xp.abs(m)))
+    return xp.maximum(m, 0.0) + xp.log1p(xp.exp(-xp.abs(m)))
 
 
 def _sigmoid(xp: Array, m: Array) -> Array:
     e = xp.exp(-xp.abs(m))
-    return xp.where(m >= 0, xp.ones_like(m), e) / (1 + e)
+    return xp.where(m >= 0, 1.0, e) / (1 + e)
 
 
 def _softmax(xp: Array, f: Array) -> Array:
@@ -309,4 +310,5 @@ def _softmax(xp: Array, f: Array) -> Array:
 
 
 def _diagonal(xp: Array, values: Array) -> Array:
-    return values[..., None] * xp.eye(values.shape[-1], dtype=values.dtype)
+    outputs = values.shape[-1]
+    return values[..., None] if outputs == 1 else values[..., None] * xp.eye(outputs, dtype=values.dtype)

@@ -203,7 +203,7 @@ class Nearest:
         levels = xp.clip(xp.floor(magnitude / _divisor(xp, width) + 0.5), 0, self.most(length))
         fit = xp.sum(magnitude * levels, axis=-1) / xp.clip(xp.sum(levels**2, axis=-1), 1, None)
         step = round_up(fit)
-        return _message(xp, vector, v, xp.where(step[..., None] > 0, levels, xp.zeros_like(levels)), step)
+        return _message(xp, vector, v, xp.where(step[..., None] > 0, levels, 0.0), step)
 
     def most(self, length: int) -> int:
         """Return the largest level, for vectors of this length."""
@@ -260,7 +260,7 @@ def _norm(xp: Array, v: Array) -> Array:
 
 
 def _divisor(xp: Array, width: Array) -> Array:
-    return xp.where(width > 0, width, xp.ones_like(width))[..., None]
+    return xp.where(width > 0, width, 1.0)[..., None]
 
 
 def _message(xp: Array, vector: Array, v: Array, levels: Array, step: Array) -> Message:

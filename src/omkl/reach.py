@@ -123,8 +123,8 @@ class Reach:
         Something in between while nothing has been said: the first samples of all may be one and the same.
         """
         xp = namespace(heard.said)
-        share = heard.apart / xp.where(heard.due > 0, heard.due, xp.ones_like(heard.due))
-        return xp.where(heard.due > 0, xp.clip(1 - share, 0, 1), UNKNOWN * xp.ones_like(share))
+        share = heard.apart / xp.where(heard.due > 0, heard.due, 1.0)
+        return xp.where(heard.due > 0, xp.clip(1 - share, 0, 1), UNKNOWN)
 
     def alpha(self, heard: Hearing) -> Array:
         """Return how many samples a step counts for, ``(...)``."""

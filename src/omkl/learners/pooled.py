@@ -155,7 +155,7 @@ def _curved(own: Array, count: Array) -> Array:
     would come too late.
     """
     xp = namespace(own)
-    others = count / xp.where(own > 0, own, xp.ones_like(own)) - 1
+    others = count / xp.where(own > 0, own, 1.0) - 1
     return count / (1 + xp.clip(others, 0, None) * OWN_FIRST / (OWN_FIRST + own))
 
 
@@ -168,10 +168,10 @@ def _alike(memory: PooledMemory, shared: Array, z: Array, energy: Array) -> Arra
     before = xp.sum(shared * memory.last * memory.last, axis=-1)
     product = xp.sum(shared * memory.last * z, axis=-1)
     both = before * energy[..., 0]
-    cosine = product * product / xp.where(both > 0, both, xp.ones_like(both))
+    cosine = product * product / xp.where(both > 0, both, 1.0)
     total = xp.sum(shared, axis=-1)
-    chance = xp.sum(shared * shared, axis=-1) / xp.where(total > 0, total * total, xp.ones_like(total))
-    beyond = (cosine - chance) / xp.where(chance < 1, 1 - chance, xp.ones_like(chance))
+    chance = xp.sum(shared * shared, axis=-1) / xp.where(total > 0, total * total, 1.0)
+    beyond = (cosine - chance) / xp.where(chance < 1, 1 - chance, 1.0)
     return xp.clip(memory.alike + RECENT * (beyond - memory.alike), 0, 1)
 
 

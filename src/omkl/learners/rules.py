@@ -7,7 +7,7 @@ Rules of first order, ``SGD`` and ``AdaGrad``, follow the gradient of the regula
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
-from omkl.arrays import Array, is_exactly, namespace
+from omkl.arrays import Array, is_exactly, is_nowhere, namespace
 from omkl.errors import InputError, positive, real, whole
 from omkl.losses import Loss
 
@@ -317,11 +317,13 @@ def length(sample: Sample, energy: Array, bound: Array | float) -> Array:
     low, high = 1 / (1 + bound * energy), xp.ones_like(energy)
     for _ in range(HALVINGS):
         wide, middle = high >= NARROW * low, xp.sqrt(low * high)
+        if is_nowhere(wide):
+            break
         beyond = rise(middle) >= 0
         low, high = xp.where(wide & ~beyond, middle, low), xp.where(wide & beyond, middle, high)
     below, above = -rise(low), rise(high)
     total = below + above
-    share = below / xp.where(total > 0, total, xp.ones_like(total))
+    share = below / xp.where(total > 0, total, 1.0)
     return low + xp.clip(share, 0, 1) * (high - low)
 
 

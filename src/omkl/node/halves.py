@@ -94,7 +94,7 @@ class Arrays:
         network = Heard(copies, weights, heard)
         with quiet():
             self.state, message = self._method.gossip(self.state, self._uniforms(round_), network, round_)
-        return message, math.isfinite(total(self.state.theta) + total(self.state.hidden))
+            return message, math.isfinite(_sum(self.state.theta) + _sum(self.state.hidden))
 
     def learn(self, x: Floats, y: Floats) -> tuple[Floats, float, bool]:
         """Return the output and its loss, and whether models and weights are sound."""
@@ -105,7 +105,7 @@ class Arrays:
                 z = features.waves(np.dot(self._made.frequencies, x))
                 z = z if self._made.basis is None else features.project(z, self._made.basis)
             self.state, info = self._method.learn(self.state, Round(z, y, None))
-        is_sound = math.isfinite(total(self.state.theta)) and not math.isnan(total(self.state.log_weights))
+            is_sound = math.isfinite(_sum(self.state.theta)) and not math.isnan(_sum(self.state.log_weights))
         return np.asarray(info.output), float(info.loss), is_sound
 
     def predict(self, x: Floats) -> Floats:
@@ -160,4 +160,8 @@ def quiet() -> np.errstate:
 def total(array: Floats) -> float:
     """Return the sum of all elements: not finite where one is not, or where all together leave float32."""
     with quiet():
-        return float(np.add.reduce(array, axis=None))
+        return _sum(array)
+
+
+def _sum(array: Floats) -> float:
+    return float(np.add.reduce(array, axis=None))
