@@ -101,8 +101,9 @@ def test_a_seed_is_placed_alike_whatever_others_there_are() -> None:
     together = calibrating.drawn(bank, X, X[:, :1], range(5), False)
     by_device = bank.draw_all(4, range(2, 4), X, False, X[:, :1], device.directions)
     for seed in (2, 3):
-        alone = bank.draw(4, seed, X)
-        for one, other, there in zip(alone[1:6], together[1:6], by_device[1:6], strict=True):
+        alone: Any = bank.draw(4, seed, X)
+        parts: Any = zip(alone[1:6], together[1:6], by_device[1:6], strict=True)
+        for one, other, there in parts:
             np.testing.assert_array_equal(other[seed], one)
             np.testing.assert_allclose(there[seed - 2], one, rtol=1e-6, atol=1e-6 * np.abs(one).max())
 
@@ -111,12 +112,13 @@ def test_a_device_turns_equal_eigenvalues_as_numpy_does() -> None:
     turns = 2 * np.pi * np.arange(12) / 12
     circle = np.stack([np.cos(turns), np.sin(turns)], axis=1).astype(np.float32)
     settings = Landmarks(rank=4, rows=12)
-    made = [
+    made: list[Any] = [
         place_all(gaussian(1), [marks(2, 0, circle, settings)] * 2, settings, solve=solve)
         for solve in (directions, device.directions)
     ]
     np.testing.assert_allclose(made[0].basis, made[1].basis, atol=1e-5)
-    np.testing.assert_array_equal(made[0].basis[0], place(gaussian(1), 2, 0, circle, settings).basis)
+    alone: Any = place(gaussian(1), 2, 0, circle, settings)
+    np.testing.assert_array_equal(made[0].basis[0], alone.basis)
 
 
 PROBE = """

@@ -22,7 +22,7 @@ ROUNDS, NODES = 50, 5
 @pytest.fixture(autouse=True)
 def by_jax(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "is_small", lambda *_: False)
-    monkeypatch.setattr(engine, "compiled_loops", lambda _: None)
+    monkeypatch.setattr(engine, "compiled_loops", lambda: None)
 
 
 def blobs(count: int, nodes: int, d: int) -> tuple[np.ndarray, np.ndarray]:
@@ -44,7 +44,7 @@ def test_chunks_are_all_rounds_once(count: int, every: int, most: int, steady: i
     blocks = [one for one in parts if one.in_blocks]
     assert len({one.last - one.first for one in blocks}) <= 1
     assert all(steady is not None and one.first >= steady for one in blocks)
-    measured = []
+    measured: list[int] = []
     for one in parts:
         if one.in_blocks:  # as many whole groups, or none
             assert (one.first % every == one.last % every == 0) or one.first // every == one.last // every
@@ -186,10 +186,10 @@ def test_blocks_equal_segments_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None
     run = partial(omkl.simulate, blobs(ROUNDS, NODES, 3), "ring", method=method, record_every=2)
     segments = run()
     monkeypatch.setattr(rounds, "UNROLL", 4)
-    monkeypatch.setattr(scans, "chunks", lambda *given: made.extend(rounds.chunks(*given[:3], 20)) or made)
-    made: list[rounds.Chunk] = []
-    blocks = run()
+    made = rounds.chunks(ROUNDS, 2, 1000, 20)
     assert [one.in_blocks for one in made] == [False, True, False]
+    monkeypatch.setattr(scans, "chunks", lambda *_: made)
+    blocks = run()
     for name in ("loss", "disagreement", "weights", "theta", "bits"):
         np.testing.assert_allclose(getattr(blocks, name), getattr(segments, name), atol=1e-6)
 
