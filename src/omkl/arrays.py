@@ -98,7 +98,7 @@ class _Numpy:
     def mean(x: Array, axis: int | tuple[int, ...], keepdims: bool = False) -> Array:
         if isinstance(axis, tuple):
             return np.mean(x, axis=axis, keepdims=keepdims)
-        return np.add.reduce(x, axis=axis, keepdims=keepdims) / x.shape[axis]
+        return np.add.reduce(x, axis=axis, keepdims=keepdims) / x.shape[axis]  # type: ignore[call-overload]
 
     @staticmethod
     def moveaxis(x: Array, source: int, to: int) -> Array:

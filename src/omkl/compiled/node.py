@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 import numpy as np
-from numba.core import types
+from numba import types
 from numba.experimental import structref
 
 from omkl import noise
