@@ -282,8 +282,11 @@ def test_shared_needs_a_spectrum() -> None:
     with pytest.raises(InputError, match="the features have no spectrum; the shared learner needs a calibrated basis"):
         Gossip(learner=Shared()).init(np, (3,), 1)
     state = Gossip(learner=Shared(), features=4).init(np, (3,), 1, np.ones((3, 8)))
+    assert isinstance(state.memory, SharedMemory)
     assert state.memory.spectrum.shape == (3, 3, 8)
-    assert Local(learner=Shared(), features=4).init(np, (3,), 1, np.ones((3, 8))).memory.count.shape == (3,)
+    alone = Local(learner=Shared(), features=4).init(np, (3,), 1, np.ones((3, 8))).memory
+    assert isinstance(alone, SharedMemory)
+    assert alone.count.shape == (3,)
 
 
 def test_a_network_of_newtons_learns_faster(rng: np.random.Generator) -> None:

@@ -210,6 +210,7 @@ def test_a_learners_memory_is_kept(path: Path, node: Protocol) -> None:
     for _ in range(3):
         one.observe([1.0, -1.0], 1, 0.0)
     memory, back = one.learning.state.memory, resumed(path, one, 0.0).learning.state.memory
+    assert isinstance(memory, Twice)
     assert isinstance(back, Twice)
     np.testing.assert_array_equal(back.total, memory.total)
     np.testing.assert_array_equal(back.nested[0], np.full_like(memory.total, 8))

@@ -197,7 +197,7 @@ def test_blocks_equal_segments_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None
 def test_how_many_rounds_are_measured_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def most(count: int, group: int, held: int = 1000) -> int:
         program = rounds.Program(HERE, (), metrics, True, group, True)
-        return rounds._together(program, rounds.Running([np.zeros((2, held // 8), np.float32)], []), count)
+        return rounds._together(program, rounds.Running([(np.zeros((2, held // 8), np.float32),)], []), count)
 
     monkeypatch.setattr(rounds, "TOGETHER_BYTES", 50_000)
     assert most(40, 1) == 10

@@ -5,13 +5,13 @@ Rules of first order, ``SGD`` and ``AdaGrad``, follow the gradient of the regula
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from omkl.arrays import Array, is_exactly, is_nowhere, namespace
 from omkl.errors import InputError, positive, real, whole
 from omkl.losses import Loss
 
-Memory: TypeAlias = Any
+Memory: TypeAlias = tuple[Array, ...]
 """Whatever a learner carries from round to round: a tuple of arrays, empty for the letter's rule."""
 
 FLOOR = 0.01  # of the curvature: a logistic sample that is surely wrong has next to none, and would be overshot
@@ -47,22 +47,29 @@ class Sample(NamedTuple):
         return self.loss.curvature(self.outputs, self.y)
 
 
-class Learner(Protocol):
-    """What the algorithm asks of an update rule."""
+M = TypeVar("M", bound=Memory)
+
+
+class Rule(Protocol[M]):
+    """What the algorithm asks of an update rule, whose memory is a NamedTuple of arrays, or a tuple."""
 
     name: ClassVar[str]
     has_prior: ClassVar[bool]
     """Whether a prior takes the place of lambda: the gradient is then that of the sample's loss alone."""
 
-    def init(self, theta: Array, spectrum: Array | None = None) -> Memory:
+    def init(self, theta: Array, spectrum: Array | None = None) -> M:
         """Return the memory to start with; ``spectrum`` has the eigenvalues of a calibrated basis, ``(..., P, n)``."""
 
-    def update(self, theta: Array, memory: Memory, gradient: Array, z: Array, sample: Sample) -> tuple[Array, Memory]:
+    def update(self, theta: Array, memory: M, gradient: Array, z: Array, sample: Sample) -> tuple[Array, M]:
         """Return the new theta and memory.
 
         ``gradient`` is that of the loss in theta, ``(..., P, C, n)``, and ``z`` the features it came from,
         ``(..., P, n)``.
         """
+
+
+Learner: TypeAlias = Rule[Any]
+"""An update rule with any memory."""
 
 
 @dataclass(frozen=True)

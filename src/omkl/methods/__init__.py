@@ -13,7 +13,7 @@ from omkl.methods.gossip import Gossip
 from omkl.methods.local import Local
 from omkl.methods.mixing import Mixing
 from omkl.methods.presets import frugal, letter, recommended
-from omkl.methods.protocol import Info, Method, Neighbors, Network, Round
+from omkl.methods.protocol import Algorithm, Info, Method, Neighbors, Network, Round
 from omkl.methods.weights import GossipedWeights, Weights
 from omkl.registry import Registry
 
@@ -39,6 +39,7 @@ def named(method: Method | str | None) -> Method:
 __all__ = [
     "METHODS",
     "PRESETS",
+    "Algorithm",
     "Bank",
     "Channel",
     "Choco",

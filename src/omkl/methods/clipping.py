@@ -17,7 +17,7 @@ import numpy as np
 
 from omkl.algorithm import State
 from omkl.arrays import Array, namespace
-from omkl.learners import Pooled
+from omkl.learners import Pooled, PooledMemory
 from omkl.methods.protocol import Method
 from omkl.reach import between_knots
 
@@ -43,7 +43,7 @@ def radius(method: "Gossip", state: State, round_: Array | int) -> Array | float
     if method.mixing.clip is None:
         return None
     unit, learner = method.mixing.clip / method.mixing.pull**0.5, method.learner
-    if not isinstance(learner, Pooled):
+    if not (isinstance(learner, Pooled) and isinstance(state.memory, PooledMemory)):
         return unit * method.eta
     spectrum = state.memory.spectrum
     if state.theta.ndim > 3:

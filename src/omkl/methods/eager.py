@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from omkl import noise
 from omkl.methods.gossip import Gossip
-from omkl.methods.protocol import Info, Method, MethodState, Network, Round
+from omkl.methods.protocol import Algorithm, Info, Method, Network, Round, S
 from omkl.storage import mapped
 from omkl.wire import message_bytes
 
@@ -30,13 +30,13 @@ def _nothing(round_: int) -> None:
 
 
 def advance(
-    method: Method,
-    state: MethodState,
+    method: Algorithm[S],
+    state: S,
     sample: Round,
     network: Network,
     dither: Dither,
     seen: npt.NDArray[np.bool_] | None = None,
-) -> tuple[MethodState, Info]:
+) -> tuple[S, Info]:
     """Return the network after a sample of every node and the gossip that goes with it, and what was measured.
 
     ``sample.round`` counts samples, and has the dither of as many rounds of gossip; one that has a pace draws its own.
@@ -49,7 +49,7 @@ def advance(
     else:
         after, info = method.step(state, sample, network)
         own = {"memory": state.memory} if hasattr(state, "memory") else {}
-        rest = after._replace(theta=info.theta, log_weights=info.log_weights, **own)
+        rest = after._replace(theta=info.theta, log_weights=info.log_weights, **own)  # type: ignore[attr-defined]
     return (after if seen is None or seen.all() else _rested(rest, after, seen)), info
 
 

@@ -3,7 +3,7 @@
 The first axis of every array is the nodes; further axes before the model's own (P, C, 2D) are free, for seeds.
 """
 
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from omkl import algorithm
 from omkl.arrays import Array, namespace
@@ -11,8 +11,10 @@ from omkl.losses import Loss
 from omkl.methods.bank import Bank
 from omkl.topology import Topology
 
-MethodState: TypeAlias = Any
+MethodState: TypeAlias = tuple[Any, ...]
 """A NamedTuple of arrays, a method's own."""
+
+S = TypeVar("S", bound=MethodState)
 
 
 class Round(NamedTuple):
@@ -67,7 +69,7 @@ class Network(Protocol):
         """Return what the weights of the links that each node hears add up to, ``(J,)`` or ``(J, ...)``."""
 
 
-class Method(Protocol):
+class Algorithm(Protocol[S]):
     """An algorithm that the simulator can run."""
 
     name: ClassVar[str]
@@ -100,17 +102,21 @@ class Method(Protocol):
     def check(self, topology: Topology) -> None:
         """Refuse a network the method cannot run on, before any computation."""
 
-    def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> MethodState:
+    def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> S:
         """Return the state before the first round, ``leading`` being (J, ...).
 
         ``spectrum`` has the eigenvalues of the basis the features are in, ``(..., P, n)``, where there is one.
         """
 
-    def step(self, state: MethodState, inputs: Round, network: Network) -> tuple[MethodState, Info]:
+    def step(self, state: S, inputs: Round, network: Network) -> tuple[S, Info]:
         """Return the state after one round and what was measured in it."""
 
-    def models(self, state: MethodState) -> tuple[Array, Array]:
+    def models(self, state: S) -> tuple[Array, Array]:
         """Return theta ``(J, ..., P, C, 2D)`` and log weights ``(J, ..., P)`` that each node predicts with."""
+
+
+Method: TypeAlias = Algorithm[Any]
+"""An algorithm with any state."""
 
 
 class Neighbors(NamedTuple):

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 from omkl import algorithm
 from omkl.arrays import Array, namespace
 from omkl.errors import InputError, real
-from omkl.learners import Memory, Newton, Pooled
+from omkl.learners import Newton, NewtonMemory, Pooled, PooledMemory
 from omkl.learners.rules import forgetting
 from omkl.methods import Info, Network, Round
 from omkl.methods.ensemble import Ensemble
@@ -46,11 +46,11 @@ class TrackingState(NamedTuple):
     """A model for each of R rates, ``(J, R, 1, C, n)``."""
     log_weights: Array
     """Of every model as it is read, X in all, and of the line at last, ``(J, X)``."""
-    memory: Memory
+    memory: PooledMemory
     """The learner's, with axes ``(J, R)``."""
     line: Array
     """The straight line, ``(J, 1, C, q)``; q is zero without one."""
-    line_memory: Memory
+    line_memory: NewtonMemory | tuple[()]
     spread: Array
     """Variance of the error, and of how many rows it is the mean, ``(J, 2)``."""
 
@@ -233,6 +233,7 @@ class Tracking(Ensemble):
         rule = replace(self.learner, forget=1.0)  # type: ignore[type-var]
         given = inputs.z[..., None, :, :], inputs.y[..., None, :], self.objective, 0.0
         theta, memory = algorithm.learn(state.theta, before, own, *given, rule, weight)
+        assert isinstance(memory, PooledMemory)
         if not self.lines:
             return state._replace(theta=theta, memory=memory)
         told = outputs[..., -1:, :], inputs.z[..., -self.lines :], inputs.y, self.objective, 0.0

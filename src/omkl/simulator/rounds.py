@@ -310,7 +310,7 @@ class Compiling(NamedTuple):
             uniforms = _alone(noise.dither(now, shape)) if method.dithered and starts is None else None
             sample = Round(z[..., : shape[0], :], targets[:, None, :], uniforms, samples.t)
             here = network.at(samples.t) if isinstance(network, Changing) else network
-            if is_paced(method) and starts is not None:
+            if is_paced(method) and starts is not None and isinstance(state, State):
                 state, sent = self.gossip(method, state, here, starts, shape)
                 state, info = method.learn(state, sample)
                 sum_ = sum_ + sent

@@ -27,11 +27,11 @@ class Pace:
 
     def init(self, theta: Array, spectrum: Array | None = None) -> Memory:
         """Return the rate."""
-        return namespace(theta).asarray(self.eta, dtype=theta.dtype)
+        return (namespace(theta).asarray(self.eta, dtype=theta.dtype),)
 
     def update(self, theta: Array, memory: Memory, gradient: Array, z: Array, sample: Sample) -> tuple[Array, Memory]:
         """Return the models a step further, and the rate."""
-        return theta - memory * gradient, memory
+        return theta - memory[0] * gradient, memory
 
 
 class Paced(Ensemble):

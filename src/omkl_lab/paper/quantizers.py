@@ -1,7 +1,7 @@
 """The quantizer study: what each message costs, how well it contracts, and what it does to the loss."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -96,12 +96,13 @@ def _compute(data: str, setting: str, seeds: int, title: str, progress: Progress
         progress(title, done, rounds)
 
     outcomes = run(Problem(stream.X, targets, features.Features(V), runs), cases, metrics, report)
+    states: list[Any] = [state for state, _ in outcomes]
     last = max(1, len(stream.X) // 10)
     return {
         "bits": np.array([8 * measured.sent.mean(dtype=np.float64) / NODES for _, measured in outcomes]),
         "final": np.array([measured.loss[-last:].mean(axis=0, dtype=np.float64) for _, measured in outcomes]),
         "delta": np.array(
-            [_measured(m.channel.quantizer, s.theta - s.hidden) for m, (s, _) in zip(methods, outcomes, strict=True)]
+            [_measured(m.channel.quantizer, s.theta - s.hidden) for m, s in zip(methods, states, strict=True)]
         ),
     }
 
