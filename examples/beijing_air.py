@@ -22,7 +22,6 @@ from omkl.features import stacked
 from omkl.methods import Method
 from omkl.simulator import engine
 from omkl.simulator.measures import pooled_loss
-from omkl.simulator.networks import network
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,7 +104,7 @@ def learn(air: Air, seeds: int) -> list[Seen]:
     drawn = [BEST.bank.draw(X.shape[-1], seed, X) for seed in range(seeds)]
     features = stacked(drawn)
     methods: list[Method] = [BEST.on(graph), ALONE]
-    cases = [engine.Case(method, network(graph)) for method in methods]
+    cases = [engine.Case(method, (graph,)) for method in methods]
     return [record for _, record in engine.run(engine.Problem(X, y, features, list(range(seeds))), cases, seen)]
 
 
