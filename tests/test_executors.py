@@ -14,6 +14,7 @@ import pytest
 
 import omkl
 from omkl import QSGD, Choco, Faults, Gossip, Nearest, Sign, gaussian
+from omkl.features import Features
 from omkl.learners import SGD, AdaGrad, Newton, Pooled, Shared
 from omkl.methods import Method
 from omkl.simulator import engine, loops
@@ -223,12 +224,15 @@ def test_small_runs_are_numpys_and_long_ones_are_not(monkeypatch: pytest.MonkeyP
     assert engine.is_small(*problem(rounds=265, seeds=2))
     assert not engine.is_small(*problem(rounds=1500, seeds=2))
     assert not engine.is_small(*problem(rounds=265, seeds=200))
+    assert engine.is_small(*problem(rounds=265, seeds=2, marks=500))
+    assert not engine.is_small(*problem(rounds=265, seeds=20, marks=500))
 
 
-def problem(rounds: int, seeds: int) -> tuple[engine.Problem, list[engine.Case]]:
+def problem(rounds: int, seeds: int, marks: int = 0) -> tuple[engine.Problem, list[engine.Case]]:
     X = np.zeros((rounds, 20, 2), np.float32)
+    features = Features(None, landmarks=np.zeros((seeds, marks, 2), np.float32) if marks else None)
     case = engine.Case(omkl.letter(), (omkl.topology.build("path", 20),))
-    return engine.Problem(X, X[..., :1], None, list(range(seeds))), [case]  # type: ignore[arg-type]
+    return engine.Problem(X, X[..., :1], features, list(range(seeds))), [case]
 
 
 def test_without_numba_runs_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from omkl.topology import Faults, Topology
 
 ADVICE = "lower gamma or eta, scale the data, or use a quantizer with a larger delta (see omkl explain)"
 FEW_ROUNDS = 600  # up to which NumPy is quick: it takes a millisecond or two for each, however few the nodes
-LITTLE_WORK = 10**7  # numbers of models times rounds, up to which NumPy takes no longer than loading the others
+LITTLE_WORK = 10**7  # numbers of models and similarities, up to which NumPy takes no longer than loading the others
 
 log = logging.getLogger(__name__)
 
@@ -148,6 +148,8 @@ def has_accelerator() -> bool:
 def is_small(problem: Problem, cases: Sequence[Case]) -> bool:
     """Return whether a run is over sooner than compiled programs are loaded."""
     numbers = sum(case.method.bank.members * case.method.sent for case in cases) * problem.y.shape[-1]
+    marks = problem.features.landmarks
+    numbers += 0 if marks is None else marks.shape[-2]
     work = len(problem.X) * problem.X.shape[1] * len(problem.seeds) * numbers
     steady = not any(case.changes for case in cases)
     return steady and len(problem.X) <= FEW_ROUNDS and work <= LITTLE_WORK and isinstance(problem.X, np.ndarray)
