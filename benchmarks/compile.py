@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import jax
 from benchmarks import report
 from benchmarks.scale import PRESETS, stream
-from numba.core import event
+from numba.core import event as happening
 
 import omkl
 
@@ -53,10 +53,10 @@ COMPILED = "/jax/core/compile/backend_compile_duration"
 def work(setting: Setting, calls: int) -> report.Row:
     """Return the seconds of the first call and of the best of the next, and what was compiled or reloaded."""
     counted: Counter[str] = Counter()
-    jax.monitoring.register_event_listener(lambda name, **_: counted.update([name]))
-    jax.monitoring.register_event_duration_secs_listener(lambda name, duration_secs, **_: counted.update([name]))
-    compiled = event.RecordingListener()
-    event.register("numba:compile", compiled)
+    jax.monitoring.register_event_listener(lambda event, **_: counted.update([event]))
+    jax.monitoring.register_event_duration_secs_listener(lambda event, duration_secs, **_: counted.update([event]))
+    compiled = happening.RecordingListener()
+    happening.register("numba:compile", compiled)
     name, data, topology, seeds = setting
     method = PRESETS[name]()
     samples, nodes = (data, 20) if isinstance(data, str) else (stream(*data), data[1])
