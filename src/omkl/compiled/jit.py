@@ -19,6 +19,7 @@ from numba.core.imputils import lower_getattr_generic
 from numba.core.runtime import rtsys
 from numba.core.typed_passes import NativeLowering
 from numba.core.typing.templates import AttributeTemplate
+from numba.experimental import structref
 from numba.extending import infer_getattr, intrinsic, models, register_model
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -202,13 +203,36 @@ def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     return array._getvalue()
 
 
+@structref.register
+class _HeldType(types.StructRef):  # type: ignore[misc]
+    def preprocess_fields(self, fields: Any) -> Any:
+        return tuple((name, types.unliteral(kind)) for name, kind in fields)
+
+
+class Held(structref.StructRefProxy):  # type: ignore[misc]
+    """A named tuple that loops take as one thing: handing over its fields can take longer than what is done to them."""
+
+
+structref.define_proxy(Held, _HeldType, ["things"])
+
+
+@entry
+def hold(things: Any) -> Any:
+    """Return a named tuple as one thing."""
+    return Held(things)
+
+
 @intrinsic  # type: ignore[untyped-decorator]
 def borrowed(typing: Any, given: Any) -> Any:
     """Return an array whose references are not counted, or a named tuple as a pointer; the caller holds them."""
+    kind = given.field_dict["things"] if isinstance(given, _HeldType) else given
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        if isinstance(given, _HeldType):
+            whole = structref._Utils(context, builder, given).get_data_pointer(arguments[0])
+            return cgutils.gep_inbounds(builder, whole, 0, 0)
         if isinstance(given, types.BaseNamedTuple):
             return cgutils.alloca_once_value(builder, arguments[0])
         return _uncounted(context, builder, given, arguments[0])
 
-    return _lent(given)(given), generate
+    return _lent(kind)(given), generate

@@ -103,6 +103,19 @@ def read(z: Floats, variance: Floats, seen: np.float32, prior: np.float32, shrun
 
 
 @inner
+def readings(
+    s: Rule, theta: Floats, m: int, variance: Floats, z: Floats, seen: np.float32, shrunk: Floats, outputs: Floats
+) -> None:
+    """Write the outputs ``(V, C)`` of a model in every reading; the first is the model as it is."""
+    for v in range(len(outputs)):
+        if v > 0:
+            read(z, variance, seen, s.priors[v], shrunk)
+        for c in range(outputs.shape[1]):
+            row = theta[c * m : c * m + len(z)]
+            outputs[v, c] = dot(row, z) if v == 0 else dot(row, shrunk)
+
+
+@inner
 def pooled(
     s: Rule, theta: Floats, m: int, variance: Floats, z: Floats, f: Floats, y: Floats, weight: np.float32,
     own: np.float32, seen: np.float32, noted: Floats, last: Floats, reach: np.float32, alike: np.float32, k: Room,

@@ -46,16 +46,20 @@ class Mapping:
 
     def one(self, x: Floats) -> Floats:
         """Return the features ``(P, r)`` of one input."""
+        return self.each(x[None])[0]
+
+    def each(self, X: Floats) -> Floats:
+        """Return the features ``(n, P, r)`` of rows ``(n, d)``, to the bit what each is alone."""
         made = self._made
         if made.landmarks is not None:
             assert made.basis is not None
-            x = x if made.relevance is None else x * made.relevance
-            similar = np.zeros((1, len(made.landmarks)), np.float32)
-            z = np.zeros((1, made.basis.shape[-1]), np.float32)
+            X = X if made.relevance is None else X * made.relevance
+            similar = np.zeros((len(X), len(made.landmarks)), np.float32)
+            z = np.zeros((len(X), made.basis.shape[-1]), np.float32)
             gaussians = self._shares, self._exponents, self._doubles
-            loops.describe(x[None], self._limits, self._columns, *gaussians, made.basis[0], similar, z)
-            return z
-        return self._waved(np.dot(made.frequencies, x)[None])[0]
+            loops.describe(X, self._limits, self._columns, *gaussians, made.basis[0], similar, z)
+            return z[:, None]
+        return np.concatenate([self._waved(np.dot(made.frequencies, x)[None]) for x in X])
 
     def _extended(self, X: Floats) -> Floats:
         """Return rows within the limits, with their squares and a one after them."""

@@ -220,19 +220,15 @@ def alpha(s: Method, heard: Floats) -> np.float32:
 @inner
 def predict(s: Method, nodes: Nodes, j: int, z: Floats, k: Room) -> None:
     """Write the outputs of every reading, the weights and the ensemble's output."""
-    own, counts, views = nodes.own[j], nodes.memory.counts, len(s.rule.priors)
+    counts, views, length = nodes.memory.counts[j], len(s.rule.priors), s.outputs * s.m
     for p in range(s.kernels):
-        seen = ZERO
+        seen, variance = ZERO, z[p]
         if views > 1:
-            known = learners.curved(counts[j, learners.OWN], counts[j, learners.COUNT])
+            known = learners.curved(counts[learners.OWN], counts[learners.COUNT])
             seen = s.rule.bound * known * np.exp(nodes.memory.noted[j, p, learners.LOG_CURVATURE])
-        for v in range(views):
-            if v > 0:
-                learners.read(z[p], s.rule.variance[p], seen, s.rule.priors[v], k.shrunk)
-            for c in range(s.outputs):
-                start = (p * s.outputs + c) * s.m
-                row = own[start : start + s.n]
-                k.outputs[p * views + v, c] = dot(row, z[p]) if v == 0 else dot(row, k.shrunk)
+            variance = s.rule.variance[p]
+        theta, found = nodes.own[j, p * length : (p + 1) * length], k.outputs[p * views : (p + 1) * views]
+        learners.readings(s.rule, theta, s.m, variance, z[p], seen, k.shrunk, found)
     normalize(nodes.log_weights[j], k.weights)
     combine(k.outputs, k.weights, k.output)
 

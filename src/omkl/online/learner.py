@@ -11,7 +11,7 @@ from omkl.blas import one_thread
 from omkl.errors import DivergedError, InputError, whole
 from omkl.methods import Gossip, Local, Method, Neighbors, Round, eager
 from omkl.online.calibrating import Calibrated, calibrate, described, table
-from omkl.online.playing import Row
+from omkl.online.playing import MANY, Row, compiled_loops
 from omkl.online.tasks import Classification, Task
 from omkl.online.tracking import Tracking
 from omkl.scaling import Floats
@@ -63,9 +63,10 @@ class Online:
         self.state: Any = None
         self._learned = 0
         self._ahead: Any = None
+        self._loops: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return dict(self.__dict__)
+        return {**self.__dict__, "_loops": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -117,6 +118,8 @@ class Online:
         """
         self._catch_up()
         center, scale = self.settled().targets
+        if self._loops is not None and self.nodes == 1:
+            return np.asarray(self._finite(self._loops.outputs(self.state, self._loops.features(X))) * scale + center)
         blocks = (X[k : k + BLOCK] for k in range(0, len(X), BLOCK))
         models = self.models(node)
         with one_thread() if len(X) > 1 else nullcontext():
@@ -170,7 +173,11 @@ class Online:
         self.compile()
 
     def compile(self) -> None:
-        """Make ready what is not kept in files."""
+        """Take compiled loops for what has been calibrated, where there are such, and rows enough for their loading."""
+        made, self._loops = self.made, None
+        if made is None or made.rows < min(MANY, self.warmup) or (loops := compiled_loops(made.method)) is None:
+            return
+        self._loops = loops.Rounds(made, self.task.outputs, self.network, self.seed)
 
     def _take(self, rows: Sequence[Row]) -> None:
         """Learn rows in order."""
@@ -195,6 +202,10 @@ class Online:
         """Return the state after a round in which these nodes have samples."""
         made = self.settled()
         method, outputs = made.method, self.task.outputs
+        if self._loops is not None and len(rows) == self.nodes and all(row.weight == 1 for row in rows.values()):
+            every = [rows[node] for node in range(self.nodes)]
+            y = np.stack([self.task.target(row.y, made.targets) for row in every])
+            return self._loops.learn(self.state, self._loops.features(table([row.x for row in every])), y, self.rounds)
         z = np.zeros((self.nodes, method.bank.members, method.bank.width), np.float32)
         y, weight = np.zeros((self.nodes, outputs), np.float32), np.ones(self.nodes, np.float32)
         seen = np.zeros(self.nodes, bool)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from omkl import algorithm
-from omkl.methods import Round
+from omkl.methods import Method, Round
 from omkl.online.calibrating import Calibrated, described, table
 from omkl.online.tasks import Task
 from omkl.scaling import Floats
@@ -75,10 +75,10 @@ class Player:
         if self.fast is None:
             return described(X, self.made, np.float64)
         if len(X) != 1:
-            return self.fast.mapped(X)
+            return self.fast.features(X)
         key = X.tobytes()
         if self._mapped is None or self._mapped[0] != key:
-            self._mapped = key, self.fast.mapped(X)
+            self._mapped = key, self.fast.features(X)
         return self._mapped[1]
 
     def outputs(self, state: Any, X: Floats) -> Floats:
@@ -91,8 +91,14 @@ class Player:
 
 
 def _loops(made: Calibrated) -> Any:
+    loops = compiled_loops(made.method)
+    return None if loops is None else loops.Hedged(made)
+
+
+def compiled_loops(method: Method) -> Any:
+    """Return the compiled text of rows, where Numba is installed and there is text for all of a method; else None."""
     try:
-        from omkl.online import compiled
+        from omkl.online import loops
     except (ImportError, RuntimeError):
         return None
-    return compiled.Compiled(made) if compiled.knows(made.method) else None
+    return loops if loops.knows(method) else None

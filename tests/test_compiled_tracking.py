@@ -13,7 +13,7 @@ from omkl.online.calibrating import Calibrated, described
 from omkl.online.playing import Player, Row
 from omkl.online.tasks import Task
 
-compiled = pytest.importorskip("omkl.online.compiled")
+loops_of = pytest.importorskip("omkl.online.loops")
 
 TASKS: list[Task] = [Classification(2), Regression(2), Classification(3)]
 
@@ -32,18 +32,18 @@ def test_features_are_those_of_the_landmarks(kernels: Any, task: Task, rng: np.r
     made, rows = calibrated(task, rng, Settings(kernels=kernels, rank=30))
     X = np.stack([row.x for row in rows[:61]])
     X[3, 1], X[4, 2] = np.nan, 1e9
-    loops = compiled.Compiled(made)
-    z = loops.mapped(X)
-    np.testing.assert_allclose(z, described(X, made, np.float64)[:, 0], atol=2e-3)
-    np.testing.assert_array_equal(loops.mapped(np.concatenate([X, X], axis=1)), z)
+    loops = loops_of.Features(made)
+    z = loops(X)
+    np.testing.assert_allclose(z, described(X, made, np.float64), atol=2e-3)
+    np.testing.assert_array_equal(loops(np.concatenate([X, X], axis=1)), z)
     for count in (1, 7, 8, 9):
-        np.testing.assert_array_equal(np.concatenate([loops.mapped(X[k : k + count]) for k in range(0, 61, count)]), z)
+        np.testing.assert_array_equal(np.concatenate([loops(X[k : k + count]) for k in range(0, 61, count)]), z)
 
 
 @pytest.mark.parametrize("task", TASKS, ids=str)
 def test_learning_is_that_of_the_method(task: Task, rng: np.random.Generator) -> None:
     made, rows = calibrated(task, rng)
-    loops, player = compiled.Compiled(made), Player(made, task)
+    loops, player = loops_of.Hedged(made), Player(made, task)
     z = described(np.stack([row.x for row in rows]), made)
     y = np.stack([task.target(row.y, made.targets) for row in rows])
     y[150] += 1e4 if isinstance(task, Regression) else 0
@@ -53,7 +53,7 @@ def test_learning_is_that_of_the_method(task: Task, rng: np.random.Generator) ->
     for k in range(len(rows)):
         one = slice(k, k + 1)
         state, info = made.method.step(state, Round(z[one], y[one], None, 0, weight[one]), None)  # type: ignore[arg-type]
-        fast, loss = loops.learn(fast, z[one, 0], y[one], weight[one])
+        fast, loss = loops.learn(fast, z[one], y[one], weight[one])
         losses.append(info.loss[0])
         told.append(loss[0])
     assert np.abs(state.theta).max() > 0.1
@@ -67,7 +67,7 @@ def test_learning_is_that_of_the_method(task: Task, rng: np.random.Generator) ->
     slow = Player(made, task, is_early=True)
     X = np.stack([row.x for row in rows])
     np.testing.assert_allclose(player.outputs(fast, X), slow.outputs(state, X), atol=5e-3)
-    at_once, _ = loops.learn(player.begin(), z[:, 0], y, weight)
+    at_once, _ = loops.learn(player.begin(), z, y, weight)
     np.testing.assert_array_equal(at_once.theta, fast.theta)
     np.testing.assert_array_equal(at_once.log_weights, fast.log_weights)
 
@@ -82,4 +82,4 @@ def test_learning_is_that_of_the_method(task: Task, rng: np.random.Generator) ->
     ],
 )
 def test_other_methods_are_left_to_the_array_text(other: Method, known: bool) -> None:
-    assert compiled.knows(other) is known
+    assert loops_of.knows(other) is known
