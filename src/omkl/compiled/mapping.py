@@ -21,6 +21,7 @@ class Mapping:
             return
         assert made.limits is not None
         assert made.bandwidths is not None
+        assert made.basis is not None
         self._shares, self._exponents, self._doubles = gaussians(made.bandwidths)
         low, high = (np.asarray(limit, np.float32) for limit in made.limits)
         self._center = (low + high) / 2  # squares of what is far from zero would cancel
@@ -31,6 +32,7 @@ class Mapping:
         self._factor = np.concatenate([-2 * marks, ones, np.sum(marks * marks, axis=1, keepdims=True)], axis=1).T
         self._columns = np.ascontiguousarray(np.asarray(made.landmarks, np.float32).T)
         self._limits = np.ascontiguousarray(made.limits, np.float32)
+        self._basis = made.basis[0]
 
     def rows(self, X: Floats) -> Floats:
         """Return the features ``(n, P, r)`` of rows ``(n, d)``."""
@@ -48,13 +50,9 @@ class Mapping:
         """Return the features ``(P, r)`` of one input."""
         made = self._made
         if made.landmarks is not None:
-            assert made.basis is not None
             x = x if made.relevance is None else x * made.relevance
-            similar = np.zeros((1, len(made.landmarks)), np.float32)
-            z = np.zeros((1, made.basis.shape[-1]), np.float32)
             gaussians = self._shares, self._exponents, self._doubles
-            loops.describe(x[None], self._limits, self._columns, *gaussians, made.basis[0], similar, z)
-            return z
+            return loops.describe(x[None], self._limits, self._columns, *gaussians, self._basis)
         return self._waved(np.dot(made.frequencies, x)[None])[0]
 
     def _extended(self, X: Floats) -> Floats:
