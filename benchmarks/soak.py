@@ -41,7 +41,11 @@ LOOK = 0.5  # seconds between two looks at how far the nodes are
 GIVE_UP = 120.0  # seconds without any round, after which the run has failed
 CHECKPOINT = 1000  # rounds
 LAST = 2**31  # a round that no run comes to
-QUANTIZERS = {"nearest": omkl.Nearest(2.5), "exact": None}
+METHODS = {
+    "default": omkl.recommended(basis=omkl.Landmarks(source="normal")),
+    "paper": omkl.Gossip(eta=1.0, gamma=0.5, quantizer=omkl.Nearest(2.5)),
+    "exact": omkl.Gossip(eta=1.0, gamma=0.5, quantizer=None),
+}
 
 
 class Sample(NamedTuple):
@@ -77,14 +81,14 @@ class Source:
             self._node.runtime.observe(self._samples[(event.round + AHEAD - 1) % SAMPLES])
 
 
-def network(nodes: int, quantizer: str, folder: Path) -> NetworkConfig:
+def network(nodes: int, method: str, folder: Path) -> NetworkConfig:
     ports = cluster.free_ports(2 * nodes)
     members = tuple(
         Member(id=f"n{j}", listen=f"tcp/127.0.0.1:{ports[2 * j]}", metrics=f"127.0.0.1:{ports[2 * j + 1]}")
         for j in range(nodes)
     )
     return NetworkConfig(
-        name="soak", inputs=2, method=omkl.Gossip(eta=1.0, gamma=0.5, quantizer=QUANTIZERS[quantizer]), seed=0,
+        name="soak", inputs=2, method=METHODS[method], seed=0,
         topology=topology.build("ring", nodes), members=members, timing=Timing(deadline=60.0, patience=30.0),
         checkpoint=Checkpoint(folder=folder, every=CHECKPOINT),
     )  # fmt: skip
@@ -208,7 +212,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--processes", type=int, default=10)
-    parser.add_argument("--quantizer", choices=QUANTIZERS, default="nearest")
+    parser.add_argument("--method", choices=METHODS, default="default")
     parser.add_argument("--rounds", type=int, default=LAST, help="of every node; without it the time ends the run")
     parser.add_argument("--seconds", type=float, default=300.0, help="from the start of the processes")
     parser.add_argument("--warm-up", type=int, default=2000, help="rounds before the first look")
@@ -219,7 +223,7 @@ def main() -> None:
     context = multiprocessing.get_context("spawn")
     taken, last = context.Array("q", args.nodes, lock=False), context.Value("q", args.rounds, lock=False)
     with tempfile.TemporaryDirectory() as folder:
-        config = network(args.nodes, args.quantizer, Path(folder))
+        config = network(args.nodes, args.method, Path(folder))
         with at_work(config, args.processes, taken, last) as (workers, pipes):
             samples = watch(workers, taken, last, args.seconds, args.every, args.warm_up, args.file)
             copies, equal = compare(pipes)

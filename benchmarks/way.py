@@ -1,19 +1,26 @@
 """A sample's way through the code: functions of omkl that are called, files they are in, changes from file to file.
 
+Of a round of a network, over arrays; of a whole round of a node, from its sample and its neighbors' frames to its own
+frame, compiled loops counting as one call each; and of a row of an estimator.
+
 python -m benchmarks.way
 """
 
 import itertools
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
+from benchmarks import network
 
 import omkl
+from omkl.data import Stream
 from omkl.methods import Neighbors, Round
+from omkl.node.protocol import Protocol
 from omkl.river import OMKLClassifier
 
 SOURCE = str(Path(omkl.__file__).parent)
@@ -61,6 +68,33 @@ def round_of(method: omkl.Gossip) -> Way:
     return traced(lambda: method.step(state, Round(z, y, uniforms, 2), network))
 
 
+def node_of(method: omkl.Gossip, compiled: bool, rounds: int = 8) -> Way:
+    """Return the way of the last of some rounds of a node with two neighbors."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(rounds, 3, 2)).astype(np.float32)
+    samples = Stream(X, np.where(X[..., 0] * X[..., 1] > 0, 1, -1))
+    config = network.network(method.replace(pace=None).on(omkl.topology.build("ring", 3)), "ring", samples)
+    *before, one, other, _, _ = network.heard(config, samples, rounds)
+    node = Protocol(replace(config.role("n0"), compiled=compiled), 0, 0.0)
+    for peer in node.links:
+        node.came(peer, 0.0)
+    *first, last = [(x, node.learning.targets(y)) for x, y in zip(X[:, 0], samples.y[:, 0], strict=True)]
+    for x, y in first:
+        node.take(x, y, 0.0)
+    for peer, data in before:
+        node.receive(peer, data, 0.0)
+    node.outgoing()
+
+    def act() -> None:
+        node.take(*last, 0.0)
+        for peer, data in (one, other):
+            node.receive(peer, data, 0.0)
+        assert len(node.outgoing()) == 1
+
+    assert node.round == rounds - 1
+    return traced(act)
+
+
 def row() -> Way:
     """Return the way of a row in river's door, after the first rows."""
     rng, model = np.random.default_rng(0), OMKLClassifier()
@@ -74,6 +108,10 @@ def main() -> None:
     for name, way in (
         ("a round, default", round_of(omkl.recommended())),
         ("a round, paper", round_of(omkl.letter())),
+        ("a node's round, default", node_of(omkl.recommended(), True)),
+        ("  over arrays", node_of(omkl.recommended(), False)),
+        ("a node's round, paper", node_of(omkl.letter(), True)),
+        ("  over arrays", node_of(omkl.letter(), False)),
         ("a row of an estimator", row()),
     ):
         print(f"{name:24} {way.functions:4} functions {way.files:4} files {way.switches:4} switches")

@@ -176,3 +176,10 @@ def test_a_round_of_the_default_stays_in_few_files() -> None:
     assert default.files <= 13
     assert paper.files <= 11
     assert 25 <= paper.functions < default.functions
+
+
+def test_a_round_of_a_node_stays_in_few_files() -> None:
+    loops, arrays = (way.node_of(omkl.recommended(), compiled) for compiled in (True, False))
+    assert 10 <= loops.files <= 13
+    assert loops.files < arrays.files <= 26
+    assert 40 <= loops.functions < arrays.functions

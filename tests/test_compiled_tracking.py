@@ -76,10 +76,12 @@ def test_learning_is_that_of_the_method(task: Task, rng: np.random.Generator) ->
     ("other", "known"),
     [
         (Settings().method(), True),
-        (replace(Settings().method(), loss=Huber()), False),  # type: ignore[type-var]
-        (Local(), False),
-        (recommended(), False),
+        (replace(Settings().method(), loss=Huber()), True),  # type: ignore[type-var]
+        (Local(), True),
+        (Local(weigh_first=True), False),
+        (recommended(), True),
+        (recommended(clip=0.1), False),
     ],
 )
-def test_other_methods_are_left_to_the_array_text(other: Method, known: bool) -> None:
+def test_what_has_no_compiled_text_is_left_to_the_array_text(other: Method, known: bool) -> None:
     assert loops_of.knows(other) is known

@@ -18,6 +18,7 @@ LIMB = 32  # bits; times a factor of fifteen they fit a word
 _FULL, _MASK = (1 << LIMB) - 1, TOTAL - 1
 _COUNT, _FIRST, _LAST, _DROPPED = steps.COUNT, steps.FIRST, steps.LAST, steps.DROPPED
 NO_BODY = -1
+_KINDS = np.dtype(np.int16), np.dtype(np.float32)
 
 
 class CompiledLevels(Levels):
@@ -42,7 +43,7 @@ class CompiledLevels(Levels):
     def pack(self, message: Message) -> tuple[bool, bytes]:
         """Return the coded form where it is shorter, the fixed one otherwise."""
         levels, step = message
-        if (levels.shape, step.shape) == self._shapes and (levels.dtype, step.dtype) == (np.int16, np.float32):
+        if (levels.shape, step.shape) == self._shapes and (levels.dtype, step.dtype) == _KINDS:
             body = np.empty(self._room, dtype=np.uint8)
             spoken, size = pack(levels, step, self._parts, self._numbers, self._starts, body)
             if spoken >= 0 and size < self._limits[spoken]:

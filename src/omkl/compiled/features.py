@@ -132,10 +132,12 @@ def _add_four(sums: Floats, factors: Floats, vectors: Floats) -> None:
 
 @brief
 def describe(
-    x: Floats, limits: Floats, landmarks: Floats, shares: Floats, exponents: Floats, doubles: bool, basis: Floats,
-    similar: Floats, z: Floats,
-) -> None:  # fmt: skip
-    """Write similarities and features of one input, which are zero before, ``(1, ...)``."""
+    x: Floats, limits: Floats, landmarks: Floats, shares: Floats, exponents: Floats, doubles: bool, basis: Floats
+) -> Floats:
+    """Return the features ``(1, r)`` of one input ``(1, d)``."""
+    length, rank = basis.shape
+    similar, z = np.zeros((1, length), np.float32), np.zeros((1, rank), np.float32)
     measure(x, limits, landmarks, similar)
     compare(similar, shares, exponents, doubles)
     project(similar, basis, z)
+    return z

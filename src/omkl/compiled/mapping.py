@@ -21,6 +21,7 @@ class Mapping:
             return
         assert made.limits is not None
         assert made.bandwidths is not None
+        assert made.basis is not None
         self._shares, self._exponents, self._doubles = gaussians(made.bandwidths)
         low, high = (np.asarray(limit, np.float32) for limit in made.limits)
         self._center = (low + high) / 2  # squares of what is far from zero would cancel
@@ -31,6 +32,7 @@ class Mapping:
         self._factor = np.concatenate([-2 * marks, ones, np.sum(marks * marks, axis=1, keepdims=True)], axis=1).T
         self._columns = np.ascontiguousarray(np.asarray(made.landmarks, np.float32).T)
         self._limits = np.ascontiguousarray(made.limits, np.float32)
+        self._basis = made.basis[0]
 
     def rows(self, X: Floats) -> Floats:
         """Return the features ``(n, P, r)`` of rows ``(n, d)``."""
@@ -52,13 +54,9 @@ class Mapping:
         """Return the features ``(n, P, r)`` of rows ``(n, d)``, to the bit what each is alone."""
         made = self._made
         if made.landmarks is not None:
-            assert made.basis is not None
             X = X if made.relevance is None else X * made.relevance
-            similar = np.zeros((len(X), len(made.landmarks)), np.float32)
-            z = np.zeros((len(X), made.basis.shape[-1]), np.float32)
             gaussians = self._shares, self._exponents, self._doubles
-            loops.describe(X, self._limits, self._columns, *gaussians, made.basis[0], similar, z)
-            return z[:, None]
+            return loops.describe(X, self._limits, self._columns, *gaussians, self._basis)[:, None]
         return np.concatenate([self._waved(np.dot(made.frequencies, x)[None]) for x in X])
 
     def _extended(self, X: Floats) -> Floats:

@@ -23,9 +23,9 @@ from omkl.quantizers import Exact, Message
 
 
 @structref.register
-class _HeldType(types.StructRef):  # type: ignore[misc]
+class _HeldType(types.StructRef):  # type: ignore[misc, name-defined]
     def preprocess_fields(self, fields: Any) -> Any:
-        return tuple((name, types.unliteral(kind)) for name, kind in fields)
+        return tuple((name, types.unliteral(kind)) for name, kind in fields)  # type: ignore[attr-defined]
 
 
 class Held(structref.StructRefProxy):  # type: ignore[misc]
@@ -47,8 +47,8 @@ def hold(s: rounds.Method, nodes: rounds.Nodes, k: rounds.Room) -> Held:
 
 @brief
 def gossip(
-    held: Held, hidden: Floats, others: Floats, ids: Whole, weights: Floats, radius: np.float32, share: np.float32,
-    key: Words, round_: int, fresh: Floats, levels: Small,
+    held: Held, hidden: Floats, others: Floats, ids: Whole, weights: Floats, radius: float, share: float, key: Words,
+    round_: int, fresh: Floats, levels: Small,
 ) -> bool:  # fmt: skip
     """Take the node through a round of gossip; return whether models and hidden state are finite.
 
@@ -57,7 +57,8 @@ def gossip(
     s, nodes, k = borrowed(held.s), borrowed(held.nodes), borrowed(held.k)
     if s.quantizer == quantizers.QSGD:
         dither(key, round_, k.uniforms)
-    rounds.gossip(s, nodes, 0, hidden, others, ids, weights, radius, share, k.uniforms, fresh, k)
+    clip, heard = np.float32(radius), np.float32(share)
+    rounds.gossip(s, nodes, 0, hidden, others, ids, weights, clip, heard, k.uniforms, fresh, k)
     if s.quantizer != quantizers.EXACT:
         for i in range(len(levels)):
             levels[i] = np.int16(k.levels[i])
@@ -90,18 +91,19 @@ class Loops:
         self._numbers = plan.numbers(method, state.theta.shape[-2], made.spectrum)
         self._mapping, self._room = Mapping(made), rounds.room(self._numbers)
         self._key, self._lock = np.concatenate(key), threading.Lock()
-        *rows, length = state.hidden.shape
-        self._shapes = state.hidden.shape, (*rows, length // self._numbers.block)
-        self._levels = np.empty(state.hidden.size, np.int16)
-        self._said = self._room.levels if isinstance(method.channel.quantizer, Exact) else self._levels
+        *rows, length = self._shape = state.hidden.shape
+        self._levels, self._ids = np.empty(state.hidden.size, np.int16), np.arange(0)
+        said = self._room.levels if isinstance(method.channel.quantizer, Exact) else self._levels
+        steps = self._room.steps.reshape(*rows, length // self._numbers.block)
+        self._message = Message(said.reshape(self._shape), steps)
         self.state = state
         self._compile(state)
 
     def _compile(self, state: State) -> None:
         """Compile, or load what was compiled: neighbors would not wait for it in the first round."""
-        zeros, x = np.zeros((1, *self._shapes[0]), np.float32), np.zeros(self._mapping.inputs, np.float32)
-        self.gossip(zeros, zeros[:, 0, 0, 0], 0, 1.0)
-        self.learn(x, zeros[0, 0, :, 0])
+        x, copies = np.zeros(self._mapping.inputs, np.float32), np.zeros((1, *self._shape), np.float32)
+        self.gossip(copies, np.zeros(1, np.float32), 0, 1.0)
+        self.learn(x, np.zeros(self._shape[1], np.float32))
         self.predict(x)
         self.state = state
 
@@ -121,29 +123,39 @@ class Loops:
     @property
     def hidden(self) -> Floats:
         """The hidden state as it is until the next round, not a copy."""
-        return self._hidden.reshape(self._shapes[0])
+        return self._hidden.reshape(self._shape)
 
     def gossip(self, copies: Floats, weights: Floats, round_: int, heard: float) -> tuple[Message, bool]:
-        """Return the message after mixing, emitting and absorbing, and if models and hidden state are finite."""
-        radius = clipping.radius(self._method, self._like, round_)
-        others = np.ascontiguousarray(copies).reshape(len(copies), self._levels.size)
-        network = others, np.arange(len(copies)), weights, np.float32(radius or 0), np.float32(heard)
+        """Return the message after mixing, emitting and absorbing, and if models and hidden state are finite.
+
+        The message is good until the next round.
+        """
+        if len(self._ids) != len(copies):
+            self._ids = np.arange(len(copies))
+        others, radius = copies.reshape(len(copies), self._levels.size), 0.0
+        if self._method.mixing.clip is not None:
+            radius = float(clipping.radius(self._method, self._like, round_) or 0)
         with self._lock:
-            is_finite = gossip(self._held, self._hidden, *network, self._key, round_, self._fresh, self._levels)
-            self._hidden, self._fresh = self._fresh, self._hidden
-            levels, steps = self._said.copy(), self._room.steps.copy()
-        return Message(levels.reshape(self._shapes[0]), steps.reshape(self._shapes[1])), is_finite
+            hidden, fresh = self._hidden, self._fresh
+            network = others, self._ids, weights, radius, heard
+            is_finite = gossip(self._held, hidden, *network, self._key, round_, fresh, self._levels)
+            self._hidden, self._fresh = fresh, hidden
+        return self._message, is_finite
 
     def learn(self, x: Floats, y: Floats) -> tuple[Floats, float, bool]:
         """Return the output and its loss, from before the sample is learned, and if models and weights are sound."""
-        z, y = self._mapping.one(np.array(x, np.float32)), np.array(y, np.float32)  # arrays of one kind: compiled once
+        z, y = self.features(x), np.array(y, np.float32)
         with self._lock:
             loss, is_sound = learn(self._held, z, y)
             return self._room.output.copy(), float(loss), is_sound
 
+    def features(self, x: Floats) -> Floats:
+        """Return z(x) of one input, ``(P, n)``."""
+        return self._mapping.one(np.array(x, np.float32))  # arrays of one kind: for each, loops are compiled anew
+
     def predict(self, x: Floats) -> Floats:
         """Return the outputs ``(..., C)`` for inputs ``(..., d)``."""
-        every = [self._predict(self._mapping.one(row)) for row in np.array(x, np.float32).reshape(-1, x.shape[-1])]
+        every = [self._predict(self.features(row)) for row in x.reshape(-1, x.shape[-1])]
         return np.array(every).reshape(*x.shape[:-1], -1)
 
     def _predict(self, z: Floats) -> Floats:

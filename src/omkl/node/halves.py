@@ -36,7 +36,8 @@ class Halves(Protocol):
     def gossip(self, copies: Floats, weights: Floats, round_: int, heard: float) -> tuple[Message, bool]:
         """Return the message of a round after mixing, emitting and absorbing (lines 8, 9 and 12).
 
-        And whether models and hidden state are finite, as they are unless a step was too large.
+        It is good until the next round. And whether models and hidden state are finite, as they are unless a step was
+        too large.
         """
 
     def learn(self, x: Floats, y: Floats) -> tuple[Floats, float, bool]:
@@ -44,6 +45,9 @@ class Halves(Protocol):
 
         And whether the models are finite, and no weight is not a number.
         """
+
+    def features(self, x: Floats) -> Floats:
+        """Return z(x) of one input, ``(P, n)``."""
 
     def predict(self, x: Floats) -> Floats:
         """Return the outputs ``(..., C)`` for inputs ``(..., d)``; any thread may ask."""
@@ -99,14 +103,17 @@ class Arrays:
     def learn(self, x: Floats, y: Floats) -> tuple[Floats, float, bool]:
         """Return the output and its loss, and whether models and weights are sound."""
         with quiet():
-            if self._made.frequencies is None:
-                z = features.transform(x, self._made)
-            else:  # for one input np.dot is transform's tensordot, at a fraction of its cost
-                z = features.waves(np.dot(self._made.frequencies, x))
-                z = z if self._made.basis is None else features.project(z, self._made.basis)
-            self.state, info = self._method.learn(self.state, Round(z, y, None))
+            self.state, info = self._method.learn(self.state, Round(self.features(x), y, None))
             is_sound = math.isfinite(_sum(self.state.theta)) and not math.isnan(_sum(self.state.log_weights))
         return np.asarray(info.output), float(info.loss), is_sound
+
+    def features(self, x: Floats) -> Floats:
+        """Return z(x) of one input: np.dot is the tensordot of ``transform`` at a fraction of its cost."""
+        made = self._made
+        if made.frequencies is None:
+            return np.asarray(features.transform(x, made))
+        z = features.waves(np.dot(made.frequencies, x))
+        return np.asarray(z if made.basis is None else features.project(z, made.basis))
 
     def predict(self, x: Floats) -> Floats:
         """Return the outputs."""

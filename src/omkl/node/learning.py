@@ -58,6 +58,7 @@ class Learning:
         self.round = 0
         self.is_sound = True
         self._links = links
+        self._heard: tuple[Floats | None, float] = (None, 1.0)
         state = method.init(np, (), outputs(method.objective), self.features.spectrum)
         kernels, count, length = state.hidden.shape
         self.shape = kernels, count, length
@@ -79,12 +80,14 @@ class Learning:
         return self._halves.hidden
 
     def gossip(self, copies: Floats, weights: Floats) -> Message:
-        """Return the message of the next round: mix, emit and absorb it here (lines 8, 9 and 12)."""
-        message, self.is_sound = self._halves.gossip(copies, weights, self.round, self._heard(weights))
+        """Return the message of the next round, good until the one after: mix, emit and absorb (lines 8, 9 and 12)."""
+        if weights is not self._heard[0]:  # they seldom change
+            self._heard = weights, self._share(weights)
+        message, self.is_sound = self._halves.gossip(copies, weights, self.round, self._heard[1])
         self.round += 1
         return message
 
-    def _heard(self, weights: Floats) -> float:
+    def _share(self, weights: Floats) -> float:
         """Return the share of its links that a node hears; one without links hears nobody."""
         if self._links is None:
             return 1.0

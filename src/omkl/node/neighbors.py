@@ -74,6 +74,7 @@ class Neighbors:
         self.events: list[Event] = []
         self._longest = wire.HEADER_BYTES + self.codec.most_bytes
         self._weights: Floats = np.array(list(role.neighbors.values()), dtype=np.float32)
+        self._in_step: Floats = np.zeros_like(self._weights)
         self._deadline = role.timing.deadline
         # One without samples may take its patience; a message that has not come then is asked for.
         self._pause = min(role.timing.patience, self._deadline / 2) + self._deadline / ASKS
@@ -81,8 +82,7 @@ class Neighbors:
     @property
     def weights(self) -> Floats:
         """The gossip weights, zero for a neighbor that is not in step: what it loses is the node's own."""
-        synced = [link.state is LinkState.SYNCED for link in self.links.values()]
-        return self._weights if all(synced) else self._weights * np.array(synced, dtype=np.float32)
+        return self._in_step
 
     def came(self, peer: str, now: float) -> None:
         """Note that the transport reaches a neighbor: ask it who it is."""
@@ -195,6 +195,8 @@ class Neighbors:
         before, link.state = link.state, TRANSITIONS[link.state].get(signal, link.state)
         if link.state is before:
             return
+        synced = [one.state is LinkState.SYNCED for one in self.links.values()]
+        self._in_step = self._weights * np.array(synced, dtype=np.float32)
         self.events.append(Moved(link.peer, before, link.state, why))
         if link.state is LinkState.SYNCED:
             link.adrift, link.ask_at = False, math.inf

@@ -1,8 +1,8 @@
 """A node that runs: one thread reads a queue, drives the protocol, and sends what it says.
 
 Everything that touches the protocol happens in that thread, in the order of the queue: what neighbors send, what the
-stream observes, and calls from elsewhere. Only predictions are made where they are asked for: a model is replaced as a
-whole, never changed.
+stream observes, and calls from elsewhere. Only predictions are made where they are asked for:
+they see a model between rounds.
 """
 
 import logging
