@@ -79,7 +79,8 @@ def test_warmup_that_is_no_power_of_two_calibrates_on_all_of_it() -> None:
 
 @pytest.mark.parametrize("name", ["local", "recommended", "letter"])
 def test_is_the_method_and_nothing_else(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omkl.online.playing.compiled_loops", lambda method: None)  # which have tests of their own
+    for user in ("learner", "playing"):
+        monkeypatch.setattr(f"omkl.online.{user}.compiled_loops", lambda method: None)  # which have tests of their own
     local = replace(SMALL, learner=omkl.Newton()).method()
     method = {"local": local, "recommended": SMALL.method(3), "letter": omkl.letter()}[name]
     X, y = table(48)

@@ -132,12 +132,12 @@ def _add_four(sums: Floats, factors: Floats, vectors: Floats) -> None:
 
 @brief
 def describe(
-    x: Floats, limits: Floats, landmarks: Floats, shares: Floats, exponents: Floats, doubles: bool, basis: Floats
+    X: Floats, limits: Floats, landmarks: Floats, shares: Floats, exponents: Floats, doubles: bool, basis: Floats
 ) -> Floats:
-    """Return the features ``(1, r)`` of one input ``(1, d)``."""
+    """Return the features ``(n, r)`` of inputs ``(n, d)``, each as if it were alone."""
     length, rank = basis.shape
-    similar, z = np.zeros((1, length), np.float32), np.zeros((1, rank), np.float32)
-    measure(x, limits, landmarks, similar)
+    similar, z = np.zeros((len(X), length), np.float32), np.zeros((len(X), rank), np.float32)
+    measure(X, limits, landmarks, similar)
     compare(similar, shares, exponents, doubles)
     project(similar, basis, z)
     return z

@@ -23,9 +23,9 @@ from omkl.quantizers import Exact, Message
 
 
 @structref.register
-class _HeldType(types.StructRef):  # type: ignore[misc, name-defined]
+class _HeldType(types.StructRef):  # type: ignore[misc]
     def preprocess_fields(self, fields: Any) -> Any:
-        return tuple((name, types.unliteral(kind)) for name, kind in fields)  # type: ignore[attr-defined]
+        return tuple((name, types.unliteral(kind)) for name, kind in fields)
 
 
 class Held(structref.StructRefProxy):  # type: ignore[misc]

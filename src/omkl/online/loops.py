@@ -128,7 +128,7 @@ class Rounds:
         assert isinstance(made.method, Ensemble)
         method, spectrum = plan.gossiping(made.method), made.features.spectrum
         nodes, most = neighbors.ids.shape
-        self.features, self._kind = Features(made), type(made.method)
+        self.features, self._is_alone = Features(made), isinstance(made.method, Local)
         self._numbers = plan.numbers(made.method, outputs, spectrum)
         self._like, self._schedule = method.init(np, (nodes,), outputs, spectrum), method.schedule
         key = noise.fold(noise.key(seed, "quantizer"), np.arange(nodes)[:, None])
@@ -151,7 +151,7 @@ class Rounds:
             z[None], y[None], span, self._records, self._room,
         )  # fmt: skip
         after = states.scattered(nodes, both[last % 2], before, self._numbers)
-        return after if self._kind is not Local else state._replace(
+        return after if not self._is_alone else state._replace(
             theta=after.theta, log_weights=after.log_weights, memory=after.memory
         )  # fmt: skip
 
@@ -166,7 +166,7 @@ class Rounds:
 
     def _gossips(self, t: int) -> tuple[int, int]:
         """Return the rounds of gossip that go with a sample, the first and the one after the last."""
-        if self._kind is Local:
+        if self._is_alone:
             return 0, 0
         return (
             (t, t + 1) if self._schedule is None else (int(self._schedule.rounds(t)), int(self._schedule.rounds(t + 1)))
@@ -174,6 +174,6 @@ class Rounds:
 
     def _stated(self, state: Any) -> Any:
         """Return the state as a method's that gossips."""
-        if self._kind is not Local:
+        if not self._is_alone:
             return state
         return self._like._replace(theta=state.theta, log_weights=state.log_weights, memory=state.memory)
