@@ -6,7 +6,8 @@ import numpy as np
 
 from omkl.compiled import losses, rounds
 from omkl.compiled.arithmetic import ZERO, dither
-from omkl.compiled.jit import Doubles, Floats, Whole, Words, borrowed, entry, inner, summed
+from omkl.compiled.jit import Doubles, Floats, Whole, Words, entry, inner, summed
+from omkl.compiled.lending import borrowed
 from omkl.compiled.quantizers import QSGD
 
 LOSS, SCORE, DISAGREEMENT, WEIGHTS = range(4)  # columns of what is recorded; the weights of the models are the last

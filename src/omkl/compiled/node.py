@@ -5,44 +5,28 @@ more than the arithmetic: one loop touches the models and little else.
 """
 
 import threading
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numba import types
-from numba.experimental import structref
 
 from omkl import noise
 from omkl.algorithm import State
 from omkl.compiled import mixing, plan, quantizers, rounds, states
 from omkl.compiled.arithmetic import dither, total
-from omkl.compiled.jit import Floats, Small, Whole, Words, borrowed, brief
+from omkl.compiled.jit import Floats, Small, Whole, Words, brief
+from omkl.compiled.lending import borrowed, hold
 from omkl.compiled.mapping import Mapping
 from omkl.features import Features
 from omkl.methods import Gossip, clipping
 from omkl.quantizers import Exact, Message
 
 
-@structref.register
-class _HeldType(types.StructRef):  # type: ignore[misc]
-    def preprocess_fields(self, fields: Any) -> Any:
-        return tuple((name, types.unliteral(kind)) for name, kind in fields)
-
-
-class Held(structref.StructRefProxy):  # type: ignore[misc]
-    """The numbers of a method, what a node carries, and scratch: to hand over each array took longer than a round."""
+class Held(NamedTuple):
+    """The numbers of a method, what a node carries, and scratch."""
 
     s: rounds.Method
     nodes: rounds.Nodes
     k: rounds.Room
-
-
-structref.define_proxy(Held, _HeldType, ["s", "nodes", "k"])
-
-
-@brief
-def hold(s: rounds.Method, nodes: rounds.Nodes, k: rounds.Room) -> Held:
-    """Return them as one thing."""
-    return Held(s, nodes, k)
 
 
 @brief
@@ -54,7 +38,8 @@ def gossip(
 
     Levels are whole numbers, but for those of ``Exact``, which stay in the scratch.
     """
-    s, nodes, k = borrowed(held.s), borrowed(held.nodes), borrowed(held.k)
+    held = borrowed(held)
+    s, nodes, k = held.s, held.nodes, held.k
     if s.quantizer == quantizers.QSGD:
         dither(key, round_, k.uniforms)
     clip, heard = np.float32(radius), np.float32(share)
@@ -68,7 +53,8 @@ def gossip(
 @brief
 def learn(held: Held, z: Floats, y: Floats) -> tuple[np.float32, bool]:
     """Take the node through a sample; return the loss, and whether models and weights are sound."""
-    s, nodes, k = borrowed(held.s), borrowed(held.nodes), borrowed(held.k)
+    held = borrowed(held)
+    s, nodes, k = held.s, held.nodes, held.k
     loss = rounds.observe(s, nodes, 0, z, y, k)
     return loss, mixing.is_finite(nodes.own[0]) and not np.isnan(total(nodes.log_weights[0]))
 
@@ -76,7 +62,8 @@ def learn(held: Held, z: Floats, y: Floats) -> tuple[np.float32, bool]:
 @brief
 def predict(held: Held, z: Floats) -> None:
     """Write the outputs for features ``(P, n)`` to the scratch."""
-    rounds.predict(borrowed(held.s), borrowed(held.nodes), 0, z, borrowed(held.k))
+    held = borrowed(held)
+    rounds.predict(held.s, held.nodes, 0, z, held.k)
 
 
 class Loops:
@@ -118,7 +105,7 @@ class Loops:
         with self._lock:
             self._nodes, (self._hidden,) = states.gathered(state, self._numbers)
             self._fresh, self._like = np.empty_like(self._hidden), state
-            self._held = hold(self._numbers, self._nodes, self._room)
+            self._held = hold(Held(self._numbers, self._nodes, self._room))
 
     @property
     def hidden(self) -> Floats:

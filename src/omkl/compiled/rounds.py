@@ -11,7 +11,8 @@ import numpy as np
 from omkl.algorithm import WEIGHT_SCALE
 from omkl.compiled import learners, losses, mixing, quantizers, sizes
 from omkl.compiled.arithmetic import HALF, ONE, TWO, ZERO, dot, exp, highest, subtract, total
-from omkl.compiled.jit import Floats, Whole, borrowed, entry, inner
+from omkl.compiled.jit import Floats, Whole, entry, inner
+from omkl.compiled.lending import borrowed
 from omkl.reach import AHEAD, ENOUGH, FALLS, KEPT, RISES, UNKNOWN
 from omkl.wire.coded import ELEMENTS
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from omkl.compiled import learners, losses, rounds
 from omkl.compiled.arithmetic import ONE, ZERO, copy, dot
-from omkl.compiled.jit import Doubles, Floats, borrowed, entry, inner
+from omkl.compiled.jit import Doubles, Floats, entry, inner
+from omkl.compiled.lending import borrowed
 
 VARIANCE, COUNT = range(2)  # places in what is known of the error
 

@@ -7,8 +7,9 @@ import numpy as np
 
 from omkl import noise
 from omkl.compiled import features, network, plan, rounds, states, tracking
-from omkl.compiled.jit import Floats, hold
+from omkl.compiled.jit import Floats
 from omkl.compiled.learners import LEARNERS
+from omkl.compiled.lending import hold
 from omkl.compiled.losses import LOSSES
 from omkl.compiled.mapping import Mapping
 from omkl.learners import Newton, NewtonMemory
