@@ -133,6 +133,8 @@ class Rounds:
 
     def __init__(self, made: Calibrated, outputs: int, neighbors: Neighbors, seed: int) -> None:
         method, spectrum = _gossip(made.method), made.features.spectrum
+        if method.reach is not None:
+            method.reach.grown(np.zeros(1))  # refuses one that is on no network
         nodes, most = neighbors.ids.shape
         self.features, self._kind = Features(made), type(made.method)
         cap = made.method.loss_gap_cap  # type: ignore[attr-defined]
