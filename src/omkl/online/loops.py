@@ -128,6 +128,8 @@ class Rounds:
     def __init__(self, made: Calibrated, outputs: int, neighbors: Neighbors, seed: int) -> None:
         assert isinstance(made.method, Ensemble)
         method, spectrum = plan.gossiping(made.method), made.features.spectrum
+        if method.reach is not None:
+            method.reach.grown(np.zeros(1))  # refuses one that is on no network
         nodes, most = neighbors.ids.shape
         self.features, self._is_alone = Features(made), isinstance(made.method, Local)
         self._numbers = plan.numbers(made.method, outputs, spectrum)
