@@ -2,8 +2,8 @@
 
 Each is a process of its own; the first and the second share an empty folder for what XLA and Numba compile. They take
 turns, and the quickest first call of each counts. The first row is short enough for NumPy, the others take Numba's
-loops. A last call has other numbers for the steps and the quantizer: *compiled for other steps* counts the loops and
-the XLA programs that are made for it.
+loops. A last call has other numbers for steps, priors and the quantizer: *compiled for other steps* counts the loops
+and the XLA programs that are made for it.
 
 Run from the repository's root: python -m benchmarks.compile
 """
@@ -43,7 +43,7 @@ SETTINGS = {
     "ring of 10,000": Setting("default", (50, 10_000, 2), "ring", 1),
 }
 OTHER: dict[str, dict[str, Any]] = {
-    "default": {"gamma": 0.3, "quantizer": omkl.Nearest(2.4)},
+    "default": {"gamma": 0.3, "quantizer": omkl.Nearest(2.4), "learner": omkl.Pooled((300, 15)), "weight_rate": 0.9},
     "paper's preset": {"gamma": 0.01, "eta": 0.02},
 }
 HIT, MISS = "/jax/compilation_cache/cache_hits", "/jax/compilation_cache/cache_misses"

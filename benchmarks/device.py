@@ -3,8 +3,8 @@
 Needs the simulator, NumPy and JAX only. Samples are synthetic, of the right shape. A *call* is ``omkl.simulate`` as
 users call it: samples come from the host, features are calibrated, every round is recorded. *Rounds* are the engine's
 part of it, with samples and features on the device. A round of a large network is one of a stretch that is measured
-once, late in a stream, where the default gossips once a sample. First calls compile; the other times are the best of
-several.
+once, late in a stream, where the default gossips once a sample. First calls compile; of three more the best and the
+worst are told.
 
 Beside each time stands its floor. Under many seeds it is the features' operations at the rate of a large product in
 full float32, and every round's state moved once each way. For large networks it is the latter, and for random graphs a
@@ -70,38 +70,49 @@ class Limits(NamedTuple):
     """In a second by a product in full float32."""
 
 
-def best(work: Callable[[], Any], times: int) -> tuple[float, float]:
-    """Return the seconds of the first call and of the best of the next."""
-    taken = []
+class Taken(NamedTuple):
+    """Seconds of a first call, and of the best and the worst of the next."""
+
+    first: float
+    best: float
+    worst: float
+
+
+def taken(work: Callable[[], Any], times: int = 3) -> Taken:
+    """Time a first call, and some more."""
+    each = []
     for _ in range(times + 1):
         started = time.perf_counter()
         jax.block_until_ready(work())  # type: ignore[no-untyped-call]
-        taken.append(time.perf_counter() - started)
-    return taken[0], min(taken[1:])
+        each.append(time.perf_counter() - started)
+    return Taken(each[0], min(each[1:]), max(each[1:]))
 
 
 def limits(sizes: Sizes) -> Limits:
     x, rows = jnp.zeros(sizes.copied, dtype=jnp.float32), sizes.multiplied
     copy = jax.jit(lambda a: a + 1)
-    bandwidth = 2 * x.nbytes / best(lambda: copy(x), 10)[1]
+    bandwidth = 2 * x.nbytes / taken(lambda: copy(x), 10).best
     square = jnp.ones((rows, rows), dtype=jnp.float32)
     product = jax.jit(lambda a: jnp.matmul(a, a, precision="highest"))
-    return Limits(bandwidth, 2 * rows**3 / best(lambda: product(square), 5)[1])
+    return Limits(bandwidth, 2 * rows**3 / taken(lambda: product(square), 5).best)
 
 
 def many_seeds(preset: str, name: str, rounds: int, inputs: int, seeds: int, most: Limits) -> report.Row:
     """Return what a run on a path takes, as a whole and by the engine."""
     method = for_inputs(PRESETS[preset](), inputs)
     X, y = stream(rounds, NODES, inputs)
-    first, call = best(lambda: omkl.simulate((X, y), "path", method=method, seeds=seeds).loss, 3)
+    call = taken(lambda: omkl.simulate((X, y), "path", method=method, seeds=seeds).loss)
+    calibrating = taken(lambda: [part for part in drawn(method, X, seeds) if part is not None])
     made = jax.tree.map(jnp.asarray, drawn(method, X, seeds))
     placed = (jnp.asarray(X), jnp.asarray(y)[..., None])
     given = engine.Problem(*placed, made, list(range(seeds)))  # type: ignore[arg-type]
     path = build("path", NODES)
     case = engine.Case(method.on(path), (path,))
-    _, steady = best(lambda: scans.run(given, [case], metrics, lambda *_: None), 5)
-    row: report.Row = {"run": f"{preset}, {name}", "first call, s": first, "call, ms": 1e3 * call}
-    return row | {"rounds, ms": 1e3 * steady, "floor, ms": 1e3 * _floor(method, made, rounds, seeds, most)}
+    steady = taken(lambda: scans.run(given, [case], metrics, lambda *_: None))
+    row: report.Row = {"run": f"{preset}, {name}", "first call, s": call.first}
+    row |= {"call, ms": 1e3 * call.best, "worst call": 1e3 * call.worst, "calibrating": 1e3 * calibrating.best}
+    row |= {"rounds, ms": 1e3 * steady.best, "worst rounds": 1e3 * steady.worst}
+    return row | {"floor, ms": 1e3 * _floor(method, made, rounds, seeds, most)}
 
 
 def _floor(method: omkl.Gossip, made: Any, rounds: int, seeds: int, most: Limits) -> float:
@@ -165,12 +176,13 @@ def _span(chunk: Chunk) -> Span:
 def large(preset: str, graph: str, nodes: int, rounds: int, most: Limits) -> report.Row:
     """Return the milliseconds of a round."""
     made = Large(preset, graph, nodes, rounds)
-    first, steady = best(made.run, 3)
+    steady = taken(made.run)
     heard = 0 if graph == "ring" else 2 * len(made.graph.graph.edges)
     state: Any = made.running.states
     floor = 1e3 * (2 * _bytes(state) + heard * _bytes(state[0].hidden) / nodes) / most.bytes
-    name, ms = f"{preset}, {graph} of {nodes:,}", 1e3 * steady / rounds
-    row: report.Row = {"run": name, "first call, s": first, "round, ms": ms, "floor, ms": floor}
+    name, ms = f"{preset}, {graph} of {nodes:,}", 1e3 * steady.best / rounds
+    row: report.Row = {"run": name, "first call, s": steady.first, "round, ms": ms}
+    row |= {"worst round": 1e3 * steady.worst / rounds, "floor, ms": floor}
     return row | {"times its floor": ms / floor, "bytes / node": _bytes(state) / nodes}
 
 

@@ -19,9 +19,21 @@ from omkl.wire import message_bytes
 from omkl.wire.coded import ELEMENTS
 
 numba = pytest.importorskip("numba")
-NAMES = "arithmetic", "mixing", "plan", "rounds", "sizes", "features", "learners", "losses", "quantizers", "jit"
+NAMES = (
+    "arithmetic",
+    "mixing",
+    "plan",
+    "rounds",
+    "sizes",
+    "features",
+    "learners",
+    "losses",
+    "quantizers",
+    "jit",
+    "lending",
+)
 PARTS = [importlib.import_module(f"omkl.compiled.{name}") for name in (*NAMES, "mapping")]
-arithmetic, mixing, plan, rounds, sizes, described, steps, values, levels, jit, mapping = PARTS
+arithmetic, mixing, plan, rounds, sizes, described, steps, values, levels, jit, lending, mapping = PARTS
 
 f32 = np.float32
 ULP = 2.0**-23
@@ -109,7 +121,7 @@ def test_dither_is_that_of_noise(count: int) -> None:
 def test_waves(size: float, rng: np.random.Generator) -> None:
     angles = (size * rng.uniform(-1, 1, size=33)).astype(f32)
     z = np.empty(66, f32)
-    called(described.waves)(angles, z)
+    described.waves(angles[None, None], z[None, None])
     np.testing.assert_allclose(z, features.waves(angles.astype(float)), atol=1e-6)
     assert np.abs(z).max() > 0.1
 
@@ -455,14 +467,14 @@ def test_what_a_node_hears(rng: np.random.Generator) -> None:
 def test_what_is_held_is_what_was_given() -> None:
     @jit.entry  # type: ignore[untyped-decorator]
     def read(held: Any, own: Any) -> Any:
-        k, here = jit.borrowed(held), jit.borrowed(own)
+        k, here = lending.borrowed(held), lending.borrowed(own)
         k.learning.slope[0] += 1
         return k.pulls[2] + 10 * here.learning.slope[0] + len(k.learning.metric)
 
     method = omkl.letter()
     made = rounds.room(plan.numbers(method, 1, None))
     made.pulls[:], made.learning.slope[:] = np.arange(len(made.pulls)), 3
-    held = jit.hold(made)
+    held = lending.hold(made)
     expected = 2 + 10 * 4 + len(made.learning.metric)
     assert read(held, made) == expected
     assert made.learning.slope[0] == 4

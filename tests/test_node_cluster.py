@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 import omkl
-from omkl import topology
+from omkl import features, topology
 from omkl.data import Stream, as_stream
 from omkl.node import cluster
 from omkl.node.config import NetworkConfig
+from omkl.node.halves import Arrays
 from omkl.node.settings import Member, Timing
 from omkl.node.transports import memory
 from omkl.quantizers import Quantizer
+from tests.test_node_protocol import one_by_one
 
 
 def network(nodes: int, quantizer: Quantizer | None, graph: str = "path") -> NetworkConfig:
@@ -56,7 +58,12 @@ def test_processes_equal_memory_bit_for_bit(quantizer: Quantizer | None) -> None
     [(None, "path", 2e-6), (omkl.Nearest(2.5), "ring", 1e-4), (omkl.QSGD(bits=3, rescale=True), "star", 1e-4)],
     ids=str,
 )
-def test_memory_equals_the_simulator(quantizer: Quantizer | None, graph: str, tolerance: float) -> None:
+def test_memory_equals_the_simulator(
+    quantizer: Quantizer | None, graph: str, tolerance: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One text and one order of sums for both: where features differ in their last digit, a level may flip.
+    monkeypatch.setattr("omkl.node.learning.halves", lambda *given: Arrays(*given[:4]))
+    monkeypatch.setattr(features, "transform", one_by_one)
     config, samples = network(6, quantizer, graph), stream(6, 120)
     nodes = memory.run(config, *samples).nodes
     result = omkl.simulate(tuple(samples), config.topology, method=config.method, seed=config.seed)

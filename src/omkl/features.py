@@ -208,10 +208,11 @@ def similarities(x: Array, landmarks: Array, limits: Array, bandwidths: Array, r
 
 def compare(squares: Array, bandwidths: Array) -> Array:
     """Return the mean of Gaussians at squared distances ``(..., L)``, for bandwidths ``(..., B)``."""
-    xp = namespace(squares)
-    sigma = bandwidths[..., None]
-    each = sigma * xp.exp(squares[..., None, :] / (-2 * sigma * sigma))
-    return xp.sum(each, axis=-2) / xp.sum(bandwidths, axis=-1, keepdims=True)
+    xp, sums = namespace(squares), 0
+    for b in range(bandwidths.shape[-1]):  # one at a time: all at once would be many times what there is to read
+        sigma = bandwidths[..., b, None]
+        sums = sums + sigma * xp.exp(squares / (-2 * sigma * sigma))
+    return sums / xp.sum(bandwidths, axis=-1, keepdims=True)
 
 
 def waves(angles: Array) -> Array:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 from numba import njit
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.runtime import rtsys
 
 from omkl.compiled.libraries import Alone, Text, compiler
@@ -42,8 +42,43 @@ def _sources() -> str:
 _SOURCES = _sources()
 
 
+class _Files(IndexDataCacheFile):  # type: ignore[misc]
+    """A file for each signature, which says what it is of.
+
+    Numba numbers files, and an index tells which is whose. Of processes that start at once one could take another's
+    file for its own: loops of other arguments, whose memory they would not know.
+    """
+
+    def load(self, key: Any) -> Any:
+        """Return what is kept under a key; None where nothing is."""
+        try:
+            kept, data = self._load_data(self._file(key))
+        except (OSError, ValueError):
+            return None
+        return data if kept == key else None
+
+    def save(self, key: Any, data: Any) -> None:
+        """Keep something, and let go of what was made of older sources."""
+        name = self._file(key)
+        self._save_data(name, (key, data))
+        for other in Path(self._cache_path).glob(self._base() + "*.nbc"):
+            if not other.name.startswith(name.rpartition("-")[0]):
+                with suppress(OSError):
+                    other.unlink()
+
+    def _file(self, key: Any) -> str:
+        return f"{self._base()}{_SOURCES[:8]}-{hashlib.blake2b(repr(key).encode(), digest_size=8).hexdigest()}.nbc"
+
+    def _base(self) -> str:
+        return str(self._index_name.removesuffix("nbi"))
+
+
 class _Kept(FunctionCache):  # type: ignore[misc]
     """Loops on disk, which are compiled anew when any of their sources changes; Numba looks at one file alone."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        self._cache_file = _Files(self._cache_path, self._impl.filename_base, None)
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
         return (*super()._index_key(sig, codegen), _SOURCES)

@@ -72,7 +72,7 @@ class Mapping:
     def _waved(self, angles: Floats) -> Floats:
         count, kernels, features = angles.shape
         z = np.empty((count, kernels, 2 * features), np.float32)
-        loops.all_waves(angles, z)
+        loops.waves(angles, z)
         if self._made.basis is None:
             return z
         return np.ascontiguousarray(np.matmul(z.swapaxes(0, 1), self._made.basis).swapaxes(0, 1))

@@ -65,7 +65,7 @@ def size(
     --------
     >>> import omkl
     >>> print(size((1000, 10**6, 2), 1, [omkl.Gossip()], [omkl.topology.build("ring", 10**6)], 1))
-    13.5 GiB (state 927.0 MiB, rounds 1.4 GiB, inputs 11.2 GiB, records 78.1 KiB, features 480 B, network 22.9 MiB)
+    13.7 GiB (state 927.0 MiB, rounds 1.6 GiB, inputs 11.2 GiB, records 78.1 KiB, features 480 B, network 22.9 MiB)
     """
     rounds, nodes, dimension = shape
     kernels, bank = max(method.bank.members for method in methods), methods[0].bank

@@ -25,14 +25,13 @@ from omkl import algorithm, comparator, features, noise, theory
 from omkl.arrays import Array, namespace
 from omkl.data import load
 from omkl.losses import Logistic
-from omkl.methods import Info, Method, Round, letter
+from omkl.methods import Gossip, Info, Local, Method, Round, letter
 from omkl.methods.protocol import MethodState
 from omkl.quantizers import QSGD
 from omkl.simulator import engine
 from omkl.simulator.measures import pooled_loss
 from omkl.simulator.rounds import Measure
 from omkl.topology import Topology, build
-from omkl_lab.paper.paced import Pace, PacedGossip, PacedLocal, side_by_side
 from omkl_lab.paper.studies import Floats, Integers, PooledStudy, TheoremStudy
 
 NODES = 20
@@ -148,11 +147,9 @@ class Streams:
         wide = side_by_side(frequencies)
         total, done = sum(self.lengths), 0
         for rounds in self.lengths:
-            learner = Pace(ETA_0 / rounds**0.5)
-            gossip = PacedGossip(
-                learner=learner, weight_rate=1.0, gamma=GAMMA, quantizer=QUANTIZER, regularization=LAMBDA
-            )
-            alone = PacedLocal(learner=learner, weight_rate=1.0, regularization=LAMBDA)
+            eta = ETA_0 / rounds**0.5
+            gossip = Gossip(eta=eta, gamma=GAMMA, quantizer=QUANTIZER, regularization=LAMBDA)
+            alone = Local(eta=eta, regularization=LAMBDA)
             turns = [(graph,) for graph in graphs.values()]
             cases = [engine.Case(alone, turns[0]), *(engine.Case(gossip, one) for one in turns)]
             X = self.X[rows[:rounds]].reshape(rounds, rows.shape[1], -1)
@@ -160,6 +157,17 @@ class Streams:
             problem = engine.Problem(X, y, features.Features(wide), list(range(self.seeds)))
             yield [one for _, one in engine.run(problem, cases, measure, _after(progress, done, total))]
             done += rounds
+
+
+def side_by_side(frequencies: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return frequencies ``(S, P, D, S d)`` that let seed s see only the s-th of S samples joined into one input.
+
+    The simulator gives all seeds the same samples; so every seed gets a stream of its own.
+    """
+    seeds, kernels, count, d = frequencies.shape
+    wide = np.zeros((seeds, kernels, count, seeds, d), dtype=np.float32)
+    wide[np.arange(seeds), :, :, np.arange(seeds)] = frequencies
+    return wide.reshape(seeds, kernels, count, seeds * d)
 
 
 def contraction(graph: Topology) -> float:
