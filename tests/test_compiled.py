@@ -3,6 +3,7 @@
 import importlib
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -486,3 +487,19 @@ def held_learning() -> Any:
     made = steps.room(40, 1)
     made.slope[:] = 5
     return made
+
+
+def test_what_is_kept_is_known_by_what_it_is_of(tmp_path: Path) -> None:
+    files = jit._Files(str(tmp_path), "loop-1.py311", None)
+    stale = tmp_path / "loop-1.py311.00000000-0000000000000000.nbc"
+    other = tmp_path / "loops-1.py311.00000000-0000000000000000.nbc"
+    for path in (stale, other):
+        path.write_bytes(b"of older sources")
+    assert files.load(("x", "float32")) is None
+    files.save(("x", "float32"), "one")
+    files.save(("x", "float64"), "two")
+    assert (files.load(("x", "float32")), files.load(("x", "float64"))) == ("one", "two")
+    assert (stale.exists(), other.exists()) == (False, True)
+    first, second = (tmp_path / files._file(("x", kind)) for kind in ("float32", "float64"))
+    second.write_bytes(first.read_bytes())  # another's
+    assert files.load(("x", "float64")) is None
