@@ -71,11 +71,7 @@ class _Estimator:
             online.models()  # so that all the memory it will need is taken early, also where nobody predicts
 
     def _row(self, values: dict[Any, float]) -> Floats:
-        row = np.full(max(1, len(self._columns)), np.nan)
-        for name, value in values.items():
-            if name in self._columns:
-                row[self._columns[name]] = value
-        return row
+        return np.array([values.get(name, math.nan) for name in self._columns] or [math.nan])
 
     def _outputs(self, rows: list[Named]) -> Floats:
         assert self._online is not None
@@ -279,6 +275,9 @@ def _numbers(x: Named) -> dict[Any, float]:
     """Return the values that are there, as numbers."""
     values = {}
     for name, value in x.items():
+        if type(value) is float and -math.inf < value < math.inf:
+            values[name] = value
+            continue
         if value is None:
             continue
         try:
