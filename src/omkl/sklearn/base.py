@@ -1,5 +1,6 @@
 """What both estimators share: parameters, learning, files."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
@@ -44,37 +45,21 @@ class Fixed:
         return self.model.theta.astype(np.float64), self.model.log_weights.astype(np.float64)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Estimator(BaseEstimator):  # type: ignore[misc]
     """Parameters, learning and files of both estimators."""
 
-    _online: Online | Fixed
-
-    def __init__(
-        self,
-        *,
-        kernels: tuple[float | Kernel, ...] = Settings.sigmas,
-        rank: int = Settings.rank,
-        learner: Learner | str | None = None,
-        forget: float | tuple[float, ...] | None = None,
-        weight_rate: float = Settings.weight_rate,
-        warmup: int = Settings.warmup,
-        shuffle: bool = True,
-        nodes: int = 1,
-        topology: Any = "ring",
-        method: Method | str | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.kernels = kernels
-        self.rank = rank
-        self.learner = learner
-        self.forget = forget
-        self.weight_rate = weight_rate
-        self.warmup = warmup
-        self.shuffle = shuffle
-        self.nodes = nodes
-        self.topology = topology
-        self.method = method
-        self.random_state = random_state
+    kernels: tuple[float | Kernel, ...] = Settings.sigmas
+    rank: int = Settings.rank
+    learner: Learner | str | None = None
+    forget: float | tuple[float, ...] | None = None
+    weight_rate: float = Settings.weight_rate
+    warmup: int = Settings.warmup
+    shuffle: bool = True
+    nodes: int = 1
+    topology: Any = "ring"
+    method: Method | str | None = None
+    random_state: Any = 0
 
     @property
     def kernel_weights_(self) -> Floats:
@@ -181,7 +166,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def _fix(self, model: Model | str | Path) -> Model:
         """Take a model for what has been learned."""
         model = model if isinstance(model, Model) else load_model(model)
-        self._online = Fixed(model)
+        self._online: Online | Fixed = Fixed(model)
         self.n_features_in_ = model.features.inputs
         return model
 

@@ -1,6 +1,7 @@
 """The classifier."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,16 +12,14 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import validate_data
 
 from omkl.errors import InputError
-from omkl.features import Kernel
-from omkl.learners import Learner
-from omkl.methods import Method
 from omkl.model import Model
-from omkl.online import Classification, Settings, Task, files, probabilities
+from omkl.online import Classification, Task, files, probabilities
 from omkl.sklearn.base import ROWS, Estimator, Fixed, Floats, Table
 
 LEAST = 1e-300  # weight of a class whose logarithm is taken
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     """A multi-kernel classifier that learns rows one after another.
 
@@ -84,36 +83,7 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     True
     """
 
-    def __init__(
-        self,
-        *,
-        kernels: tuple[float | Kernel, ...] = Settings.sigmas,
-        rank: int = Settings.rank,
-        learner: Learner | str | None = None,
-        forget: float | tuple[float, ...] | None = None,
-        weight_rate: float = Settings.weight_rate,
-        warmup: int = Settings.warmup,
-        class_weight: dict[Any, float] | str | None = None,
-        shuffle: bool = True,
-        nodes: int = 1,
-        topology: Any = "ring",
-        method: Method | str | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        super().__init__(
-            kernels=kernels,
-            rank=rank,
-            learner=learner,
-            forget=forget,
-            weight_rate=weight_rate,
-            warmup=warmup,
-            shuffle=shuffle,
-            nodes=nodes,
-            topology=topology,
-            method=method,
-            random_state=random_state,
-        )
-        self.class_weight = class_weight
+    class_weight: dict[Any, float] | str | None = None
 
     def fit(self, X: Table, y: Any, sample_weight: Any = None, node: Any = None) -> Self:
         """Return the estimator after it has learned these rows and no others."""

@@ -1,5 +1,6 @@
 """The regressor."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -8,15 +9,13 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from omkl.errors import InputError
-from omkl.features import Kernel
-from omkl.learners import Learner
 from omkl.losses import Loss
-from omkl.methods import Method
 from omkl.model import Model
-from omkl.online import Regression, Settings, Task, files
+from omkl.online import Regression, Task, files
 from omkl.sklearn.base import ROWS, Estimator, Floats, Table
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class OMKLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     """A multi-kernel regressor that learns rows one after another, for one output or several.
 
@@ -45,36 +44,7 @@ class OMKLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     True
     """
 
-    def __init__(
-        self,
-        *,
-        loss: Loss | str = "squared",
-        kernels: tuple[float | Kernel, ...] = Settings.sigmas,
-        rank: int = Settings.rank,
-        learner: Learner | str | None = None,
-        forget: float | tuple[float, ...] | None = None,
-        weight_rate: float = Settings.weight_rate,
-        warmup: int = Settings.warmup,
-        shuffle: bool = True,
-        nodes: int = 1,
-        topology: Any = "ring",
-        method: Method | str | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        super().__init__(
-            kernels=kernels,
-            rank=rank,
-            learner=learner,
-            forget=forget,
-            weight_rate=weight_rate,
-            warmup=warmup,
-            shuffle=shuffle,
-            nodes=nodes,
-            topology=topology,
-            method=method,
-            random_state=random_state,
-        )
-        self.loss = loss
+    loss: Loss | str = "squared"
 
     def fit(self, X: Table, y: Any, sample_weight: Any = None, node: Any = None) -> Self:
         """Return the estimator after it has learned these rows and no others."""
