@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from omkl_lab.paper.studies import PooledStudy
+    from omkl_lab.paper.regret import Study
 
 METHODS = {
     "gossip": ("gossiped OMKL, path (M=7)", "C0", "-"),
@@ -64,7 +64,7 @@ def figure2(results: Mapping[str, Mapping[str, Runs]]) -> "Figure":
     return drawn
 
 
-def regret_figure(studies: "Mapping[str, PooledStudy]") -> "Figure":
+def regret_figure(studies: "Mapping[str, Study]") -> "Figure":
     """Return regret over the length of the stream, both in logarithms, with the fitted power of each case."""
     drawn, axes = figure(columns=len(studies), width=4.6)
     for axis, (title, study) in zip(axes, studies.items(), strict=True):

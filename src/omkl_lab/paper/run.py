@@ -15,9 +15,9 @@ from omkl_lab.paper.frontier.figure import frontier_figure
 from omkl_lab.paper.frontier.section import frontier_body, frontier_csv
 from omkl_lab.paper.frontier.study import Study
 from omkl_lab.paper.letter import FIGURE1, FIGURE2, TITLES, Progress, Runs, dealt, run_cases, spread
+from omkl_lab.paper.regret import Study as Regret
 from omkl_lab.paper.regret_section import regret_body
-from omkl_lab.paper.store import Arrays, Store
-from omkl_lab.paper.studies import PooledStudy, TheoremStudy
+from omkl_lab.paper.store import Store
 
 PARTS = ("claims", "figure1", "figure2", "regret", "quantizers")
 """What reproduces the letter; ``frontier`` goes beyond it, and is for asking."""
@@ -128,19 +128,21 @@ class Paper:
         """Measure the regret, check the lemmas, and write regret.json."""
         settings = {"seeds": self.few, "quick": self.quick, "setting": regret.SETTING}
 
-        def stored(name: str, study: Callable[..., PooledStudy]) -> Arrays:
-            report_to = partial(self.progress, name)
-            return self.store.get(name, settings, lambda: study(self.few, self.quick, report_to).to_arrays())
+        def stored(name: str, study: Callable[..., Regret]) -> Regret:
+            tell = partial(self.progress, name)
+            return Regret(**self.store.get(name, settings, lambda: study(self.few, self.quick, tell).arrays()))
 
-        own = TheoremStudy.from_arrays(stored("regret", regret.theorem))
-        pooled = PooledStudy.from_arrays(stored("pooled-regret", regret.pooled))
+        own, pooled = stored("regret", regret.theorem), stored("pooled-regret", regret.pooled)
         checks = lemmas.lemmas(own)
         studies = {"own samples, i.i.d.": own, "all nodes' samples, one class a node": pooled}
         figures.save(figures.regret_figure(studies), self.out, "regret")
         record = {title: {case: power._asdict() for case, power in study.exponents.items()}
                   for title, study in studies.items()}  # fmt: skip
-        arrays = {"own": own, "pooled": pooled, "lemmas": checks}
-        whole = {name: {key: value.tolist() for key, value in one.to_arrays().items()} for name, one in arrays.items()}
+        whole: dict[str, Any] = {
+            what: {name: array.tolist() for name, array in study.arrays().items()}
+            for what, study in (("own", own), ("pooled", pooled))
+        }
+        whole["lemmas"] = dict(zip(lemmas.Check._fields, zip(*checks, strict=True), strict=True))
         self._write_json("regret", {"exponents": record, **whole})
         return regret_body(self.out / "regret.png", own, pooled, checks)
 
