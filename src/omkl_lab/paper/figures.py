@@ -3,10 +3,11 @@
 import io
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from omkl.metrics import progressive
 from omkl.plots import figure
 from omkl.storage import write_whole
 from omkl_lab.paper.letter import TITLES, Floats, Runs, half_widths
@@ -79,11 +80,6 @@ def regret_figure(studies: "Mapping[str, Study]") -> "Figure":
         axis.legend(frameon=False, fontsize=8)
     axes[0].set_ylabel("regret of a node")
     return drawn
-
-
-def progressive(loss: Any) -> Floats:
-    """Return the mean over all rounds so far: a single round scores one sample a node and is mostly noise."""
-    return np.asarray(np.cumsum(loss, axis=1, dtype=np.float64) / np.arange(1, loss.shape[1] + 1))
 
 
 def save(drawn: "Figure", folder: Path, name: str) -> None:

@@ -34,6 +34,7 @@ TITLES = {
 
 Cases = Mapping[str, tuple[Method, str]]
 Progress = Callable[[str, int, int], None]
+Tell = Callable[[int, int], None]
 Floats = npt.NDArray[np.float64]
 
 FIGURE1: Cases = {
@@ -69,11 +70,6 @@ class Runs(NamedTuple):
     def final(self) -> Floats:
         """The mean loss over the last tenth of the stream, ``(runs,)``."""
         return np.asarray(self.loss[:, -max(1, self.loss.shape[1] // 10) :].mean(axis=1, dtype=np.float64))
-
-    @property
-    def whole(self) -> Floats:
-        """The mean loss over the whole stream, ``(runs,)``."""
-        return np.asarray(self.loss.mean(axis=1, dtype=np.float64))
 
 
 class Spread(NamedTuple):
@@ -117,28 +113,33 @@ def dealt(seeds: int) -> list[range]:
     return [range(first, last) for first, last in itertools.pairwise(ends)]
 
 
+def joined(seeds: int, share: Callable[[int, range], Arrays]) -> tuple[Arrays, npt.NDArray[np.int64]]:
+    """Return the runs of all shuffles, given what returns those of one, and which shuffle each had."""
+    shares = dealt(seeds)
+    parts = [share(shuffle, some) for shuffle, some in enumerate(shares)]
+    arrays = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    return arrays, np.repeat(np.arange(len(shares)), [len(some) for some in shares])
+
+
 def run_cases(store: Store, data: str, name: str, cases: Cases, seeds: int, progress: Progress) -> dict[str, Runs]:
     """Return the runs of every case on a data set, computed or from the store."""
-    shares = dealt(seeds)
-    parts = []
-    for shuffle, share in enumerate(shares):
+
+    def share(shuffle: int, some: range) -> Arrays:
         title = f"{name}-{data}-{shuffle}"
-        settings = {"data": data, "shuffle": shuffle, "seeds": list(share), "cases": repr(cases), "wire": VERSION}
-        work = partial(_compute, data, cases, shuffle, share, partial(progress, title))
-        parts.append(store.get(title, settings, work))
+        settings = {"data": data, "shuffle": shuffle, "seeds": list(some), "cases": repr(cases), "wire": VERSION}
+        return store.get(title, settings, partial(_compute, data, cases, shuffle, some, partial(progress, title)))
+
+    found, shuffle = joined(seeds, share)
     return {
         case: Runs(
-            np.concatenate([part[f"{case}:loss"] for part in parts]),
-            np.concatenate([part[f"{case}:accuracy"] for part in parts]),
-            np.repeat(np.arange(len(shares)), [len(share) for share in shares]),
-            float(np.concatenate([part[f"{case}:bits"] for part in parts]).mean()),
-            float(np.concatenate([part[f"{case}:link_bits"] for part in parts]).mean()),
+            found[f"{case}:loss"], found[f"{case}:accuracy"], shuffle,
+            float(found[f"{case}:bits"].mean()), float(found[f"{case}:link_bits"].mean()),
         )
         for case in cases
-    }
+    }  # fmt: skip
 
 
-def _compute(data: str, cases: Cases, shuffle: int, share: range, progress: Callable[[int, int], None]) -> Arrays:
+def _compute(data: str, cases: Cases, shuffle: int, share: range, progress: Tell) -> Arrays:
     results = compare(data, cases, NODES, seeds=len(share), seed=share[0], shuffle=shuffle, progress=progress)
     arrays: dict[str, Any] = {}
     for case, result in results.items():

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from scipy.optimize import isotonic_regression
 
 from omkl.plots import figure
 from omkl_lab.paper.frontier.study import DATA, PRESET, Frontier, Point, at_home, front
@@ -172,14 +173,6 @@ def apart(heights: Sequence[float], gap: float) -> list[float]:
     """
     order = np.argsort(heights, kind="stable")
     steps = gap * np.arange(len(order))
-    # With the gaps taken out the order must not fall: least squares, by pooling what does.
-    pools: list[tuple[float, int]] = []
-    for value in np.asarray(heights, dtype=np.float64)[order] - steps:
-        mean, count = float(value), 1
-        while pools and pools[-1][0] > mean:
-            last, many = pools.pop()
-            mean, count = (mean * count + last * many) / (count + many), count + many
-        pools.append((mean, count))
     moved = np.empty(len(order))
-    moved[order] = np.repeat([mean for mean, _ in pools], [count for _, count in pools]) + steps
+    moved[order] = isotonic_regression(np.asarray(heights, dtype=np.float64)[order] - steps).x + steps
     return [float(height) for height in moved]

@@ -1,7 +1,6 @@
 """What a learner in one place loses: gradient descent tuned in hindsight, and the best model of all samples at once."""
 
 import itertools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ from omkl.comparator import best
 from omkl.data import as_stream
 from omkl.features import Features, draw, gaussian, transform
 from omkl.losses import Logistic
-from omkl_lab.paper.letter import Floats, dealt, spread
+from omkl_lab.paper.letter import Floats, Tell, dealt, spread
 from omkl_lab.paper.store import Arrays
 
 BANDWIDTHS = (0.25, 0.35, 0.5, 0.7, 1.0)  # in units of the median distance between inputs
@@ -25,8 +24,6 @@ FOLDS = 5
 SELECTED = 8000  # samples that bandwidth and prior of the batch optimum are chosen on
 SGD_GRID = {"sigma": BANDWIDTHS, "eta": RATES, "power": POWERS, "features": FEATURES}
 BATCH_GRID = {"sigma": BANDWIDTHS, "prior": PRIORS, "features": BATCH_FEATURES, "selected": SELECTED}
-
-Tell = Callable[[int, int], None]
 
 
 class Table(NamedTuple):

@@ -23,8 +23,8 @@ from omkl.sending import Pace
 from omkl.simulator import compare
 from omkl.wire import VERSION
 from omkl_lab.paper.frontier.data_sent import WIDTHS, flooded
-from omkl_lab.paper.frontier.lines import BATCH_GRID, SGD_GRID, Tell, batch_optimum, tuned_sgd
-from omkl_lab.paper.letter import NODES, Cases, Floats, Progress, dealt, spread
+from omkl_lab.paper.frontier.lines import BATCH_GRID, SGD_GRID, batch_optimum, tuned_sgd
+from omkl_lab.paper.letter import NODES, Cases, Floats, Progress, Tell, dealt, joined, spread
 from omkl_lab.paper.store import Arrays, Store
 
 NARROW, WIDE = 20, 80  # features of a model: the letter's, and such that the message is as large as the recommended
@@ -239,11 +239,8 @@ class Study(NamedTuple):
 
     def joined(self, share: Callable[[int, range], Arrays], cases: Iterable[str]) -> dict[str, Runs]:
         """Return the runs of every case that does not diverge, given what returns those of a shuffle."""
-        shares = dealt(self.seeds)
-        parts = [share(shuffle, seeds) for shuffle, seeds in enumerate(shares)]
-        shuffle = np.repeat(np.arange(len(shares)), [len(share) for share in shares])
-        joined = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-        found = {case: Runs(joined[f"{case}:loss"], joined[f"{case}:bytes"], shuffle) for case in cases}
+        arrays, shuffle = joined(self.seeds, share)
+        found = {case: Runs(arrays[f"{case}:loss"], arrays[f"{case}:bytes"], shuffle) for case in cases}
         return {case: runs for case, runs in found.items() if np.isfinite(runs.loss).all()}
 
     def share(self, name: str, cases: Cases, shuffle: int, share: range, nodes: int = NODES) -> Arrays:
