@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from omkl import algorithm
+from omkl.blas import one_thread
 from omkl.methods import Method, Round
 from omkl.online.calibrating import Calibrated, described, table
 from omkl.online.tasks import Task
@@ -41,8 +42,6 @@ class Player:
 
         It does not matter how calls cut them.
         """
-        if not rows:
-            return state, []
         if self.fast is None:
             losses = []
             for row in rows:
@@ -86,8 +85,9 @@ class Player:
         if self.fast is not None:
             found: Floats = self.fast.outputs(state, self.features(X))
             return found
-        theta, log_weights = (part[0].astype(np.float64) for part in self.made.method.models(state))
-        return np.asarray(algorithm.predict(theta, log_weights, self.features(X)).output)
+        with one_thread():
+            theta, log_weights = (part[0].astype(np.float64) for part in self.made.method.models(state))
+            return np.asarray(algorithm.predict(theta, log_weights, self.features(X)).output)
 
 
 def _loops(made: Calibrated) -> Any:

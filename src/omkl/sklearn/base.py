@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +60,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     topology: Any = "ring"
     method: Method | str | None = None
     random_state: Any = 0
+
+    _targets: ClassVar[dict[str, Any]] = {}
+    """What targets may be, for ``validate_data``."""
 
     @property
     def kernel_weights_(self) -> Floats:
@@ -119,6 +122,26 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         self._begun = self.get_params()
         return begin(task, method, int(seed), self.warmup, topology)
 
+    def _read(self, X: Any, y: Any, sample_weight: Any, first: bool = True) -> tuple[Any, Any, Floats]:
+        """Return rows, targets and a weight for every row; refuse what is none."""
+        X, y = validate_data(self, X, y, reset=first, **ROWS, **self._targets)
+        rule = f"there are {len(y)} rows; give each a finite weight of zero or more"
+        try:
+            weights = np.asarray(1.0 if sample_weight is None else sample_weight, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError(f"sample_weight is {sample_weight!r}; {rule}") from None
+        if weights.shape not in ((), (len(y),)) or not (np.isfinite(weights) & (weights >= 0)).all():
+            raise InputError(f"sample_weight has shape {weights.shape} and minimum {weights.min(initial=0):g}; {rule}")
+        return X, y, np.broadcast_to(weights, (len(y),))
+
+    def fit(self, X: Table, y: Any, sample_weight: Any = None, node: Any = None) -> Self:
+        """Return the estimator after it has learned these rows and no others."""
+        X, y, weights = self._read(X, y, sample_weight)
+        if not weights.any():
+            raise InputError("every sample weight is zero; rows of weight zero are ignored; give some rows weight")
+        self._expect(y)
+        return self._learn(X, self._numbered(y, weights), weights, node, self.shuffle)
+
     def _learn(self, X: Any, y: Floats, weights: Floats, node: Any, shuffle: bool = False) -> Self:
         """Learn rows; those of weight zero are ignored."""
         online = self._online
@@ -135,18 +158,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 for turn, (k, x) in enumerate(zip(some, _dense(X[some]), strict=True), start)
             ])  # fmt: skip
         return self
-
-    @staticmethod
-    def _weights(sample_weight: Any, rows: int) -> Floats:
-        """Return a weight for every row; refuse what is none."""
-        rule = f"there are {rows} rows; give each a finite weight of zero or more"
-        try:
-            weights = np.asarray(1.0 if sample_weight is None else sample_weight, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InputError(f"sample_weight is {sample_weight!r}; {rule}") from None
-        if weights.shape not in ((), (rows,)) or not (np.isfinite(weights) & (weights >= 0)).all():
-            raise InputError(f"sample_weight has shape {weights.shape} and minimum {weights.min(initial=0):g}; {rule}")
-        return np.broadcast_to(weights, (rows,))
 
     def _checked(self, nodes: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
         """Return a node for every row; refuse what is none."""

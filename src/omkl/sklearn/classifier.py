@@ -9,12 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
-from sklearn.utils.validation import validate_data
 
 from omkl.errors import InputError
 from omkl.model import Model
 from omkl.online import Classification, Task, files, probabilities
-from omkl.sklearn.base import ROWS, Estimator, Fixed, Floats, Table
+from omkl.sklearn.base import Estimator, Fixed, Floats, Table
 
 LEAST = 1e-300  # weight of a class whose logarithm is taken
 
@@ -85,25 +84,14 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     class_weight: dict[Any, float] | str | None = None
 
-    def fit(self, X: Table, y: Any, sample_weight: Any = None, node: Any = None) -> Self:
-        """Return the estimator after it has learned these rows and no others."""
-        X, y = validate_data(self, X, y, **ROWS)
-        check_classification_targets(y)
-        weights = self._weights(sample_weight, len(y))
-        if not weights.any():
-            raise InputError("every sample weight is zero; rows of weight zero are ignored; give some rows weight")
-        self._know(unique_labels(y))
-        return self._learn(X, self._numbered(y, weights), weights, node, self.shuffle)
-
     def partial_fit(self, X: Table, y: Any, classes: Any = None, sample_weight: Any = None, node: Any = None) -> Self:
         """Return the estimator after it has learned these rows too.
 
         The first call needs two classes or more, in ``y`` or in ``classes``. Others may turn up later.
         """
         first = not hasattr(self, "_online")
-        X, y = validate_data(self, X, y, reset=first, **ROWS)
+        X, y, weights = self._read(X, y, sample_weight, first)
         check_classification_targets(y)
-        weights = self._weights(sample_weight, len(y))
         named = unique_labels(y) if classes is None else unique_labels(classes)
         if (unknown := ~np.isin(y, named)).any():
             raise InputError(
@@ -160,6 +148,10 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         """
         outputs, offsets = super()._outputs(X, node), self._offsets()
         return outputs + (offsets[1] - offsets[0]) if outputs.shape[1] == 1 else outputs[:, self._place] + offsets
+
+    def _expect(self, y: npt.NDArray[Any]) -> None:
+        check_classification_targets(y)
+        self._know(unique_labels(y))
 
     def _know(self, classes: npt.NDArray[Any]) -> None:
         """Begin with these classes, if there are enough."""

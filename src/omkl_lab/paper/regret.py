@@ -193,8 +193,7 @@ class Streams(NamedTuple):
             X = self.X[rows[:rounds]].reshape(rounds, rows.shape[1], -1)
             y = Logistic().encode(self.classes[:rounds])
             problem = engine.Problem(X, y, features.Features(wide), list(range(self.seeds)))
-            tell = progress and (lambda k, _, before=done: progress(before + k, total))
-            yield [one for _, one in engine.run(problem, cases, measure, tell)]
+            yield [one for _, one in engine.run(problem, cases, measure, _after(progress, done, total))]
             done += rounds
 
 
@@ -212,6 +211,10 @@ def side_by_side(frequencies: npt.NDArray[np.float32]) -> npt.NDArray[np.float32
 def contraction(graph: Topology) -> float:
     """Return Lemma 1's c."""
     return theory.contraction(theory.spectral_gap(graph), QUANTIZER.delta(LENGTH))
+
+
+def _after(progress: engine.Progress | None, done: int, total: int) -> engine.Progress | None:
+    return None if progress is None else lambda rounds, _: progress(done + rounds, total)
 
 
 def _regret(measured: Any, best: Floats) -> Floats:
