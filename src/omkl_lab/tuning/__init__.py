@@ -10,7 +10,7 @@ from typing import Any
 from omkl.errors import InputError, real, whole
 from omkl.experiment import Experiment
 from omkl.methods import Method
-from omkl_lab.sweeps.places import processes
+from omkl_lab.sweeps.work import processes
 from omkl_lab.tuning.halving import BASE, Evaluate, Score, Trial, halve, judged, reasons, rungs
 from omkl_lab.tuning.outcome import Candidate, Comparison, Tuned, compared
 from omkl_lab.tuning.runs import Progress, Runs

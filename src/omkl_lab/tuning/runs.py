@@ -10,7 +10,7 @@ from omkl.errors import InputError
 from omkl.experiment import Experiment
 from omkl.methods import Method
 from omkl_lab import sweeps
-from omkl_lab.sweeps.places import Slots
+from omkl_lab.sweeps.work import Slots
 from omkl_lab.tuning.halving import BASE, Score
 
 Progress: TypeAlias = Callable[[int, int, str], None]
