@@ -15,7 +15,7 @@ and the slope flatter. gamma = 0.5 is a practical step, far above Lemma 1's.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -139,11 +139,17 @@ class Streams(NamedTuple):
         """Return regret alone and by gossip on every graph, on what the measure scores."""
         rows, frequencies = self.draw()
         best, radius = self.comparator(rows, frequencies)
-        columns: dict[str, list[Any]] = defaultdict(list)
-        for k, measured in enumerate(self.play(rows, frequencies, graphs, measure, progress)):
+        wide, columns, done = side_by_side(frequencies), defaultdict[str, list[Any]](list), 0
+        for k, rounds in enumerate(self.lengths):
+            X = self.X[rows[:rounds]].reshape(rounds, rows.shape[1], -1)
+            y = Logistic().encode(self.classes[:rounds])
+            problem = engine.Problem(X, y, features.Features(wide), list(range(self.seeds)))
+            tell = _after(progress, done, sum(self.lengths))
+            measured = [one for _, one in engine.run(problem, _cases(rounds, graphs), measure, tell)]
+            done += rounds
             columns["regret"].append([_regret(one, best[k]) for one in measured])
             if measure is own_scores:
-                for name, column in _bounded(self.lengths[k], float(radius[k].max()), graphs, measured).items():
+                for name, column in _bounded(rounds, float(radius[k].max()), graphs, measured).items():
                     columns[name].append(column)
         lengths, arrays = np.array(self.lengths), {key: np.moveaxis(np.array(c), 0, 1) for key, c in columns.items()}
         return Study(np.array([ALONE, *graphs]), lengths, ETA_0 / np.sqrt(lengths), best=best, radius=radius, **arrays)
@@ -173,28 +179,12 @@ class Streams(NamedTuple):
                 found[:, k, s] = top.objective, top.norm
         return found[0], found[1]
 
-    def play(
-        self,
-        rows: Integers,
-        frequencies: npt.NDArray[np.float32],
-        graphs: Graphs,
-        measure: Measure,
-        progress: engine.Progress | None,
-    ) -> Iterator[list[Any]]:
-        """Yield, length by length, what was measured of each case."""
-        wide = side_by_side(frequencies)
-        total, done = sum(self.lengths), 0
-        for rounds in self.lengths:
-            eta = ETA_0 / rounds**0.5
-            gossip = Gossip(eta=eta, gamma=GAMMA, quantizer=QUANTIZER, regularization=LAMBDA)
-            alone = Local(eta=eta, regularization=LAMBDA)
-            turns = [(graph,) for graph in graphs.values()]
-            cases = [engine.Case(alone, turns[0]), *(engine.Case(gossip, one) for one in turns)]
-            X = self.X[rows[:rounds]].reshape(rounds, rows.shape[1], -1)
-            y = Logistic().encode(self.classes[:rounds])
-            problem = engine.Problem(X, y, features.Features(wide), list(range(self.seeds)))
-            yield [one for _, one in engine.run(problem, cases, measure, _after(progress, done, total))]
-            done += rounds
+
+def _cases(rounds: int, graphs: Graphs) -> list[engine.Case]:
+    eta, turns = ETA_0 / rounds**0.5, [(graph,) for graph in graphs.values()]
+    gossip = Gossip(eta=eta, gamma=GAMMA, quantizer=QUANTIZER, regularization=LAMBDA)
+    alone = Local(eta=eta, regularization=LAMBDA)
+    return [engine.Case(alone, turns[0]), *(engine.Case(gossip, one) for one in turns)]
 
 
 def side_by_side(frequencies: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -23,17 +24,11 @@ class Store:
     def get(self, name: str, settings: dict[str, Any], compute: Callable[[], Arrays]) -> Arrays:
         """Return the arrays stored under ``name`` if made with these settings, else compute and store them."""
         path, header = self.folder / f"{name}.npz", json.dumps(settings | {"omkl": version("omkl")}, sort_keys=True)
-        found = _read(path)
-        if found is not None and str(found.pop("settings", None)) == header:
-            return found
+        with suppress(FileNotFoundError, *storage.DAMAGED):
+            found = storage.load(path).arrays
+            if str(found.pop("settings", None)) == header:
+                return found
         arrays = compute()
         self.folder.mkdir(parents=True, exist_ok=True)
         storage.write(path, {"settings": np.array(header)} | arrays)
         return arrays
-
-
-def _read(path: Path) -> Arrays | None:
-    try:
-        return storage.load(path).arrays if path.exists() else None
-    except storage.DAMAGED:
-        return None

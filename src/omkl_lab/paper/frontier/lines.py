@@ -39,10 +39,6 @@ class Table(NamedTuple):
         z = transform(self.X, Features(V))
         return np.concatenate([z, np.ones((len(z), 1))], axis=1)
 
-    def first(self, count: int) -> "Table":
-        """Return the first samples."""
-        return Table(self.X[:count], self.y[:count], self.unit)
-
     def held_out(self, bandwidth: float, prior: float, fold: int) -> float:
         """Return the mean loss on every fifth sample of the best model for all others."""
         z, out = self.features(bandwidth, BATCH_FEATURES, 0), np.arange(len(self.y)) % FOLDS == fold
@@ -88,7 +84,7 @@ def batch_optimum(data: str, tell: Tell) -> Arrays:
     """
     table = _table(data, 0)
     grid = list(itertools.product(BANDWIDTHS, PRIORS))
-    work, few = len(grid) + FOLDS, table.first(SELECTED)
+    work, few = len(grid) + FOLDS, table._replace(X=table.X[:SELECTED], y=table.y[:SELECTED])
     scores = []
     for k, setting in enumerate(grid):
         scores.append(few.held_out(*setting, 0))

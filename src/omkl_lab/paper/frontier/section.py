@@ -53,8 +53,14 @@ def frontier_body(png: Path, results: Mapping[str, Frontier], seeds: int) -> str
             "intervals are 95 %."
         ),
         table(["", *(TITLES[data] for data in results)], rows),
-        *(_front(data, found) for data, found in results.items()),
     ]
+    for data, found in results.items():
+        kept = front(at_home(found.points))
+        parts += [
+            paragraph(f"{TITLES[data]}: what no other point beats that leaves raw data where they are"),
+            table(["", "setting", "bytes", "loss"],
+                  [[STYLES[p.family].label, p.what, f"{p.bytes:.1f}", _value(p)] for p in kept]),
+        ]  # fmt: skip
     return "".join(parts)
 
 
@@ -67,12 +73,6 @@ def frontier_csv(results: Mapping[str, Frontier]) -> str:
         writer.writerows([data, *point] for point in found.points)
         writer.writerows([data, name, line.what, "", line.loss, line.half] for name, line in found.lines.items())
     return text.getvalue()
-
-
-def _front(data: str, found: Frontier) -> str:
-    rows = [[STYLES[p.family].label, p.what, f"{p.bytes:.1f}", _value(p)] for p in front(at_home(found.points))]
-    title = f"{TITLES[data]}: what no other point beats that leaves raw data where they are"
-    return paragraph(title) + table(["", "setting", "bytes", "loss"], rows)
 
 
 def _best(found: Frontier, family: str) -> str:

@@ -112,17 +112,17 @@ def _plain(learners: Mapping[str, Learner]) -> Family:
     return _family(made, NEAREST, "nearest 2", NARROW, WIDE)
 
 
-def _single() -> Family:
-    made = {
-        f"eta {eta:g}, sigma {sigma:g} medians": Choco(kernels=gaussian(sigma), sigma="median", eta=eta)
-        for eta, sigma in itertools.product(ETAS, (0.25, 0.5, 1.0))
-    }
-    return _family(made, LEVELS, "QSGD, 3 bit", NARROW)
-
-
 FAMILIES: dict[str, Family] = {
     "larger": _family({f"eta {eta:g}": Gossip(eta=eta) for eta in ETAS}, LEVELS, "QSGD, 3 bit", NARROW),
-    "choco": _single(),
+    "choco": _family(
+        {
+            f"eta {eta:g}, sigma {sigma:g} medians": Choco(kernels=gaussian(sigma), sigma="median", eta=eta)
+            for eta, sigma in itertools.product(ETAS, (0.25, 0.5, 1.0))
+        },
+        LEVELS,
+        "QSGD, 3 bit",
+        NARROW,
+    ),
     "sgd": _plain({f"eta {eta:g}": SGD(eta) for eta in ETAS}),
     "adagrad": _plain({f"eta {eta:g}": AdaGrad(eta) for eta in (0.3, 1.0, 3.0)}),
     "newton": _plain({f"prior {prior:g}": Newton(prior) for prior in (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)}),
