@@ -16,9 +16,8 @@ from omkl.metrics import progressive
 from omkl.quantizers import QSGD
 from omkl.simulator import simulate
 from omkl_lab.paper import claims, figures, letter, quantizers, regret, report, run
-from omkl_lab.paper.letter import Runs, spread
+from omkl_lab.paper.letter import Arrays, Runs, Store, spread
 from omkl_lab.paper.run import Paper
-from omkl_lab.paper.store import Arrays, Store
 
 
 def runs(final: float, noise: float = 0.0, seed: int = 0, **change: Any) -> Runs:

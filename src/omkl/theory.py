@@ -270,13 +270,13 @@ def explain(
     '0.0082 1.7e-06 1.5e-07 True'
     """
     network, loss = build(topology, nodes, weights), losses.named(loss)
-    quantizer = 1.0 if quantizer is None else quantizer
+    given: Any = 1.0 if quantizer is None else quantizer
     _check(features=(features, 1, math.inf), regularization=(regularization, 0, math.inf), momentum=(momentum, 0, 1))
     n = 2 * features if sent is None else sent
-    delta = quantizer if isinstance(quantizer, (int, float)) else quantizer.delta(n)
+    delta = given if isinstance(given, (int, float)) else given.delta(n)
     # Of a quantizer with a delta alone it is taken that it shrinks.
     shrinking = Tracking(delta, (1 - delta) / max(delta, SMALLEST))
-    followed = tracking(quantizer, n) if delta > 0 and hasattr(quantizer, "quantize") else shrinking
+    followed = tracking(given, n) if delta > 0 and hasattr(given, "quantize") else shrinking
     auto = stable_step(network, seldom(followed, share), momentum)
     gamma = auto if gamma == "auto" else gamma
     _check(gamma=(gamma, 0, 1))

@@ -6,6 +6,8 @@ where it binds nothing; it is in the first constraint alone, for the solver spli
 """
 
 from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +50,7 @@ def _optimal(graph: Graph, rule: str, nonnegative: bool) -> Floats:
     if graph.nodes == 1:
         return np.zeros(0)
     with extra("sdp", "cvxpy"):
-        import cvxpy as cp
+        cp: Any = import_module("cvxpy")
     links = np.arange(len(graph.edges))
     incidence = np.zeros((graph.nodes, len(links)))
     incidence[graph.edges[:, 0], links], incidence[graph.edges[:, 1], links] = 1, -1

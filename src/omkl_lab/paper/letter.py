@@ -6,19 +6,24 @@ as that over features.
 """
 
 import itertools
+import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
+from omkl import storage
 from omkl.methods import Choco, Complete, Local, Method, letter
 from omkl.quantizers import QSGD
 from omkl.simulator import compare
 from omkl.wire import VERSION
-from omkl_lab.paper.store import Arrays, Store
 
 NODES = 20
 SHUFFLES = 5
@@ -35,6 +40,7 @@ TITLES = {
 Cases = Mapping[str, tuple[Method, str]]
 Progress = Callable[[str, int, int], None]
 Tell = Callable[[int, int], None]
+Arrays: TypeAlias = storage.Arrays
 Floats = npt.NDArray[np.float64]
 
 FIGURE1: Cases = {
@@ -50,6 +56,25 @@ FIGURE1: Cases = {
 """The letter's steps, eta = 0.01 and gamma = 0.009."""
 
 FIGURE2: Cases = {graph: (letter(eta=0.1, gamma=0.09, quantizer=None), graph) for graph in ("complete", "ring", "path")}
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of npz files, each with the settings that made it."""
+
+    folder: Path
+
+    def get(self, name: str, settings: dict[str, Any], compute: Callable[[], Arrays]) -> Arrays:
+        """Return the arrays stored under ``name`` if made with these settings, else compute and store them."""
+        path, header = self.folder / f"{name}.npz", json.dumps(settings | {"omkl": version("omkl")}, sort_keys=True)
+        with suppress(FileNotFoundError, *storage.DAMAGED):
+            found = storage.load(path).arrays
+            if str(found.pop("settings", None)) == header:
+                return found
+        arrays = compute()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        storage.write(path, {"settings": np.array(header)} | arrays)
+        return arrays
 
 
 class Runs(NamedTuple):

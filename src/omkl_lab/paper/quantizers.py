@@ -16,8 +16,7 @@ from omkl.simulator.measures import metrics
 from omkl.topology import build
 from omkl.wire import VERSION
 from omkl_lab.paper import report
-from omkl_lab.paper.letter import NODES, Floats, Progress, Tell, spread
-from omkl_lab.paper.store import Arrays, Store
+from omkl_lab.paper.letter import NODES, Arrays, Floats, Progress, Store, Tell, spread
 
 D = 20
 SETTINGS = {"letter": (0.01, 0.009), "larger": (1.0, 0.1)}

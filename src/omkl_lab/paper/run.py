@@ -11,13 +11,11 @@ from omkl.data import load
 from omkl.simulator.description import versions
 from omkl.storage import write_whole
 from omkl_lab.paper import claims, figures, lemmas, quantizers, regret, report
-from omkl_lab.paper.frontier.figure import frontier_figure
-from omkl_lab.paper.frontier.section import frontier_body, frontier_csv
+from omkl_lab.paper.frontier.figure import frontier_body, frontier_csv, frontier_figure
 from omkl_lab.paper.frontier.study import Study
-from omkl_lab.paper.letter import FIGURE1, FIGURE2, TITLES, Progress, Runs, dealt, run_cases, spread
+from omkl_lab.paper.letter import FIGURE1, FIGURE2, TITLES, Progress, Runs, Store, dealt, run_cases, spread
 from omkl_lab.paper.regret import Study as Regret
 from omkl_lab.paper.regret_section import regret_body
-from omkl_lab.paper.store import Store
 
 PARTS = ("claims", "figure1", "figure2", "regret", "quantizers")
 """What reproduces the letter; ``frontier`` goes beyond it, and is for asking."""

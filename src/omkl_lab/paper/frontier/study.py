@@ -24,8 +24,7 @@ from omkl.simulator import compare
 from omkl.wire import VERSION
 from omkl_lab.paper.frontier.data_sent import WIDTHS, flooded
 from omkl_lab.paper.frontier.lines import BATCH_GRID, SGD_GRID, batch_optimum, tuned_sgd
-from omkl_lab.paper.letter import NODES, Cases, Floats, Progress, Tell, dealt, joined, spread
-from omkl_lab.paper.store import Arrays, Store
+from omkl_lab.paper.letter import NODES, Arrays, Cases, Floats, Progress, Store, Tell, dealt, joined, spread
 
 NARROW, WIDE = 20, 80  # features of a model: the letter's, and such that the message is as large as the recommended
 DATA = "data"  # the family that sends samples in place of models
