@@ -92,4 +92,4 @@ def _consensus_checks(graph: Topology, trials: int) -> Iterator[Check]:
         for start in ("random", "slowest"):
             rate = consensus_rate(graph, gamma, start, trials)
             c = contraction(graph)
-            yield Check("consensus", graph.graph.name, start, SETTLING, gamma, rate, c, gamma == printed)
+            yield Check("consensus", graph.graph.name, start, SETTLING, gamma, rate, c, bool(gamma == printed))

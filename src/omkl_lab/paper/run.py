@@ -130,7 +130,8 @@ class Paper:
 
         def stored(name: str, study: Callable[..., Regret]) -> Regret:
             tell = partial(self.progress, name)
-            return Regret(**self.store.get(name, settings, lambda: study(self.few, self.quick, tell).arrays()))
+            found = self.store.get(name, settings, lambda: study(self.few, self.quick, tell).arrays())
+            return Regret(**{field: found[field] for field in Regret._fields if field in found})
 
         own, pooled = stored("regret", regret.theorem), stored("pooled-regret", regret.pooled)
         checks = lemmas.lemmas(own)
