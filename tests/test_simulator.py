@@ -21,7 +21,6 @@ from omkl.methods import Method, Neighbors
 from omkl.quantizers import Message
 from omkl.simulator import engine, rounds, scans
 from omkl.simulator.networks import Dense, Edges, Lists, network
-from omkl.simulator.waves import LIMIT, waves
 from tests import numpy_run
 from tests.conftest import assert_same_but_for_flips
 from tests.executors import SCANS, by
@@ -200,15 +199,6 @@ def test_all_ways_to_mix_are_the_algorithms(name: str) -> None:
             np.testing.assert_allclose(mix(theta, hidden, 0.7, 3.0), clipped, atol=2e-6)
         np.testing.assert_array_equal(fast.degrees(12), built.degrees)
     np.testing.assert_array_equal(Neighbors(index, weights).degrees(12), built.degrees)
-
-
-def test_waves_are_sines_and_cosines(rng: np.random.Generator) -> None:
-    for reach in (1.0, 30.0, LIMIT):
-        angles = rng.uniform(-reach, reach, size=(1000, 20)).astype(np.float32)
-        exact = np.concatenate([np.sin(angles.astype(np.float64)), np.cos(angles.astype(np.float64))], axis=-1)
-        np.testing.assert_allclose(jax.jit(waves)(angles), exact, atol=2e-7)
-    halves = np.array([[0.0, np.pi / 4, -np.pi / 2, np.pi, 100 * np.pi]], dtype=np.float32)
-    np.testing.assert_allclose(waves(jnp.asarray(halves))[0, 5:], np.cos(halves[0].astype(np.float64)), atol=2e-7)
 
 
 @pytest.mark.parametrize(

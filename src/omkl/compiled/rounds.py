@@ -320,14 +320,6 @@ def _learn(
 
 
 @entry
-def learn_one(s: Method, nodes: Nodes, z: Floats, y: Floats, k: Room) -> tuple[np.float32, bool]:
-    """Take the one node through a sample; return the loss, and whether models and weights are sound."""
-    s, nodes, k = borrowed(s), borrowed(nodes), borrowed(k)
-    loss = observe(s, nodes, 0, z, y, k)
-    return loss, mixing.is_finite(nodes.own[0]) and not np.isnan(total(nodes.log_weights[0]))
-
-
-@entry
 def predict_one(s: Method, nodes: Nodes, z: Floats, k: Room) -> None:
     """Write the outputs of the one node for features ``(P, n)``."""
     predict(borrowed(s), borrowed(nodes), 0, z, borrowed(k))

@@ -37,11 +37,9 @@ from omkl.simulator.rounds import (
     compiled,
     is_paced,
     most_rounds,
-    reach,
     segments,
 )
 from omkl.simulator.watching import Look, Showing
-from omkl.simulator.waves import LIMIT
 from omkl.topology import Faults
 
 HERE = Placement()
@@ -132,8 +130,6 @@ def _run_share(
     skeletons, numbers = split_all(methods)
     given = _given(problem, cases, numbers, place)
     running = place.start(lambda: _start(methods, (nodes, len(seeds)), y.shape[-1], features.spectrum))
-    where = (given if isinstance(X, jax.Array) else problem).features.frequencies
-    near = where is not None and reach(X, where) < LIMIT
     most = _most_rounds(problem) * place.devices
     if audience is not None:
         most = min(most, max(audience.every, every))
@@ -144,7 +140,7 @@ def _run_share(
         if stop.is_set():
             return []
         group = every if chunk.in_blocks else int(every == 1)
-        program = Program(place, skeletons, measure, near, group, chunk.in_blocks)
+        program = Program(place, skeletons, measure, group, chunk.in_blocks)
         cut = partial(_cut, chunk=chunk, length=_length(chunk, made))
         times, placed = np.arange(rounds, dtype=np.uint32), (place.put(cut(part), nodes=1) for part in (X, y))
         samples = Samples(cut(times), jax.tree.map(cut, starts), *placed)
