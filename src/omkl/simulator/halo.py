@@ -12,7 +12,7 @@ from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from omkl.simulator.layout import are_even
-from omkl.simulator.networks import Edges, Lists
+from omkl.simulator.networks import Edges, Linked, Lists, linked
 from omkl.topology import Graph, Topology
 
 AXIS = "devices"
@@ -77,24 +77,6 @@ class Halo:
         mixed = jax.shard_map(mix_block, mesh=self.mesh, in_specs=BLOCKS, out_specs=BLOCKS)
         return mixed(self.local, self.sends, theta, hidden)[:nodes]
 
-    def degrees(self, nodes: int) -> Array:
-        """Return how many neighbors each node has."""
-        size = block(nodes, self.mesh.size)
-        counted = jax.shard_map(lambda local: local.degrees(size), mesh=self.mesh, in_specs=BLOCKS, out_specs=BLOCKS)
-        degrees: Array = counted(self.local)[:nodes]  # type: ignore[no-untyped-call]
-        return degrees
-
-    def weight(self, nodes: int) -> Array:
-        """Return what the weights of each node's links add up to."""
-        size = block(nodes, self.mesh.size)
-        summed = jax.shard_map(lambda local: local.weight(size), mesh=self.mesh, in_specs=BLOCKS, out_specs=BLOCKS)
-        weight: Array = summed(self.local)[:nodes]  # type: ignore[no-untyped-call]
-        return weight
-
-    def heard(self) -> float:
-        """Return one: all links are there."""
-        return 1.0
-
     def _pass_on(self, rows: Array, shift: int) -> Array:
         devices = self.mesh.size
         pairs = [(n, (n + shift) % devices) for n in range(devices)]
@@ -113,14 +95,15 @@ class _Links(NamedTuple):
     weights: npt.NDArray[np.float64]
 
 
-def network(topology: Topology, places: Integers, mesh: Mesh) -> Halo:
+def network(topology: Topology, places: Integers, mesh: Mesh) -> Linked:
     """Return the topology in blocks, node j at place ``places[j]`` of the order that is dealt out."""
     size = block(topology.nodes, mesh.size)
     links = _links(topology, places, size)
     sends, column = _exchange(links, mesh.size, size)
     even = are_even(topology.nodes, len(topology.graph.edges), int(topology.degrees.max()))
     local = (_lists if even else _edges)(topology, links, column, mesh)
-    return Halo(local, tuple(_spread(mesh, rows) for rows in sends.values()), tuple(sends), mesh)
+    made = Halo(local, tuple(_spread(mesh, rows) for rows in sends.values()), tuple(sends), mesh)
+    return linked(made, topology, np.argsort(places))
 
 
 def _links(topology: Topology, places: Integers, size: int) -> _Links:
