@@ -1,6 +1,9 @@
 """Every part of the compiled text computes what its statement over arrays does, in float32, to the tolerances given."""
 
 import importlib
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -503,3 +506,30 @@ def test_what_is_kept_is_known_by_what_it_is_of(tmp_path: Path) -> None:
     first, second = (tmp_path / files._file(("x", kind)) for kind in ("float32", "float64"))
     second.write_bytes(first.read_bytes())  # another's
     assert files.load(("x", "float64")) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("", "no error"),
+        ("codegen.JITCodeLibrary._optimize_final_module = None", "not callable"),
+        ("del codegen.JITCodeLibrary", "cannot import"),
+        ("compiler_machinery.register_pass = None", "not callable"),
+    ],
+    ids=["alike", "method", "class", "function"],
+)
+def test_a_newer_numba_is_tried_first(change: str, told: str, tmp_path: Path) -> None:
+    program = f"""
+import numba
+from numba.core import codegen, compiler_machinery
+numba.version_info = numba.version_info._replace(short=(9, 0))
+{change}
+try:
+    from omkl.compiled import node
+    print("no error")
+except ImportError as error:
+    print(error)
+"""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert told in done.stdout

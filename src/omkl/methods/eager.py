@@ -1,6 +1,6 @@
 """Rounds of a method in NumPy, as it states them and one after another; a node need not have a sample in each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,17 +16,14 @@ Dither: TypeAlias = Callable[[int], npt.NDArray[np.float32] | None]
 """What the quantizers of all nodes are given in a round of gossip, ``(J, P, C, n)``; None where they need nothing."""
 
 
-def dither(method: Method, nodes: int, outputs: int, seed: int) -> Dither:
-    """Return the dither of a seed."""
+def dither(method: Method, nodes: int, outputs: int, seed: int | Sequence[int]) -> Dither:
+    """Return the dither of a seed, or of several, ``(J, S, P, C, n)``."""
     if not method.dithered:
-        return _nothing
-    key = noise.fold(noise.key(seed, "quantizer"), np.arange(nodes)[:, None])
+        return lambda round_: None
+    key = noise.key(seed, "quantizer")
+    key = noise.fold(key, np.arange(nodes).reshape(-1, *(1,) * key.low.ndim))
     shape = (method.bank.members, outputs, method.sent)
     return lambda round_: noise.dither(noise.fold(key, round_), shape)
-
-
-def _nothing(round_: int) -> None:
-    """Return no dither."""
 
 
 def advance(

@@ -19,6 +19,7 @@ from omkl.features import Features, transform, waves
 from omkl.methods import Gossip, Info, Method, Network, Round
 from omkl.methods.protocol import MethodState
 from omkl.simulator.changing import Changing
+from omkl.simulator.engine import Measure
 from omkl.simulator.numbers import Numbers, joined
 from omkl.simulator.placement import Placement
 from omkl.wire import message_bytes
@@ -36,9 +37,6 @@ LEADING = {"nodes": 0, "seeds": 1}  # axes of a state
 
 Seen: TypeAlias = tuple[Round, Info, Array, MethodState]
 """What there is to measure of a round, in the order that a measure takes it."""
-
-Measure: TypeAlias = Callable[[Method, Round, Info, Array, MethodState], Any]
-"""What to record of a round, given how many hear each node: a NamedTuple of arrays ``(S, ...)``, first the loss."""
 
 
 class Chunk(NamedTuple):

@@ -15,14 +15,22 @@ import numpy.typing as npt
 from omkl import noise
 from omkl.arrays import Array, namespace
 from omkl.blas import one_thread
-from omkl.errors import InputError
 from omkl.methods import Method, Network
 from omkl.methods.clipping import clips
 from omkl.methods.protocol import MethodState
 from omkl.process import cores
 from omkl.simulator.cache import kept_programs
 from omkl.simulator.changing import Changing, changing
-from omkl.simulator.engine import Audience, Case, Measure, Problem, Progress, require_finite, require_finite_models
+from omkl.simulator.engine import (
+    Audience,
+    Case,
+    Measure,
+    Problem,
+    Progress,
+    require_finite,
+    require_finite_models,
+    tell_nobody,
+)
 from omkl.simulator.numbers import Numbers, split_all
 from omkl.simulator.placement import Placement
 from omkl.simulator.rounds import (
@@ -63,7 +71,7 @@ def run(
     stop, pool = threading.Event(), ThreadPoolExecutor(len(shares))
     rest = [problem.share(share) for share in shares[1:]]
     with kept_programs(), one_thread() if len(shares) > 1 else nullcontext():
-        others = [pool.submit(_run_share, share, cases, measure, _tell_nobody, stop, place) for share in rest]
+        others = [pool.submit(_run_share, share, cases, measure, tell_nobody, stop, place) for share in rest]
         try:
             # The first share runs here, where Ctrl-C arrives and the caller's progress is called.
             outcomes = [_run_share(problem.share(shares[0]), cases, measure, progress, stop, place, audience)]
@@ -73,10 +81,6 @@ def run(
             _await(others)
             pool.shutdown()
     return [jax.tree.map(_join_seeds, *parts) for parts in zip(*outcomes, strict=True)]
-
-
-def _tell_nobody(done: int, rounds: int) -> None:
-    pass
 
 
 def _await(work: Sequence[Future[Any]]) -> None:
@@ -97,11 +101,6 @@ def network(case: Case, seeds: list[int], place: Placement) -> Network | Changin
     each = clips(case.method)
     if not case.changes:
         return place.network(case.turns[0], each)
-    if place.spreads_nodes:
-        raise InputError(
-            "faults or a schedule on nodes spread over devices; the exchange between devices is for one graph; "
-            'pass shard="seeds" (--shard seeds), or one device'
-        )
     made = changing(case.turns, case.faults or Faults(), seeds, each)
     placed: Changing = jax.tree.map(lambda leaf: place.put(np.asarray(leaf)), made)
     return placed
