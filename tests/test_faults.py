@@ -262,7 +262,7 @@ def test_hubs_among_nodes_without_links_are_counted() -> None:
     # Fewer directed links than nodes, and the hub is the last of them.
     hubs = [Graph(400, np.array([[399, k] for k in range(first, first + 133)])) for first in (0, 133, 266)]
     network = changing(turns(Schedule(hubs)), Faults(), [0])
-    assert isinstance(jax.eval_shape(network.at, jnp.uint32(0)).network, Edges)
+    assert isinstance(jax.eval_shape(network.at, jnp.uint32(0)).links, Edges)
     heard, links = count(network, 400, 4)
     assert (heard.tolist(), links.tolist()) == ([[134] * 4], [[266] * 4])
 

@@ -222,13 +222,13 @@ def test_orthogonal_features_are_drawn_where_asked_for() -> None:
 
 
 def test_the_way_to_mix_suits_the_network() -> None:
-    assert isinstance(network(topology.build("complete", 200)), Dense)
-    assert isinstance(network(topology.build("complete", 20)), Dense)
-    assert isinstance(network(topology.build("ring", 1000)), Lists)
-    assert isinstance(network(topology.build("star", 1000)), Edges)
-    assert isinstance(network(topology.build("complete", 200), clips=True), Edges)
-    assert isinstance(network(topology.build("complete", 20), clips=True), Lists)
-    assert isinstance(network(topology.build("star", 1000), clips=True), Edges)
+    assert isinstance(network(topology.build("complete", 200)).links, Dense)
+    assert isinstance(network(topology.build("complete", 20)).links, Dense)
+    assert isinstance(network(topology.build("ring", 1000)).links, Lists)
+    assert isinstance(network(topology.build("star", 1000)).links, Edges)
+    assert isinstance(network(topology.build("complete", 200), clips=True).links, Edges)
+    assert isinstance(network(topology.build("complete", 20), clips=True).links, Lists)
+    assert isinstance(network(topology.build("star", 1000), clips=True).links, Edges)
 
 
 @pytest.mark.parametrize("name", ["ring", "star"])
