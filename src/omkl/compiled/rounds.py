@@ -10,7 +10,7 @@ import numpy as np
 
 from omkl.algorithm import WEIGHT_SCALE
 from omkl.compiled import learners, losses, mixing, quantizers, sizes
-from omkl.compiled.arithmetic import HALF, ONE, TWO, ZERO, dot, exp, highest, subtract, total
+from omkl.compiled.arithmetic import HALF, ONE, TWO, ZERO, dot, highest, subtract, total
 from omkl.compiled.jit import Floats, Whole, entry, inner
 from omkl.compiled.lending import borrowed
 from omkl.reach import AHEAD, ENOUGH, FALLS, KEPT, RISES, UNKNOWN
@@ -230,19 +230,8 @@ def predict(s: Method, nodes: Nodes, j: int, z: Floats, k: Room) -> None:
             variance = s.rule.variance[p]
         theta, found = nodes.own[j, p * length : (p + 1) * length], k.outputs[p * views : (p + 1) * views]
         learners.readings(s.rule, theta, s.m, variance, z[p], seen, k.shrunk, found)
-    normalize(nodes.log_weights[j], k.weights)
+    losses.softmax(nodes.log_weights[j], k.weights)
     combine(k.outputs, k.weights, k.output)
-
-
-@inner
-def normalize(log_weights: Floats, weights: Floats) -> None:
-    """Write the weights, which add up to one."""
-    top, every = highest(log_weights), ZERO
-    for p in range(len(weights)):
-        weights[p] = exp(log_weights[p] - top)
-        every += weights[p]
-    for p in range(len(weights)):
-        weights[p] /= every
 
 
 @inner
