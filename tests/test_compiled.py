@@ -403,7 +403,7 @@ def test_readings_of_a_model(rng: np.random.Generator) -> None:
 def test_weights(cap: float | None, rng: np.random.Generator) -> None:
     log_weights, found = rng.normal(size=6).astype(f32), rng.exponential(2, size=6).astype(f32)
     weights = np.empty(6, f32)
-    called(rounds.normalize)(log_weights, weights)
+    called(values.softmax)(log_weights, weights)
     np.testing.assert_allclose(weights, algorithm.normalize(log_weights.astype(float)), rtol=8 * ULP)
     outputs, output = rng.normal(size=(6, 3)).astype(f32), np.empty(3, f32)
     called(rounds.combine)(outputs, weights, output)
@@ -416,7 +416,7 @@ def test_weights(cap: float | None, rng: np.random.Generator) -> None:
 
 def test_weights_far_apart_stay_weights() -> None:
     weights = np.empty(3, f32)
-    called(rounds.normalize)(np.array([0, -200, -1e30], f32), weights)
+    called(values.softmax)(np.array([0, -200, -1e30], f32), weights)
     np.testing.assert_allclose(weights, [1, 0, 0], atol=1e-30)
 
 

@@ -235,7 +235,7 @@ def test_the_way_to_mix_suits_the_network() -> None:
 def test_large_networks_learn_alike(name: str, monkeypatch: pytest.MonkeyPatch, in_jax: None) -> None:
     X, y = blobs(20, 70)
     sparse = omkl.simulate((X, y), name, method=Gossip(eta=1, gamma=0.5, quantizer=None))
-    monkeypatch.setattr("omkl.simulator.networks.DENSE_NODES", 100)
+    monkeypatch.setattr("omkl.simulator.layout.DENSE_NODES", 100)
     dense = omkl.simulate((X, y), name, method=Gossip(eta=1, gamma=0.5, quantizer=None))
     np.testing.assert_allclose(sparse.theta, dense.theta, atol=1e-5)
 

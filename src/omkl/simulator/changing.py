@@ -16,7 +16,7 @@ from jax import Array
 from jax.ops import segment_sum
 
 from omkl.methods import Network
-from omkl.simulator.faults import Failing, failing, full_weights, numbered
+from omkl.simulator.faults import Failing, failing, full_weights, numbered, share_of
 from omkl.simulator.layout import are_even, are_many, directed
 from omkl.simulator.networks import Dense, Edges, Linked, Lists
 from omkl.topology import Faults, Topology
@@ -54,12 +54,8 @@ class Changing(NamedTuple):
             links = Lists(senders, weights)
         else:
             links = Dense(weights - jnp.eye(len(sums))[..., None] * sums)
-        return Linked(links, total(jnp.asarray(weights != 0, jnp.int32)), sums, self._share(sums))
-
-    def _share(self, sums: Array) -> Array:
-        """Return sums of weights ``(J, S)`` as shares of all; a node without links hears nobody."""
-        full = self.full[:, None]
-        return jnp.where(full > 0, jnp.clip(sums / jnp.where(full > 0, full, 1), 0, 1), 0)
+        share = share_of(sums, self.full[:, None])
+        return Linked(links, total(jnp.asarray(weights != 0, jnp.int32)), sums, share)
 
 
 def changing(turns: Sequence[Topology], faults: Faults, seeds: list[int], clips: bool = False) -> Changing:
@@ -95,7 +91,7 @@ def _rows(turn: Topology) -> Places:
 
 
 def _edges(turn: Topology, most: int) -> Places:
-    receivers, senders, weights = directed(turn)
+    receivers, senders, weights = directed(turn.graph.edges, turn.weights)
     missing = (0, most - len(senders))
     own = turn.nodes - 1  # the last, so that receivers stay sorted
     return (

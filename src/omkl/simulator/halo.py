@@ -11,7 +11,7 @@ import numpy.typing as npt
 from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from omkl.simulator.layout import are_even
+from omkl.simulator.layout import best, directed
 from omkl.simulator.networks import Edges, Linked, Lists, linked
 from omkl.topology import Graph, Topology
 
@@ -85,7 +85,7 @@ class Halo:
 
 
 class _Links(NamedTuple):
-    """Both directions of every link, by receiver and then sender as the user numbers them; homes and rows in blocks."""
+    """Both directions of every link, by receiver as the user numbers them; homes and rows in blocks."""
 
     receiver: Integers
     receiver_home: Integers
@@ -100,19 +100,15 @@ def network(topology: Topology, places: Integers, mesh: Mesh) -> Linked:
     size = block(topology.nodes, mesh.size)
     links = _links(topology, places, size)
     sends, column = _exchange(links, mesh.size, size)
-    even = are_even(topology.nodes, len(topology.graph.edges), int(topology.degrees.max()))
-    local = (_lists if even else _edges)(topology, links, column, mesh)
+    local = (_lists if best(topology, clips=True) == "lists" else _edges)(topology, links, column, mesh)
     made = Halo(local, tuple(_spread(mesh, rows) for rows in sends.values()), tuple(sends), mesh)
     return linked(made, topology, np.argsort(places))
 
 
 def _links(topology: Topology, places: Integers, size: int) -> _Links:
-    edges = topology.graph.edges
-    receiver, sender = np.concatenate([edges, edges[:, ::-1]]).T
-    order = np.lexsort((sender, receiver))
-    to, source = places[receiver[order]], places[sender[order]]
-    weights = np.tile(topology.weights, 2)[order]
-    return _Links(receiver[order], to // size, to % size, source // size, source % size, weights)
+    receiver, sender, weights = directed(topology.graph.edges, topology.weights)
+    to, source = places[receiver], places[sender]
+    return _Links(receiver, to // size, to % size, source // size, source % size, weights)
 
 
 def _exchange(links: _Links, devices: int, size: int) -> tuple[dict[int, Integers], Integers]:

@@ -17,10 +17,8 @@ from jax import Array
 
 from omkl.algorithm import clipped
 from omkl.methods import Network
-from omkl.simulator.layout import DENSE_NODES, are_even, are_many, directed
+from omkl.simulator.layout import best, directed
 from omkl.topology import Topology
-
-SHORT_LIST = 8  # neighbors; on an accelerator a few gathers are part of a kernel, and a product is one by itself
 
 
 class Linked(NamedTuple):
@@ -96,14 +94,12 @@ class Edges(NamedTuple):
 
 def network(topology: Topology, clips: bool = False) -> Network:
     """Return the way of mixing that suits the topology, and ``clips`` each neighbor's copy where that is asked for."""
-    nodes, edges, most = topology.nodes, topology.graph.edges, int(topology.degrees.max())
-    few = most <= SHORT_LIST and jax.default_backend() != "cpu"
-    dense = (nodes <= DENSE_NODES and not few) or are_many(nodes, len(edges))
-    if dense and not clips:
-        return linked(Dense(*_narrow(topology.matrix() - np.eye(nodes))), topology)
-    if are_even(nodes, len(edges), most):
+    way = best(topology, clips, jax.default_backend() != "cpu")
+    if way == "matrix":
+        return linked(Dense(*_narrow(topology.matrix() - np.eye(topology.nodes))), topology)
+    if way == "lists":
         return linked(Lists(*_narrow(*topology.neighbors())), topology)
-    return linked(Edges(*_narrow(*directed(topology))), topology)
+    return linked(Edges(*_narrow(*directed(topology.graph.edges, topology.weights))), topology)
 
 
 def linked(links: Any, topology: Topology, order: Any = slice(None)) -> Linked:
