@@ -288,7 +288,7 @@ def test_message_sizes(quantizer: Any, rows: int, n: int, rng: np.random.Generat
         s = sizes.prices(quantizer, rows, n)
         block = n * rows // message.step.size
         bits = np.array([
-            [priced(part, s) for part in np.array_split(row, range(ELEMENTS, block, ELEMENTS))]
+            [priced(part, s.levels) for part in np.array_split(row, range(ELEMENTS, block, ELEMENTS))]
             for row in message.levels.astype(f32).reshape(-1, block)
         ]) if s.is_coded else np.zeros((message.step.size, s.pieces))  # fmt: skip
         got = costs(message.step.astype(f32).ravel(), bits.astype(f32), s)

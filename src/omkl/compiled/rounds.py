@@ -160,7 +160,7 @@ def price(s: Method, k: Room) -> np.float32:
             for piece in range(s.prices.pieces):
                 start = b * s.block + piece * ELEMENTS
                 stop = min(start + ELEMENTS, (b + 1) * s.block)
-                k.bits[b] = sizes.level_bits(k.levels[start:stop], s.prices)
+                k.bits[b] = sizes.level_bits(k.levels[start:stop], s.prices.levels)
     return sizes.message_bytes(k.steps, k.bits, s.prices)
 
 

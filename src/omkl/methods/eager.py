@@ -53,7 +53,7 @@ def advance(
 def _gossiped(method: Gossip, state: Any, sample: Round, network: Network, dither: Dither) -> tuple[Any, Any]:
     """Return the state after as many rounds of gossip as go with the sample, and what was sent in all."""
     sent, t, pace = np.zeros(state.theta.shape[:-3]), int(sample.round), method.schedule
-    first, last = (t, t + 1) if pace is None else (int(pace.rounds(t)), int(pace.rounds(t + 1)))
+    first, last = (t, t + 1) if pace is None else (pace.rounds(t), pace.rounds(t + 1))
     for round_ in range(first, last):
         uniforms = sample.uniforms if pace is None else dither(round_)
         state, message = method.gossip(state, uniforms, network, round_)

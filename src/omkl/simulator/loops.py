@@ -61,7 +61,7 @@ class Run:
         schedule = method.schedule
         self._starts = np.zeros(count + 1, int)
         if self._talks:
-            self._starts[:] = [int(t if schedule is None else schedule.rounds(t)) for t in range(count + 1)]
+            self._starts[:] = [t if schedule is None else schedule.rounds(t) for t in range(count + 1)]
         self._radii = _radii(method, self._start, int(self._starts[-1]))
         self._span = Span(0, 0, nodes, problem.every, schedule is not None)
         self._records = _records(self.numbers, self._nodes, count // problem.every)

@@ -224,7 +224,7 @@ def _starts(method: Method, rounds: int) -> tuple[npt.NDArray[np.uint32], npt.ND
     """Return the first round of gossip of every sample, and that of the next; None where each sample has one."""
     if not is_paced(method) or method.schedule is None:
         return None
-    starts = np.asarray(method.schedule.rounds(np.arange(rounds + 1)), np.uint32)
+    starts = np.array([method.schedule.rounds(t) for t in range(rounds + 1)], np.uint32)
     return starts[:-1], starts[1:]
 
 
