@@ -75,8 +75,7 @@ class Problem(NamedTuple):
 
     def share(self, which: npt.NDArray[np.int64]) -> "Problem":
         """Return the same for some of the seeds."""
-        features = Features(*(None if part is None else part[which] for part in self.features))
-        return self._replace(features=features, seeds=[self.seeds[s] for s in which])
+        return self._replace(features=self.features.of(which), seeds=[self.seeds[s] for s in which])
 
 
 def run(

@@ -16,7 +16,6 @@ import numpy.typing as npt
 from jax import Array
 
 from omkl.algorithm import clipped
-from omkl.methods import Network
 from omkl.simulator.layout import best, directed
 from omkl.topology import Topology
 
@@ -92,7 +91,7 @@ class Edges(NamedTuple):
         return theta.at[self.receiver].add(gamma * pulls, indices_are_sorted=True)
 
 
-def network(topology: Topology, clips: bool = False) -> Network:
+def network(topology: Topology, clips: bool = False) -> Linked:
     """Return the way of mixing that suits the topology, and ``clips`` each neighbor's copy where that is asked for."""
     way = best(topology, clips, jax.default_backend() != "cpu")
     if way == "matrix":

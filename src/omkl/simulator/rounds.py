@@ -343,24 +343,18 @@ def is_paced(method: Method) -> TypeGuard[Gossip]:
 
 def _project(features: Features, X: Array) -> Array:
     """Return what is computed ahead of a chunk's inputs: features in a basis, or angles, or nothing."""
-    if features.landmarks is not None:
-        with jax.default_matmul_precision("highest"):
-            return transform(X, features)
-    V, basis = features.frequencies, features.basis
-    assert V is not None
-    if basis is None and X.shape[-1] <= SHORT_INPUT:
+    if features.basis is None and X.shape[-1] <= SHORT_INPUT:
         return X
-    if basis is None:
-        return jnp.tensordot(X, V, axes=((-1,), (-1,)), precision="highest")
-    angles = jnp.einsum("tjd,spfd->sptjf", X, V, precision="highest")  # in the order that the next product takes
-    return jnp.einsum("sptjk,spkr->tjspr", waves(angles), basis, precision="highest")
+    with jax.default_matmul_precision("highest"):
+        if features.basis is not None:
+            return transform(X, features)
+        return jnp.tensordot(X, features.frequencies, axes=((-1,), (-1,)))
 
 
 def _features(features: Features, projected: Array) -> Array:
-    V = features.frequencies
-    if features.basis is not None or V is None:
+    if features.basis is not None:
         return projected
-    angles = projected
+    V, angles = features.frequencies, projected
     if projected.ndim == 2:  # inputs, not yet projected
         angles = sum(projected[:, None, None, None, k] * V[..., k] for k in range(V.shape[-1]))
     return waves(angles)
