@@ -80,9 +80,31 @@ class _Numpy:
         return x.reshape(shape)
 
     @staticmethod
+    def zeros_like(x: Array) -> Array:
+        return np.zeros(x.shape, x.dtype)
+
+    @staticmethod
+    def ones_like(x: Array) -> Array:
+        ones = np.empty(x.shape, x.dtype)
+        ones.fill(1)
+        return ones
+
+    @staticmethod
     def clip(x: Array, low: float | None = None, high: float | None = None) -> Array:
         x = x if low is None else np.maximum(x, low)
         return x if high is None else np.minimum(x, high)
+
+    @staticmethod
+    def mean(x: Array, axis: int | tuple[int, ...], keepdims: bool = False) -> Array:
+        if isinstance(axis, tuple):
+            return np.mean(x, axis=axis, keepdims=keepdims)
+        return np.add.reduce(x, axis=axis, keepdims=keepdims) / x.shape[axis]  # type: ignore[call-overload]
+
+    @staticmethod
+    def moveaxis(x: Array, source: int, to: int) -> Array:
+        axes = list(range(x.ndim))
+        axes.insert(to % x.ndim, axes.pop(source))
+        return x.transpose(axes)
 
     sum: Callable[..., Array] = staticmethod(np.add.reduce)
     max: Callable[..., Array] = staticmethod(np.maximum.reduce)
