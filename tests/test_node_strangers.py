@@ -55,7 +55,6 @@ def health(network: Path) -> int:
         return int(answer.status)
 
 
-@pytest.mark.xfail(reason="a stranger takes a descriptor, until none is left for anything else")
 def test_strangers_cost_neither_acknowledgements_nor_health(network: Path) -> None:
     with Daemon(network, "a", *FED, files=FILES) as a, Daemon(network, "b", *FED) as b:
         a.until("link", peer="b", after="synced")
@@ -71,7 +70,6 @@ def test_strangers_cost_neither_acknowledgements_nor_health(network: Path) -> No
         assert a.stop()[0] == 0
 
 
-@pytest.mark.xfail(reason="a stranger takes a descriptor, until none is left for the checkpoint")
 def test_a_node_full_of_strangers_leaves_in_order(network: Path) -> None:
     with Daemon(network, "a", *FED, files=FILES) as a, Daemon(network, "b", *FED) as b:
         a.until("link", peer="b", after="synced")

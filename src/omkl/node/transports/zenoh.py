@@ -31,6 +31,7 @@ import zenoh
 
 from omkl.errors import InputError
 from omkl.node import certificates
+from omkl.node.door import LINUX, Door
 from omkl.node.inbox import CLIENTS, largest_frame, largest_sample
 from omkl.node.journal import BURST, PAUSE, Throttle
 from omkl.node.neighbors import Send
@@ -114,6 +115,8 @@ class ZenohTransport:
         if endpoints.tls is not None:
             visitors = Visitors(role, endpoints.access)
             self._held.append(self.session.info.declare_link_events_listener(visitors.note, history=True))
+        ends = self.session.info.links
+        self._door = Door(role.id, endpoints.listen, ends) if LINUX and endpoints.listen else None
         for peer in role.neighbors:
             self._listen_to(peer)
         self._held.append(self.session.declare_queryable(f"{self._base}/{role.id}/ask/*", self._asked))
@@ -148,6 +151,8 @@ class ZenohTransport:
 
     def close(self) -> None:
         """End the session: an open one would keep the process from ending."""
+        if self._door:
+            self._door.close()
         self.session.close()  # type: ignore[no-untyped-call]
         for desk in self._desks:
             desk.close()
