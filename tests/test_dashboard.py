@@ -264,7 +264,8 @@ WHOLE = status("a", 7, frames=1) | {"loss": None}
             {"boot": [1]}, {"gossip_bytes": float("inf")}, {"gossip_bytes": 10**400}, {"links": []},
             {"links": {"b": {}}}, {"links": {"b": {"state": "asleep"}}}, {"links": {"b": {"state": ["synced"]}}},
             {"links": {"b": {"state": "synced", "resyncs": "x"}}},
-            {"weights": 1}, {"weights": [1, 2, 3]}, {"weights": [[1], 2]}, {"loss": "low"}, {"loss": [0]}, {"disagreement": {}},
+            {"weights": 1}, {"weights": [1, 2, 3]}, {"weights": [[1], 2]}, {"loss": "low"}, {"loss": [0]},
+            {"disagreement": {}},
         )
     ],
 )  # fmt: skip
