@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 ROOM = 128  # descriptors that a daemon may have beyond one for each neighbor: its own, and those of who comes
 RESERVE = 32  # are left when the door is shut, and twice as many are free when it opens
 SPARE = 8  # are held while the door is open: at the limit, without one, nobody can even be turned away
-BACKLOG = 16  # may wait to be taken in
+BACKLOG = 64  # may wait to be taken in
 LOOK = 0.5  # seconds between two looks,
 BREATH = 0.05  # while the door is shut, or somebody waits to be taken in
 
@@ -137,10 +137,19 @@ class Door:
     def _say(self) -> None:
         if (unsaid := self._throttle.pass_on("shut", time.monotonic())) is not None:
             extra = {"omkl": {"node": self._id, "event": "strangers", "limit": _limit(), "unsaid": unsaid}}
-            text = (
-                "strangers have taken all but the last descriptors: nobody is let in until they are gone; links stand"
-            )
+            text = "strangers have taken nearly all descriptors: nobody is let in until they are gone; links stand"
             log.warning(text, extra=extra)
+
+
+def stand(id: str, endpoint: str | None, links: Callable[[], Iterable[Link]]) -> Door | None:
+    """Return a door before what listens there; None where there can be none."""
+    if not LINUX or endpoint is None:
+        return None
+    try:
+        return Door(id, endpoint, links)
+    except (OSError, LookupError) as error:
+        log.warning("no door before %s (%s); strangers could take all descriptors", endpoint, error)
+        return None
 
 
 @contextmanager
@@ -195,5 +204,5 @@ def _listener(address: Address) -> socket.socket:
 
 
 def _address(endpoint: str) -> Address:
-    host, _, port = endpoint.partition("/")[2].rpartition(":")
+    host, _, port = endpoint.partition("/")[2].partition("?")[0].rpartition(":")
     return host.strip("[]"), int(port)
