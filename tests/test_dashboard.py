@@ -254,21 +254,18 @@ DEEP = b"[" * 10_000 + b"]" * 10_000
 WHOLE = status("a", 7, frames=1) | {"loss": None}
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [b"", b"\xff", b"[]", b"7", b"null", b"{}", DEEP, b'{"round": ' + DEEP + b"}"]
-    + [
-        json.dumps(WHOLE | changed).encode()
-        for changed in (
-            {"round": "7"}, {"round": None}, {"round": 1e300}, {"round": float("nan")}, {"round": -1},
-            {"boot": [1]}, {"gossip_bytes": float("inf")}, {"gossip_bytes": 10**400}, {"links": []},
-            {"links": {"b": {}}}, {"links": {"b": {"state": "asleep"}}}, {"links": {"b": {"state": ["synced"]}}},
-            {"links": {"b": {"state": "synced", "resyncs": "x"}}},
-            {"weights": 1}, {"weights": [1, 2, 3]}, {"weights": [[1], 2]}, {"loss": "low"}, {"loss": [0]},
-            {"disagreement": {}},
-        )
-    ],
-)  # fmt: skip
+CHANGED: list[dict[str, Any]] = [
+    {"round": "7"}, {"round": None}, {"round": 1e300}, {"round": float("nan")}, {"round": -1}, {"boot": [1]},
+    {"gossip_bytes": float("inf")}, {"gossip_bytes": 10**400}, {"links": []}, {"links": {"b": {}}},
+    {"links": {"b": {"state": "asleep"}}}, {"links": {"b": {"state": ["synced"]}}},
+    {"links": {"b": {"state": "synced", "resyncs": "x"}}}, {"weights": 1}, {"weights": [1, 2, 3]},
+    {"weights": [[1], 2]}, {"loss": "low"}, {"loss": [0]}, {"disagreement": {}},
+]  # fmt: skip
+NO_STATUS = [b"", b"\xff", b"[]", b"7", b"null", b"{}", DEEP, b'{"round": ' + DEEP + b"}"]
+NO_STATUS += [json.dumps(WHOLE | changed).encode() for changed in CHANGED]
+
+
+@pytest.mark.parametrize("answer", NO_STATUS)
 def test_an_answer_that_is_no_status_is_told_and_the_page_goes_on(answer: bytes) -> None:
     changes = Changes(network())
     for told in (True, False):
@@ -310,7 +307,8 @@ def header(**odd: Any) -> str:
 
 
 ODD = ["", "{", "[]\n", '{"event":"frame"}\n', "\x00\n", "[" * 10_000 + "\n", "7\n", "null\n", '"x"\n', "[[]]\n"]
-ODD += [header(title=odd) for odd in (None, 7, float("nan"), [], {})]
+TITLES: list[Any] = [None, 7, float("nan"), [], {}]
+ODD += [header(title=title) for title in TITLES]
 ODD += ['{"event":"end"}\n', '{"event":"end","text":7}\n', '{"event":[]}\n']
 
 
@@ -323,13 +321,14 @@ def test_files_that_hold_no_run_do_not_spoil_the_list(text: str, tmp_path: Path)
     assert told["title"] == ("a run that begins" if told["live"] else "a damaged events.jsonl")
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [{"writer": [socket.gethostname(), process]} for process in ("x", 2**70, -1, 0, None, [])]
-    + [{"writer": writer} for writer in (7, [], ["x"], ["x", "y"], {"a": 1, "b": 2}, [[], []], "ab")]
-    + [{"title": title} for title in ("\ud800", "x" * 10**6, "<script>")]
-    + [{"source": odd} for odd in (7, float("nan"), "\ud800")],
-)  # fmt: skip
+WRITERS: list[Any] = [[socket.gethostname(), process] for process in ("x", 2**70, -1, 0, None, [])]
+WRITERS += [7, [], ["x"], ["x", "y"], {"a": 1, "b": 2}, [[], []], "ab"]
+HEADERS: list[dict[str, Any]] = [{"writer": writer} for writer in WRITERS]
+HEADERS += [{"title": title} for title in ("\ud800", "x" * 10**6, "<script>")]
+HEADERS += [{"source": source} for source in (7, float("nan"), "\ud800")]
+
+
+@pytest.mark.parametrize("odd", HEADERS)
 def test_odd_headers_are_listed_in_a_short_line_that_can_be_sent(odd: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / events.FILE).write_text(header(**{"title": "t"} | odd))

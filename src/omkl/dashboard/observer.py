@@ -23,6 +23,7 @@ PERIOD = 0.5  # seconds from question to question
 TIMEOUT = 2.0  # seconds after which a node that does not answer counts as gone
 STATES = ["synced", "syncing", "connecting", "left out", "refused"]
 MOST_COUNTED = 2**53
+MOST_TOLD = 200  # letters of names
 CONNECTING = STATES.index("connecting")
 KEYS = ("loss", "disagreement", "weights", "round")
 COUNTS = ("sent_bytes", "resyncs", "frames_dropped")
@@ -43,7 +44,7 @@ def understood(answer: bytes, kernels: int) -> Status | None:
             peer: {"state": STATES[STATES.index(link["state"])]} | {key: _count(link.get(key, 0)) for key in COUNTS}
             for peer, link in told["links"].items()
         }
-        status = {
+        status: Status = {
             "round": int(_count(told["round"])),
             "boot": int(_count(told["boot"])),
             "diverged": bool(told["diverged"]),
@@ -127,7 +128,9 @@ class Changes:
         if status is None:
             text = f"{id} {STRANGE}"
         elif {*status["links"]} != {*self._peers[id]}:
-            there, here = (", ".join(sorted(peers)) or "nobody" for peers in (status["links"], self._peers[id]))
+            there, here = (
+                ", ".join(sorted(peers))[:MOST_TOLD] or "nobody" for peers in (status["links"], self._peers[id])
+            )
             text = f"{id} has links to {there}, by this page's file to {here}; open the page with its file"
         if text != self._odd.get(id, ""):
             yield Told("fault", text, k) if text else Told("recovered", f"{id} is as this page's file has it", k)
