@@ -321,7 +321,8 @@ def test_files_that_hold_no_run_do_not_spoil_the_list(text: str, tmp_path: Path)
     assert told["title"] == ("a run that begins" if told["live"] else "a damaged events.jsonl")
 
 
-WRITERS: list[Any] = [[socket.gethostname(), process] for process in ("x", 2**70, -1, 0, None, [])]
+PROCESSES: list[Any] = ["x", 2**70, -1, 0, None, []]
+WRITERS: list[Any] = [[socket.gethostname(), process] for process in PROCESSES]
 WRITERS += [7, [], ["x"], ["x", "y"], {"a": 1, "b": 2}, [[], []], "ab"]
 HEADERS: list[dict[str, Any]] = [{"writer": writer} for writer in WRITERS]
 HEADERS += [{"title": title} for title in ("\ud800", "x" * 10**6, "<script>")]

@@ -107,7 +107,7 @@ def runnable(method: Method) -> Gossip:
 def sized(method: Gossip, inputs: int) -> None:
     """Refuse a model that no device holds, before memory is taken for it."""
     bank, loss = method.bank, method.objective
-    outputs: int = getattr(loss, "classes", None) or getattr(loss, "outputs", 1)
+    outputs = max(getattr(loss, "classes", None) or 1, getattr(loss, "outputs", 1))
     wide = bank.basis.rows if isinstance(bank.basis, Landmarks) else 2 * bank.features
     made = wide * inputs + (0 if bank.basis is None else wide * max(wide, bank.width))
     if (count := len(bank.kernels) * made + bank.members * outputs * bank.width) > MOST_NUMBERS:
