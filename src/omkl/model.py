@@ -171,6 +171,9 @@ def load_model(path: str | Path) -> Model:
         broken = [name for name in _ARRAYS if name in arrays and not np.isfinite(numbers[name]).all()]
     if broken:
         raise InputError(f"{path} has nan or inf in {broken[0]}; a model must be finite; save one that did not diverge")
+    for name in {"scale", "bandwidths"} & arrays.keys():
+        if (least := np.min(arrays[name])) <= 0:
+            raise InputError(f"{path} has {least} in {name}; inputs are divided by it; {remedy}")
     return model
 
 
