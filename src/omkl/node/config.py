@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from omkl import config
 from omkl import topology as topologies
 from omkl.config import Table
@@ -73,6 +75,7 @@ class NetworkConfig:
         checks.paced(checks.runnable(self.method), self.timing)
         checks.connected(self.topology.graph, self.ids)
         checks.nonnegative(self.topology, self.ids)
+        checks.sized(self.method, self.inputs)
         rows = checks.calibrated(self.method, self.calibration, self.inputs, self.seed, self.standardize)
         method, labels = checks.labelled(self.method, self.calibration, self.labels, self.seed)
         for name, value in {"calibration": rows, "labels": labels, "method": method}.items():
@@ -150,7 +153,15 @@ class _File:
 def load(path: Path | str) -> NetworkConfig:
     """Return the network that a TOML file describes."""
     path = Path(path)
-    return parse(_read(path, f"{path} is no file; nodes need their network's; write one: omkl node init"), path.parent)
+    table = _read(path, f"{path} is no file; nodes need their network's; write one: omkl node init")
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):  # what is too large is refused
+            return parse(table, path.parent)
+    except InputError:
+        raise
+    except (ArithmeticError, MemoryError, RecursionError, ValueError) as error:  # of numbers that nothing is made for
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{path} describes no network that can be run ({why}); look for absurd numbers") from None
 
 
 def parse(table: Table, folder: Path) -> NetworkConfig:

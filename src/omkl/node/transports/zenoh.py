@@ -30,7 +30,7 @@ from typing import Any, Self, TypeAlias
 import zenoh
 
 from omkl.errors import InputError
-from omkl.node import certificates
+from omkl.node import certificates, door
 from omkl.node.inbox import CLIENTS, largest_frame, largest_sample
 from omkl.node.journal import BURST, PAUSE, Throttle
 from omkl.node.neighbors import Send
@@ -114,6 +114,7 @@ class ZenohTransport:
         if endpoints.tls is not None:
             visitors = Visitors(role, endpoints.access)
             self._held.append(self.session.info.declare_link_events_listener(visitors.note, history=True))
+        self._door = door.stand(role.id, endpoints.listen, self.session.info.links)
         for peer in role.neighbors:
             self._listen_to(peer)
         self._held.append(self.session.declare_queryable(f"{self._base}/{role.id}/ask/*", self._asked))
@@ -148,6 +149,8 @@ class ZenohTransport:
 
     def close(self) -> None:
         """End the session: an open one would keep the process from ending."""
+        if self._door:
+            self._door.close()
         self.session.close()  # type: ignore[no-untyped-call]
         for desk in self._desks:
             desk.close()
