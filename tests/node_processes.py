@@ -78,10 +78,10 @@ def omkl(*args: Any, plain: bool = False, **options: Any) -> "subprocess.Popen[s
 class Daemon:
     """``omkl node`` at work without Numba, and its log; processes of ``test_node_cluster`` have compiled rounds."""
 
-    def __init__(self, network: Path, id: str, *args: Any) -> None:
+    def __init__(self, network: Path, id: str, *args: Any, stdout: Any = subprocess.PIPE) -> None:
         pipe = subprocess.PIPE
         flags = ("--network", network, "--id", id, "--log-format", "json", *args)
-        self.process = omkl("node", *flags, stdin=pipe, stdout=pipe, stderr=pipe, env=os.environ, plain=True)
+        self.process = omkl("node", *flags, stdin=pipe, stdout=stdout, stderr=pipe, env=os.environ, plain=True)
         self.events: list[dict[str, Any]] = []
         self._guard = threading.Timer(LIMIT, self.process.kill)
         self._guard.start()

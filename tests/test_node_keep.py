@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,6 +13,7 @@ from omkl.node.events import Event, Lost, Renewed, Scored, Unsaved
 from omkl.node.keep import Keep
 from omkl.node.node import Node
 from omkl.node.protocol import Protocol
+from omkl.node.services import Services
 from omkl.node.settings import Checkpoint
 from tests.node_cluster import config
 from tests.node_disk import MemoryDisk, Number
@@ -222,6 +224,19 @@ def test_a_model_that_diverged_is_not_acknowledged(each: NetworkConfig) -> None:
             node.check()
     assert disk.files == before
     assert len(acknowledged) == 1
+
+
+@pytest.mark.xfail(strict=True)
+def test_a_node_that_fails_to_start_lets_go_of_all_it_holds(
+    each: NetworkConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Services, "declare", Mock(side_effect=RuntimeError("no queryable")))
+        with pytest.raises(RuntimeError, match="no queryable"):
+            Node.join(each, "a")
+    with Node.join(each, "a") as node:  # its port, its page and its lock
+        node.observe([0, 1], 1)
+        node.wait(LIMIT)
 
 
 def test_a_lost_count_is_in_the_status(tmp_path: Path) -> None:
