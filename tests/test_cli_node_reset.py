@@ -36,7 +36,7 @@ def test_a_node_whose_network_changed_starts_anew_as_its_error_says(network: Pat
     network.write_text(network.read_text().replace("step = 2.5", "step = 2"))
     started = run("node", "--network", network, "--id", "a")
     assert started.exit_code == Exit.INPUT
-    assert "to start anew: omkl node reset --id a" in started.stderr
+    assert "or start anew: omkl node reset --id a" in started.stderr
     done = run("node", "reset", "--network", network, "--id", "a")
     assert (done.exit_code, done.stderr) == (Exit.OK, "")
     assert all(name in done.stdout for name in ("a.npz", "a.npz.last", "a.count"))

@@ -23,8 +23,10 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self, TypeAlias
 
 import zenoh
@@ -59,7 +61,7 @@ _started = threading.Event()
 
 Deliver: TypeAlias = Callable[[Arrival], None]
 Drop: TypeAlias = Callable[[str, str], None]
-Answer: TypeAlias = Callable[[bytes], bytes]
+Answer: TypeAlias = Callable[[bytes], "bytes | Future[bytes]"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,11 +226,18 @@ class Desk:
         query = question if isinstance(question, zenoh.Query) else None
         try:
             answer = self._answer(_bytes(question.payload))
-            if query:
-                query.reply(self._key, answer)
         except InputError as error:
             if query:
                 query.reply_err(str(error))
+            return
+        if query and isinstance(answer, Future):  # others are answered meanwhile
+            answer.add_done_callback(partial(self._reply_late, query))
+        elif query:
+            query.reply(self._key, answer)
+
+    def _reply_late(self, query: zenoh.Query, answer: "Future[bytes]") -> None:
+        with suppress(zenoh.ZError):  # whoever asked is gone
+            query.reply(self._key, answer.result())
 
 
 class Visitors:
@@ -274,10 +283,10 @@ class Guest:
         config.insert_json5("connect/retry", json.dumps(retry))
         self._session = _open(config)
 
-    def ask(self, ids: Sequence[str], name: str) -> dict[str, bytes]:
-        """Return what the nodes answer on a key, of those that do; all are asked at once."""
+    def ask(self, ids: Sequence[str], name: str, payload: bytes = b"") -> dict[str, bytes]:
+        """Return what the nodes answer on a key, of those that do; all are asked the same at once."""
         pending = [
-            (id, self._session.get(f"{self._base}/{id}/{name}", timeout=self._timeout, payload=b"")) for id in ids
+            (id, self._session.get(f"{self._base}/{id}/{name}", timeout=self._timeout, payload=payload)) for id in ids
         ]
         answers = {}
         for id, replies in pending:
