@@ -31,7 +31,6 @@ def network(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.xfail(strict=True)
 def test_a_node_whose_network_changed_starts_anew_as_its_error_says(network: Path) -> None:
     network.write_text(network.read_text().replace("step = 2.5", "step = 2"))
     started = run("node", "--network", network, "--id", "a")
@@ -44,7 +43,6 @@ def test_a_node_whose_network_changed_starts_anew_as_its_error_says(network: Pat
         assert (node.restored, node.protocol.round, node.protocol.lost) == (False, 0, 0)
 
 
-@pytest.mark.xfail(strict=True)
 def test_a_node_that_runs_is_not_reset(network: Path) -> None:
     with Node(load(network), "a"):
         done = run("node", "reset", "--network", network, "--id", "a")
@@ -54,7 +52,6 @@ def test_a_node_that_runs_is_not_reset(network: Path) -> None:
         assert node.restored
 
 
-@pytest.mark.xfail(strict=True)
 def test_there_may_be_nothing_to_remove(network: Path) -> None:
     for says in ("a.npz", "nothing"):
         done = run("node", "reset", "--network", network, "--id", "a")

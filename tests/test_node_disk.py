@@ -220,7 +220,24 @@ def test_a_lock_that_cannot_be_had_is_no_reason_not_to_start(tmp_path: Path, cap
     assert "a second process of this node would not be noticed" in caplog.text
 
 
-def test_nodes_are_had_where_there_is_no_fcntl() -> None:
-    program = "import sys; sys.modules['fcntl'] = None; import omkl; print(omkl.Node.__name__)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "Node\n"
+def test_nodes_are_had_where_little_of_a_system_is() -> None:
+    """Without what only POSIX has: modules, signals, and folders that can be opened."""
+    program = """
+import os, pathlib, signal, sys, tempfile
+for name in ("fcntl", "resource", "termios", "tty", "pty", "pwd", "grp", "syslog"):
+    sys.modules[name] = None
+for name in ("SIGUSR1", "SIGUSR2", "SIGHUP", "SIGKILL", "SIGSTOP", "SIGCONT", "SIGPIPE", "SIGALRM", "pthread_sigmask"):
+    delattr(signal, name)
+del os.O_DIRECTORY
+import omkl
+from omkl.node import daemon
+from omkl.node.persistence.disk import RealDisk, held
+with daemon.listening() as signals, tempfile.TemporaryDirectory() as folder, held(pathlib.Path(folder) / "a.lock"):
+    disk, one, other = RealDisk(), pathlib.Path(folder) / "one", pathlib.Path(folder) / "other"
+    disk.write(one, b"moved")
+    disk.move(one, other)
+    signal.raise_signal(signal.SIGTERM)
+    print(omkl.Node.__name__, disk.read(other), signals.end)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("Node b'moved' it was told to\n", "")

@@ -1,17 +1,19 @@
 """What is acknowledged is kept, or told."""
 
+import json
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
-from omkl.errors import DivergedError
+from omkl.errors import DivergedError, InputError
 from omkl.node.config import NetworkConfig, load
 from omkl.node.events import Event, Lost, Renewed, Scored, Unsaved
 from omkl.node.node import Node
 from omkl.node.persistence import Saver, count, saver
-from omkl.node.protocol import Protocol
+from omkl.node.protocol import MOST_WAITING, Protocol
 from omkl.node.services import Services
 from omkl.node.settings import Checkpoint
 from tests.node_cluster import config
@@ -225,7 +227,6 @@ def test_a_model_that_diverged_is_not_acknowledged(each: NetworkConfig) -> None:
     assert len(acknowledged) == 1
 
 
-@pytest.mark.xfail(strict=True)
 def test_a_node_that_fails_to_start_lets_go_of_all_it_holds(
     each: NetworkConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +237,23 @@ def test_a_node_that_fails_to_start_lets_go_of_all_it_holds(
     with Node.join(each, "a") as node:  # its port, its page and its lock
         node.observe([0, 1], 1)
         node.wait(LIMIT)
+
+
+def test_answers_that_wait_for_a_checkpoint_are_bounded_and_keep_nobody_waiting(tmp_path: Path) -> None:
+    network = load(write_network(tmp_path, "ab", tables=EACH))
+    question = b'{"x": [0, 1], "y": 1}'
+    with Node(network, "a", disk=MemoryDisk()).start() as node:  # its rounds wait for b
+        answers = [node.services.observe(question) for _ in range(MOST_WAITING)]
+        assert not any(isinstance(answer, bytes) or answer.done() for answer in answers)
+        with pytest.raises(InputError, match=f"{MOST_WAITING} observations wait for their round"):
+            node.services.observe(question)
+        assert json.loads(node.services.predict(question))["round"] == 0
+        with Node(network, "b", disk=MemoryDisk()).start() as other:
+            other.end()
+            first = answers[0]
+            assert isinstance(first, Future)
+            told = json.loads(first.result(LIMIT))
+            assert told == {"waiting": told["waiting"], "round": 1, "saved": True}
 
 
 def test_a_lost_count_is_in_the_status(tmp_path: Path) -> None:

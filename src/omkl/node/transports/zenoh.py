@@ -47,6 +47,7 @@ LONGEST_PUT = 0.25  # seconds that a neighbor which does not read may hold up th
 
 LEAST_LIMIT = 2**16  # bytes; zenoh drops larger messages uncounted, the node those beyond its own limits, counted
 MOST_ANSWER = 2**30
+LATE = b"Timeout"  # what zenoh itself says in the place of an answer that does not come
 MOST_QUERIES = 64  # that wait for an answer, of each service
 SOON = 30  # days before its end in which a certificate is warned of
 
@@ -327,7 +328,8 @@ def ask(network: str, id: str, name: str, payload: bytes, endpoints: Endpoints, 
             for reply in session.get(f"omkl/{network}/{id}/{name}", payload=payload, timeout=timeout):
                 if reply.ok:
                     return _bytes(reply.ok.payload)
-                raise InputError(_bytes(reply.err and reply.err.payload).decode(errors="replace"))
+                if (why := _bytes(reply.err and reply.err.payload)) != LATE:
+                    raise InputError(why.decode(errors="replace"))
     except zenoh.ZError:
         raise InputError(f"{where} is not reached in {timeout:g} s; is the node running?") from None
     raise InputError(f"{where} has not answered in {timeout:g} s; is the node running, and of this network{whom}?")
