@@ -212,9 +212,9 @@ def test_a_file_is_held_once_and_let_go_by_any_thread(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_cannot_be_had_is_no_reason_not_to_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    reached, no_folder = False, tmp_path / "file"
-    no_folder.touch()
-    with held(no_folder / "a.lock"):
+    reached, lock = False, tmp_path / "a.lock"
+    lock.mkdir()  # what cannot be opened as a file
+    with held(lock):
         reached = True
     assert reached
     assert "a second process of this node would not be noticed" in caplog.text

@@ -5,7 +5,8 @@ import resource
 import shutil
 import signal
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -160,17 +161,42 @@ def test_an_observation_over_zenoh_is_acknowledged_when_it_is_saved(tmp_path: Pa
                 assert (joined["taken"], joined["lost"]) == (2, 0)
 
 
-@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the size of a file is limited from outside, by prlimit")
+LIMITED = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="a process is limited from outside, by prlimit")
+
+
+@contextmanager
+def limited(node: Daemon, what: int, most: int) -> Iterator[None]:
+    """Let a process have no more of something."""
+    before = resource.prlimit(node.process.pid, what)
+    resource.prlimit(node.process.pid, what, (most, before[1]))
+    yield
+    resource.prlimit(node.process.pid, what, before)
+
+
+@LIMITED
+def test_what_is_not_saved_for_want_of_descriptors_is_acknowledged_when_there_are_some(tmp_path: Path) -> None:
+    path = write_network(tmp_path, "a", tables=EACH)
+    with Daemon(path, "a", *FED) as a:
+        feed(a, 3)
+        with limited(a, resource.RLIMIT_NOFILE, 3):
+            a.write(as_json(samples(1)))
+            assert "Too many open files" in a.until("unsaved", level="warning")["why"]
+        acknowledged(a, 1)
+        kill(a)
+    with Daemon(path, "a", *FED) as a:
+        joined = a.until("joined", restored=True)
+        assert (joined["taken"], joined["lost"]) == (4, 0)
+
+
+@LIMITED
 def test_predictions_go_on_when_there_is_room_again(tmp_path: Path) -> None:
     path, written, most = write_network(tmp_path, "a"), tmp_path / "predictions", 4096
     with written.open("wb") as output, Daemon(path, "a", *FED, stdout=output) as a:
         a.until("joined")
-        limits = resource.prlimit(a.process.pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(a.process.pid, resource.RLIMIT_FSIZE, (most, limits[1]))
-        a.write(as_json(samples(240)))
-        assert "File too large" in a.until("unwritten", level="warning")["why"]
-        assert written.stat().st_size == most
-        resource.prlimit(a.process.pid, resource.RLIMIT_FSIZE, limits)
+        with limited(a, resource.RLIMIT_FSIZE, most):
+            a.write(as_json(samples(240)))
+            assert "File too large" in a.until("unwritten", level="warning")["why"]
+            assert written.stat().st_size == most
         a.until("written")
         a.end_input()
         lines = iter(lambda: written.read_bytes().count(b"\n"), 240)

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -105,7 +106,7 @@ def acknowledging_before_saving(patch: Patch) -> None:
 
 
 def losing_without_a_word(patch: Patch) -> None:
-    patch.setattr(Saver, "_look_back", lambda self: None)
+    patch.setattr(Saver, "_look_back", lambda self, path: None)
 
 
 def leaving_out_for_ever(patch: Patch) -> None:
@@ -369,8 +370,8 @@ def believing_a_damaged_count(patch: Patch) -> None:
 
 
 def failing_over_a_damaged_count(patch: Patch) -> None:
-    def fail(self: Saver) -> None:
-        look_back(self)
+    def fail(self: Saver, path: Path) -> None:
+        look_back(self, path)
         if self._count is not None and self._count.fault:
             raise OverflowError("no such number")
 

@@ -144,8 +144,6 @@ def _mix(world: World) -> float:
     for id in arena.nodes:
         arena.act(id, Protocol.end)
     _rest(world)
-    unanswered = [id for id, stream in world.streams.items() if stream.taken]
-    require(not unanswered, f"samples of {unanswered} are taken, and never acknowledged")
     _pace(world)  # a first round may bring back what neighbors have kept
     begun = calm = len(world.trace)
     mixing = Mixing(world.shape.config, arena.nodes, arena.conditions.delay, world.trace)
@@ -160,6 +158,8 @@ def _mix(world: World) -> float:
     require(taken >= rate * MIXED - 3, f"{taken} rounds in the time of {rate * MIXED}")
     moved = [str(entry) for entry in world.trace[calm:] if isinstance(entry.what, Moved | Resynced)]
     require(not moved, f"a link moved though nothing happened: {moved[:1]}")
+    unanswered = [id for id, stream in world.streams.items() if stream.taken]
+    require(not unanswered, f"samples of {unanswered} are taken, and never acknowledged")
     rounding = CLOSE * (1 + _size(_thetas(world), 1))
     after, due = _apart(_thetas(world)), _apart(mixing.after(world.trace[begun:])) + rounding
     told = f"nodes were {before:.3g} apart, and are {after:.3g}; {due:.3g} is due"

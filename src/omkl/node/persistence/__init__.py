@@ -6,6 +6,6 @@ count       how many observations it has acknowledged
 disk        what all of these ask of a file system
 """
 
-from omkl.node.persistence.saver import Saver, Volatile, reset, saved
+from omkl.node.persistence.saver import Saver, reset, saved
 
-__all__ = ["Saver", "Volatile", "reset", "saved"]
+__all__ = ["Saver", "reset", "saved"]

@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 def held(path: Path) -> Iterator[None]:
     """Hold a file for this process alone, however it ends; refuse if another holds it."""
     lock = FileLock(path, thread_local=False)  # the thread that ends a node need not be the one that began it
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         lock.acquire(blocking=False)
     except Timeout:

@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from omkl.node.events import Damaged, Event, Gossiped, Lost, Unsaved
@@ -27,8 +27,8 @@ RETRY = 5.0  # seconds after which a checkpoint that acknowledgements wait for i
 ROUNDS = 100  # a node without observations of its own is saved every so many
 
 
-class Volatile:
-    """A node of which nothing is kept.
+class Saver:
+    """Keeps one node, which goes on from what it finds; where there are no settings nothing is kept.
 
     Attributes
     ----------
@@ -38,33 +38,6 @@ class Volatile:
         Whether an observation that is acknowledged is never lost.
     failure
         Why the last checkpoint could not be written; None if it could.
-    """
-
-    durable = False
-
-    def __init__(self, protocol: Protocol) -> None:
-        self.protocol = protocol
-        self.failure: str | None = None
-
-    def begin(self, now: float) -> None:
-        """Mark the last checkpoint as used, before the node says anything."""
-
-    def settle(self) -> bool:
-        """Return whether what was taken so far may be acknowledged."""
-        return True
-
-    def end(self) -> None:
-        """Write the last checkpoint; ``OSError`` if that fails, and the one before is what is left."""
-
-    def watch(self, event: Event) -> None:
-        """Save if a round is the one, and tell what is amiss with the disk."""
-
-
-class Saver(Volatile):
-    """A node of which checkpoint and count are kept; it goes on from those that it finds.
-
-    Attributes
-    ----------
     missed
         Observations acknowledged before a crash that the checkpoint did not hold, found out just now.
     """
@@ -72,26 +45,30 @@ class Saver(Volatile):
     def __init__(
         self,
         role: Role,
-        settings: Checkpoint,
+        settings: Checkpoint | None,
         boot: int,
         tell: Callable[[Event], None],
         disk: Disk | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._disk, self._tell, self._clock = disk or RealDisk(), tell, clock
-        self._file = settings.file(role.id)
-        self.durable = settings.every == "observation"
-        self._rounds = ROUNDS if isinstance(settings.every, str) else settings.every
+        every = ROUNDS if settings is None else settings.every
+        self.durable, self._rounds = every == "observation", ROUNDS if isinstance(every, str) else every
+        self.failure: str | None = None
         self._retry_at = -math.inf
         self._count: Count | None = None
         self.missed = 0
-        super().__init__(checkpoint.restore(self._file, role, boot, clock(), self._disk))
+        self._file = None if settings is None else settings.file(role.id)
+        if self._file is None:
+            self.protocol = Protocol(role, boot, clock())
+            return
+        self.protocol = checkpoint.restore(self._file, role, boot, clock(), self._disk)
         self.protocol.ended = False  # that was the stream of the process before
-        self._look_back()
+        self._look_back(count_file(self._file))
 
-    def _look_back(self) -> None:
+    def _look_back(self, path: Path) -> None:
         """Find out how many observations were acknowledged that the checkpoint does not hold."""
-        protocol, path = self.protocol, count_file(self._file)
+        protocol = self.protocol
         try:
             self._count = Count(self._disk, path)
         except OSError as error:
@@ -158,7 +135,7 @@ class Saver(Volatile):
 
     def _write(self, clean: bool) -> None:
         # A model that has diverged must not take the place of the last one that had not.
-        if not self.protocol.diverged:
+        if self._file is not None and not self.protocol.diverged:
             checkpoint.save(self._file, self.protocol, clean, self._disk)
             self.failure, self._retry_at = None, -math.inf
 
@@ -177,13 +154,9 @@ class Saver(Volatile):
 @contextmanager
 def saved(
     role: Role, settings: Checkpoint | None, boot: int, tell: Callable[[Event], None], disk: Disk | None = None
-) -> Iterator[Volatile]:
-    """Yield what keeps a node, for this process alone; where there are no settings nothing is kept."""
-    if settings is None:
-        yield Volatile(Protocol(role, boot, time.monotonic()))
-        return
-    settings.folder.mkdir(parents=True, exist_ok=True)
-    with held(lock_file(settings.file(role.id))):
+) -> Iterator[Saver]:
+    """Yield what keeps a node, for this process alone."""
+    with nullcontext() if settings is None else held(lock_file(settings.file(role.id))):
         yield Saver(role, settings, boot, tell, disk)
 
 

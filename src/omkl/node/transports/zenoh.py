@@ -24,9 +24,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Self, TypeAlias
 
 import zenoh
@@ -47,7 +46,6 @@ LONGEST_PUT = 0.25  # seconds that a neighbor which does not read may hold up th
 
 LEAST_LIMIT = 2**16  # bytes; zenoh drops larger messages uncounted, the node those beyond its own limits, counted
 MOST_ANSWER = 2**30
-LATE = b"Timeout"  # what zenoh itself says in the place of an answer that does not come
 MOST_QUERIES = 64  # that wait for an answer, of each service
 SOON = 30  # days before its end in which a certificate is warned of
 
@@ -227,18 +225,13 @@ class Desk:
         query = question if isinstance(question, zenoh.Query) else None
         try:
             answer = self._answer(_bytes(question.payload))
+            if query and isinstance(answer, Future):  # others are answered meanwhile
+                answer.add_done_callback(lambda done: query.reply(self._key, done.result()))
+            elif query:
+                query.reply(self._key, answer)
         except InputError as error:
             if query:
                 query.reply_err(str(error))
-            return
-        if query and isinstance(answer, Future):  # others are answered meanwhile
-            answer.add_done_callback(partial(self._reply_late, query))
-        elif query:
-            query.reply(self._key, answer)
-
-    def _reply_late(self, query: zenoh.Query, answer: "Future[bytes]") -> None:
-        with suppress(zenoh.ZError):  # whoever asked is gone
-            query.reply(self._key, answer.result())
 
 
 class Visitors:
@@ -328,7 +321,7 @@ def ask(network: str, id: str, name: str, payload: bytes, endpoints: Endpoints, 
             for reply in session.get(f"omkl/{network}/{id}/{name}", payload=payload, timeout=timeout):
                 if reply.ok:
                     return _bytes(reply.ok.payload)
-                if (why := _bytes(reply.err and reply.err.payload)) != LATE:
+                if (why := _bytes(reply.err and reply.err.payload)) != b"Timeout":  # zenoh's own
                     raise InputError(why.decode(errors="replace"))
     except zenoh.ZError:
         raise InputError(f"{where} is not reached in {timeout:g} s; is the node running?") from None
