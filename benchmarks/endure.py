@@ -2,9 +2,10 @@
 
 Twenty ``omkl node`` daemons run the default method with ``every = "observation"``. Every other one is fed over zenoh,
 the rest by standard input; see ``benchmarks.fleet``. An answer, and a prediction that is written, are acknowledgements,
-and are counted here. All nodes are killed again and again in an order drawn by lot, and the last tenth of the time
-passes without. What a node was seen to acknowledge must be in what it goes on from: by its rounds, and by its number.
-Memory, descriptors, threads and the size of the logs are looked at all the time, and told by quarters of it.
+and are counted here. All nodes are killed again and again in an order drawn by lot, each once it has acknowledged
+something since it began, and the last tenth of the time passes without. What a node was seen to acknowledge must be in
+what it goes on from: by its rounds, and by its number. Memory, descriptors, threads and the size of the logs are looked
+at all the time, and told by quarters of it.
 
 Run from the repository's root: python -m benchmarks.endure
 """
@@ -30,6 +31,7 @@ from benchmarks.soak import entries, resident
 from omkl.node import client, config
 from omkl.node.transports.zenoh import Guest
 
+START = 600.0  # seconds that all may take to begin, which compile their rounds at once
 ANSWER = 20.0  # seconds that an answer over zenoh may take
 QUIET = 0.1  # of the time is left to itself at the end
 QUARTERS = 4
@@ -96,25 +98,30 @@ def look(fleet: Fleet, at: float) -> Iterator[Look]:
             if one.process is not None:
                 pid = one.process.pid
                 held = (entries(f"/proc/{pid}/{what}") for what in ("fd", "task"))
-                yield Look(at, id, resident(pid), *held, one.log.stat().st_size)
+                yield Look(min(at, 1 - 1e-9), id, resident(pid), *held, one.log.stat().st_size)
         except (OSError, StopIteration):  # it has just ended
             continue
 
 
 def disturb(fleet: Fleet, samples: Sequence[Sequence[Sample]], seconds: float, rate: float, kills: int) -> list[Look]:
     """Feed and kill all for so long, each so many times, and return what was seen meanwhile."""
-    began, looks, given, choose = time.monotonic(), list[Look](), 0, random.Random(0)
+    looks, given, choose = list[Look](), 0, random.Random(0)
     victims = [one for _ in range(kills) for one in choose.sample(list(fleet.daemons.values()), len(fleet.daemons))]
     streams, total = [cycle(part) for part in samples], len(victims)
-    while (passed := time.monotonic() - began) < seconds:
+    fleet.feed([[next(stream)] for stream in streams])
+    fleet.wait(lambda: all(one.acks for one in fleet.daemons.values()), START)
+    began, before = time.monotonic(), dict.fromkeys(fleet.daemons, 0)
+    while (passed := time.monotonic() - began) < seconds or (victims and passed < 2 * seconds):
         while given <= passed * rate:
             fleet.feed([[next(stream)] for stream in streams])
             given += 1
         if len(looks) < passed * len(fleet.daemons):
             looks += look(fleet, passed / seconds)
-        if victims and passed >= (1 - QUIET) * seconds * (total - len(victims) + 1) / (total + 1):
+        is_due = victims and passed >= (1 - QUIET) * seconds * (total - len(victims) + 1) / (total + 1)
+        if is_due and len(victims[-1].acks) > before[victims[-1].id]:  # else its last life has yet to begin
             one = victims.pop()
             one.kill()
+            before[one.id] = len(one.acks)
             one.start()
         time.sleep(POLL)
     return looks
