@@ -317,11 +317,19 @@ class Fleet:
         raise TimeoutError(f"not in step after {probe} rounds, {PATIENCE:g} s: {self.status()}")
 
     def is_level(self) -> bool:
-        """Return whether all links are synced, and neighbors a round apart at most."""
+        """Return whether all links are synced, and neighbors a round apart at most, or as many as go with a sample."""
         links = [
             (one, self.daemons[peer], state) for one in self.daemons.values() for peer, state in one.links().items()
         ]
-        return all(state == "synced" and abs(a.acks[-1].round - b.acks[-1].round) <= 1 for a, b, state in links)
+        ends = [(a.acks[-1].round, b.acks[-1].round) for a, b, state in links if state == "synced"]
+        return len(ends) == len(links) and all(abs(a - b) <= self._apart(min(a, b)) for a, b in ends)
+
+    def _apart(self, at: int) -> int:
+        """Return how many rounds lie between two samples, from a round on."""
+        if (schedule := self.config.method.schedule) is None:
+            return 1
+        learned = schedule.learned(at)
+        return max(1, schedule.rounds(learned + 1) - schedule.rounds(learned))
 
     def copies(self) -> tuple[int, int]:
         """Return how many copies the checkpoints hold, and how many are their owner's bit for bit.
