@@ -46,7 +46,7 @@ def test_kills_lose_no_observation_and_no_copy() -> None:
 
 
 def test_a_network_endures_kills_and_keeps_what_it_acknowledged_in_both_ways() -> None:
-    row, held = endure.endured(nodes=2, seconds=20.0, rate=3.0, kills=1, compiled=False)
+    row, held = endure.endured(nodes=2, seconds=10.0, rate=4.0, kills=1, compiled=False)
     assert (row["kills"], row["of each, at least"]) == (2, 1)
     assert (row["lost, by rounds"], row["by number"], row["told"]) == (0, 0, 0)
     assert row["copies"] == row["equal"] == 2
