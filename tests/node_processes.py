@@ -83,10 +83,12 @@ def omkl(*args: Any, plain: bool = False, files: int | None = None, **options: A
 class Daemon:
     """``omkl node`` at work without Numba, and its log; processes of ``test_node_cluster`` have compiled rounds."""
 
-    def __init__(self, network: Path, id: str, *args: Any, files: int | None = None) -> None:
+    def __init__(
+        self, network: Path, id: str, *args: Any, files: int | None = None, stdout: Any = subprocess.PIPE
+    ) -> None:
         pipe = subprocess.PIPE
         flags = ("--network", network, "--id", id, "--log-format", "json", *args)
-        pipes = {"stdin": pipe, "stdout": pipe, "stderr": pipe}
+        pipes = {"stdin": pipe, "stdout": stdout, "stderr": pipe}
         self.process = omkl("node", *flags, env=os.environ, plain=True, files=files, **pipes)
         self.events: list[dict[str, Any]] = []
         self._guard = threading.Timer(LIMIT, self.process.kill)

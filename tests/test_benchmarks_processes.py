@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import cut, dashboard, kills, network, soak
+from benchmarks import cut, dashboard, endure, kills, network, soak
 from benchmarks.namespaces import Denied
 
 from omkl.node import cluster
@@ -43,6 +43,16 @@ def test_kills_lose_no_observation_and_no_copy() -> None:
     assert (row["kills"], row["acknowledged"], row["lost"]) == (2, 16, 0)
     assert (row["copies"], row["equal"]) == (2, 2)
     assert 0 < row["loss"] < 2
+
+
+def test_a_network_endures_kills_and_keeps_what_it_acknowledged_in_both_ways() -> None:
+    row, held = endure.endured(nodes=2, seconds=10.0, rate=4.0, kills=1, compiled=False)
+    assert (row["kills"], row["of each, at least"]) == (2, 1)
+    assert (row["lost, by rounds"], row["by number"], row["told"]) == (0, 0, 0)
+    assert row["copies"] == row["equal"] == 2
+    assert 0 < row["over zenoh"] < row["in all"]
+    assert [one["quarter"] for one in held] == [1, 2, 3, 4]
+    assert all(min(one["RSS MiB"], one["descriptors"], one["threads"]) > 0 for one in held)
 
 
 def test_a_network_is_cut_in_two_and_joined(tmp_path: Path) -> None:

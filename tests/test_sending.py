@@ -13,9 +13,9 @@ import omkl
 from omkl import Budget, Gossip, InputError, Pace, Sampled, Triggered, algorithm, features, topology, wire
 from omkl.config import experiment
 from omkl.methods import Neighbors
-from omkl.node import checkpoint
 from omkl.node.events import Gossiped, Scored
 from omkl.node.halves import Arrays
+from omkl.node.persistence import checkpoint
 from omkl.node.protocol import Protocol
 from omkl.node.settings import Timing
 from omkl.quantizers import QSGD, Nearest

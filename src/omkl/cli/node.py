@@ -163,6 +163,22 @@ def predict(
 
 
 @node.command()
+def reset(id: Annotated[str, Id], network: Annotated[Path, File] = Path("network.toml")) -> None:
+    """Let a node that is not running start anew: remove its checkpoints and its count.
+
+    It begins with what its neighbors have kept of its models, or with nothing.
+
+    Example: omkl node reset --network network.toml --id a
+    """
+    config = _load("config").load(network)
+    config.index(id)  # refuses one that is not there
+    if config.checkpoint is None:
+        raise InputError(f"{network} has no [checkpoint]; a node without keeps nothing; start it")
+    removed = _load("persistence").reset(config.checkpoint, id)
+    print(f"{id}: removed {', '.join(map(str, removed)) or 'nothing'}")
+
+
+@node.command()
 def export(
     path: Annotated[Path, typer.Argument(help="The file to write.", metavar="MODEL.npz")],
     network: Annotated[Path, File],

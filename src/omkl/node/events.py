@@ -92,7 +92,7 @@ class Unsaved(NamedTuple):
 
 
 class Damaged(NamedTuple):
-    """A checkpoint was not whole; the node goes on from the one before it."""
+    """A checkpoint, or the count of what was acknowledged, was not whole; the node goes on from the one before it."""
 
     file: str
     why: str

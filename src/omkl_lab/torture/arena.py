@@ -40,6 +40,9 @@ Report: TypeAlias = Callable[[str, list[Event]], None]
 Check: TypeAlias = Callable[[Protocol, list[Event], float], None]
 """Called with a node after each thing it did, with what happened, and when by its clock."""
 
+Hear: TypeAlias = Callable[[Protocol, str, bytes, float], None]
+"""Called with a node, the neighbor whose bytes it is about to take in, these, and when by its clock."""
+
 
 class Late(bytes):
     """A message that was hit and comes late."""
@@ -60,9 +63,9 @@ class Arena(Network):
         Whether messages that were hit and are late do not arrive any more.
     """
 
-    def __init__(self, conditions: Conditions, random: Random, check: Check, report: Report) -> None:
+    def __init__(self, conditions: Conditions, random: Random, hear: Hear, check: Check, report: Report) -> None:
         super().__init__(conditions)
-        self._random, self._check, self._told = random, check, report
+        self._random, self._hear, self._check, self._told = random, hear, check, report
         self._clocks: dict[str, Clock] = {}
         self._busy: dict[str, float] = {}
         self._waiting: dict[str, deque[Act]] = {}
@@ -197,3 +200,7 @@ class Arena(Network):
     def _deliver(self, sender: str, receiver: str, data: bytes) -> None:
         if (sender, receiver) not in self.deaf and not (self.calm and isinstance(data, Late)):
             super()._deliver(sender, receiver, data)
+
+    def _receive(self, node: Protocol, sender: str, data: bytes, now: float) -> list[Event]:
+        self._hear(node, sender, data, now)
+        return super()._receive(node, sender, data, now)

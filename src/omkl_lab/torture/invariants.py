@@ -19,6 +19,7 @@ from omkl.algorithm import State
 from omkl.methods import clipping
 from omkl.node.events import Event
 from omkl.node.halves import Floats, total
+from omkl.node.learning import Learn, Mix
 from omkl.node.links import MOST_AHEAD, Link, LinkState
 from omkl.node.neighbors import RECENT
 from omkl.node.protocol import MOST_WAITING, Protocol
@@ -82,39 +83,41 @@ class Books:
 
     def attach(self, node: Protocol) -> None:
         """Watch a node from its first word on."""
-        learning, id = node.learning, node.role.id
-        gossip, learn = learning.gossip, learning.learn
-
-        def watched_gossip(copies: Floats, weights: Floats) -> Message:
-            self._check_model(node)
-            self._begun.add(node)
-            self.record(node)
-            self.order.note(node, node.neighbors.events)
-            self._check_mixing(node, weights)
-            start, due = _mixed(node, copies, weights)
-            silent = _silent(node)
-            said = learning.state.hidden.copy()
-            message = gossip(copies, weights)
-            require(not (learning.state.hidden - said)[silent].any(), "a kernel is sent that is not due")
-            self._enter(node, start, due)
-            self.record(node)
-            return message
-
-        def watched_learn(x: Inputs, y: Floats) -> tuple[Floats, float]:
-            self._check_model(node)
-            before = learning.state
-            before = before._replace(theta=before.theta.copy(), log_weights=before.log_weights.copy())
-            seen = learning.scaled(x)
-            output, loss = learn(x, y)
-            self._know(node)
-            self.lessons.note(Lesson(id, node.round, before, x, seen, y, learning.state, output, loss), learning)
-            return output, loss
-
-        learning.gossip, learning.learn = watched_gossip, watched_learn  # type: ignore[method-assign]
+        id = node.role.id
+        node.learning.witness = Witness(self, node)
         self.lessons.untold[id].clear()
-        self._know(node, learning.state.theta.copy())
+        self._know(node, node.learning.state.theta.copy())
         self.order.begin(node)
         self.record(node)
+
+    def gossip(self, node: Protocol, copies: Floats, weights: Floats, half: Mix) -> Message:
+        """Let a node take a round of gossip, and look at it before and after."""
+        learning = node.learning
+        self._check_model(node)
+        self._begun.add(node)
+        self.record(node)
+        self.order.note(node, node.neighbors.events)
+        self._check_mixing(node, weights)
+        start, due = _mixed(node, copies, weights)
+        silent = _silent(node)
+        said = learning.state.hidden.copy()
+        message = half(copies, weights)
+        require(not (learning.state.hidden - said)[silent].any(), "a kernel is sent that is not due")
+        self._enter(node, start, due)
+        self.record(node)
+        return message
+
+    def learn(self, node: Protocol, x: Inputs, y: Floats, half: Learn) -> tuple[Floats, float]:
+        """Let a node learn a sample, and note what became of it."""
+        learning, id = node.learning, node.role.id
+        self._check_model(node)
+        before = learning.state
+        before = before._replace(theta=before.theta.copy(), log_weights=before.log_weights.copy())
+        seen = learning.scaled(x)
+        output, loss = half(x, y)
+        self._know(node)
+        self.lessons.note(Lesson(id, node.round, before, x, seen, y, learning.state, output, loss), learning)
+        return output, loss
 
     def _know(self, node: Protocol, began: Floats | None = None) -> None:
         """Note the model that a node has now, and the one it began with."""
@@ -233,6 +236,21 @@ class Books:
         most = ROUNDING * (1 + float(np.abs(pulls).max()))
         moved = float(np.abs(pulls.sum(axis=0)).max())
         require(moved <= most, f"mixing moved the mean by {moved / len(shares):.3g} in round {at}")
+
+
+class Witness(NamedTuple):
+    """Shows the books both halves of every round of a node; see ``omkl.node.learning``."""
+
+    books: Books
+    node: Protocol
+
+    def gossip(self, half: Mix, copies: Floats, weights: Floats) -> Message:
+        """Return the message of a round."""
+        return self.books.gossip(self.node, copies, weights, half)
+
+    def learn(self, half: Learn, x: Inputs, y: Floats) -> tuple[Floats, float]:
+        """Return the output for a sample and its loss."""
+        return self.books.learn(self.node, x, y, half)
 
 
 def _mixed(node: Protocol, copies: Floats, weights: Floats) -> tuple[Floats, tuple[Floats, ...]]:

@@ -23,6 +23,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
@@ -59,7 +60,7 @@ _started = threading.Event()
 
 Deliver: TypeAlias = Callable[[Arrival], None]
 Drop: TypeAlias = Callable[[str, str], None]
-Answer: TypeAlias = Callable[[bytes], bytes]
+Answer: TypeAlias = Callable[[bytes], "bytes | Future[bytes]"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,7 +228,9 @@ class Desk:
         query = question if isinstance(question, zenoh.Query) else None
         try:
             answer = self._answer(_bytes(question.payload))
-            if query:
+            if query and isinstance(answer, Future):  # others are answered meanwhile
+                answer.add_done_callback(lambda done: query.reply(self._key, done.result()))
+            elif query:
                 query.reply(self._key, answer)
         except InputError as error:
             if query:
@@ -277,10 +280,10 @@ class Guest:
         config.insert_json5("connect/retry", json.dumps(retry))
         self._session = _open(config)
 
-    def ask(self, ids: Sequence[str], name: str) -> dict[str, bytes]:
-        """Return what the nodes answer on a key, of those that do; all are asked at once."""
+    def ask(self, ids: Sequence[str], name: str, payload: bytes = b"") -> dict[str, bytes]:
+        """Return what the nodes answer on a key, of those that do; all are asked the same at once."""
         pending = [
-            (id, self._session.get(f"{self._base}/{id}/{name}", timeout=self._timeout, payload=b"")) for id in ids
+            (id, self._session.get(f"{self._base}/{id}/{name}", timeout=self._timeout, payload=payload)) for id in ids
         ]
         answers = {}
         for id, replies in pending:
@@ -321,7 +324,8 @@ def ask(network: str, id: str, name: str, payload: bytes, endpoints: Endpoints, 
             for reply in session.get(f"omkl/{network}/{id}/{name}", payload=payload, timeout=timeout):
                 if reply.ok:
                     return _bytes(reply.ok.payload)
-                raise InputError(_bytes(reply.err and reply.err.payload).decode(errors="replace"))
+                if (why := _bytes(reply.err and reply.err.payload)) != b"Timeout":  # zenoh's own
+                    raise InputError(why.decode(errors="replace"))
     except zenoh.ZError:
         raise InputError(f"{where} is not reached in {timeout:g} s; is the node running?") from None
     raise InputError(f"{where} has not answered in {timeout:g} s; is the node running, and of this network{whom}?")
