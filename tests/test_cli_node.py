@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -16,7 +17,12 @@ from typer.testing import CliRunner, Result
 import omkl
 from omkl.cli.app import app
 from omkl.cli.exits import Exit
-from omkl.node.config import load
+from omkl.node.config import NetworkConfig, load
+from omkl.node.neighbors import Send
+from omkl.node.node import endpoints
+from omkl.node.transports import Arrival
+from omkl.node.transports.zenoh import ZenohTransport
+from omkl.wire import write_hello
 from tests import node_processes
 from tests.node_processes import CHECKPOINT, Daemon, as_csv, as_json, daemons, samples, write_network
 
@@ -32,6 +38,20 @@ def get(address: str, path: str) -> tuple[int, str]:
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read().decode()
+
+
+def flood_with_boots(config: NetworkConfig, id: str, frames: int) -> None:
+    """Speak as a member that is another life of itself in every frame."""
+    role, came = config.role(id), threading.Event()
+
+    def note(arrival: Arrival) -> None:
+        if arrival.came:
+            came.set()
+
+    with ZenohTransport(role, endpoints(config, id), note, lambda *_: None) as transport:
+        assert came.wait(node_processes.LIMIT)
+        for boot in range(frames):
+            transport.send(Send(None, write_hello(boot, 0, role.contract(), None, bytes(8))))
 
 
 def test_init_writes_a_file_that_check_explains(tmp_path: Path) -> None:
@@ -256,6 +276,20 @@ def test_metrics_of_a_link(tmp_path: Path) -> None:
     assert values['omkl_link_state{peer="b",state="synced"}'] == 1
     assert 100 < values['omkl_sent_bytes_total{peer="b"}'] < 1000
     assert 100 < values['omkl_received_bytes_total{peer="b"}'] < 1000
+
+
+@pytest.mark.xfail(strict=True, reason="every change of a link is a line")
+def test_a_hostile_neighbor_fills_no_log(tmp_path: Path) -> None:
+    path = write_network(tmp_path)
+    config = load(path)
+    with Daemon(path, "a") as a:
+        a.until("joined")
+        flood_with_boots(config, "b", 2000)
+        a.until("link", peer="b", after="connecting")
+        a.process.terminate()
+        assert a.process.stderr
+        assert len(a.process.stderr.readlines()) < 200
+        assert a.process.wait() == Exit.OK
 
 
 def test_help_teaches_and_imports_no_zenoh() -> None:
