@@ -13,6 +13,7 @@ from omkl.node.events import Differs
 from omkl.node.links import LinkState
 from omkl.node.metrics import Metrics
 from omkl.node.protocol import Protocol
+from omkl.node.role import agreed
 from omkl.node.transports.memory import Network
 
 Table: TypeAlias = dict[str, Any]
@@ -128,7 +129,6 @@ def test_what_must_be_equal_is_refused(row: str, tmp_path: Path) -> None:
     assert standing(nodes) == [LinkState.REFUSED] * 2
 
 
-@pytest.mark.xfail(strict=True, reason="it is told without a word of what, or not at all")
 @pytest.mark.parametrize("row", [*TOLD, *(f"{row} of the letter" for row in TOLD_OF_THE_LETTER)])
 def test_what_may_differ_is_told(row: str, tmp_path: Path) -> None:
     of_the_letter = row.endswith(" of the letter")
@@ -146,7 +146,6 @@ def test_what_may_differ_is_told(row: str, tmp_path: Path) -> None:
         assert shown == {one: float(one == what) for one in shown}
 
 
-@pytest.mark.xfail(strict=True, reason="it is told without a word of what, or not at all")
 @pytest.mark.parametrize("row", OWN)
 def test_what_is_each_nodes_own_is_not_told(row: str, tmp_path: Path) -> None:
     other = table()
@@ -156,15 +155,7 @@ def test_what_is_each_nodes_own_is_not_told(row: str, tmp_path: Path) -> None:
     assert [node.links[peer].differs for node, peer in zip(nodes, "ba", strict=True)] == ["", ""]
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        "nothing",
-        pytest.param("gamma", marks=pytest.mark.xfail(strict=True, reason="each end goes by its own weight")),
-        pytest.param("weights", marks=pytest.mark.xfail(strict=True, reason="each end goes by its own weight")),
-        pytest.param("a link more", marks=pytest.mark.xfail(strict=True, reason="each end goes by its own weight")),
-    ],
-)
+@pytest.mark.parametrize("row", ["nothing", "gamma", "weights", "a link more"])
 def test_mixing_keeps_the_mean_where_files_differ(row: str, tmp_path: Path) -> None:
     """Both ends of a link go by the smaller of their weights, so what one gives the other takes."""
     files = {id: table(LETTER) for id in "abcd"}
@@ -194,7 +185,6 @@ def mean(nodes: list[Protocol]) -> tuple[np.ndarray, float]:
     return thetas.mean(axis=0), float(np.abs(thetas - thetas.mean(axis=0)).max())
 
 
-@pytest.mark.xfail(strict=True, reason="it is told without a word of what, or not at all")
 def test_a_link_has_one_weight(tmp_path: Path) -> None:
     other = table()
     TOLD["a link more"][0](other)
@@ -203,10 +193,7 @@ def test_a_link_has_one_weight(tmp_path: Path) -> None:
     assert [node.neighbors.weights[0] for node in nodes] == pytest.approx([1 / 4, 1 / 4])
 
 
-@pytest.mark.xfail(strict=True, reason="it is told without a word of what, or not at all")
 def test_no_word_of_a_neighbor_makes_a_link_count_for_more(tmp_path: Path) -> None:
-    from omkl.node.role import agreed
-
     role = read(tmp_path, table()).role("a")
     own = role.stance("b")
     for pull in (b"\0\0\0\0", b"\0\0\xc0\x7f", b"\0\0\x80\x7f", b"\0\0\x80\xff", b"\0\0\x80\xbf", b"\xff\xff\x7f\x7f"):

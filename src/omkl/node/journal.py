@@ -36,6 +36,10 @@ LINK_BURST = 20  # lines on the same link and kind: a neighbor that starts again
 LONGEST_PAUSE = 320.0  # trouble that goes on is told ever more rarely, as who is waited for is
 FIRST_REMINDER, LAST_REMINDER = 2.0, 300.0  # seconds between two lines on who is waited for, ever longer
 RETURNS = 4  # of a boot that had been replaced; a frame that was late, or damaged, brings one or two
+DIFFERENCES = {
+    "settings": "has other settings; both learn on; compare network.toml on both, restart the older",
+    "weight": "has another weight for this link, by its graph or rule; the smaller counts; restart the older in time",
+}
 ADVICE = "lower eta or gamma, scale the inputs, or use a finer quantizer (see omkl explain)"
 
 
@@ -111,9 +115,8 @@ class Journal:
                 self.say_rarely(logging.WARNING, "renewed", text, None, boot=boot, why=why)
             case Dropped():
                 self._dropped(event)
-            case Differs(peer):
-                text = f"{peer} has other settings or another graph; compare network.toml on both, restart the older"
-                self._say_of(peer, logging.WARNING, "differs", text)
+            case Differs(peer, what):
+                self._say_of(peer, logging.WARNING, "differs", f"{peer} {DIFFERENCES[what]}", what=what)
             case Diverged(round):
                 text = f"the model is not finite after round {round}; this node stops; {ADVICE}"
                 self.say(logging.ERROR, "diverged", text, round=round)
