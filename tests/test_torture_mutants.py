@@ -21,6 +21,7 @@ from omkl.node.learning import Learning
 from omkl.node.links import TRANSITIONS, Kept, Link, LinkState, Signal
 from omkl.node.neighbors import Neighbors
 from omkl.node.protocol import Protocol
+from omkl.node.role import Role, agreed
 from omkl.node.start import Start
 from omkl.wire import Header, Kind, frames
 from omkl_lab.torture import runs
@@ -360,6 +361,34 @@ def saying_nothing_new(patch: Patch, text: Text) -> None:
     patch.setattr(text, "gossip", silent)
 
 
+def going_by_ones_own_weight(patch: Patch) -> None:
+    patch.setattr(neighbors, "agreed", lambda ours, theirs, weight: (weight, agreed(ours, theirs, weight)[1]))
+
+
+def not_telling_that_files_differ(patch: Patch) -> None:
+    patch.setattr(neighbors, "agreed", lambda ours, theirs, weight: (agreed(ours, theirs, weight)[0], ""))
+
+
+def taking_any_contract(patch: Patch) -> None:
+    class Agreeable(str):
+        __slots__ = ()
+
+        def __ne__(self, other: object) -> bool:
+            return False
+
+    begin = Neighbors.__init__
+
+    def begun(self: Neighbors, role: Role, *given: Any) -> None:
+        begin(self, role, *given)
+        self.contract = Agreeable(self.contract)
+
+    patch.setattr(Neighbors, "__init__", begun)
+
+
+def speaking_of_two_files_under_one_boot(patch: Patch) -> None:
+    patch.setattr(checkpoint, "_is_same", lambda saved, role: True)
+
+
 MUTANTS: dict[Callable[[Patch], None], str] = {
     without_the_round_check: "the copy of . at .* is not its own",
     without_the_frame_check: "the copy of . at .* is not its own",
@@ -395,6 +424,10 @@ MUTANTS: dict[Callable[[Patch], None], str] = {
     leaving_out_by_half_the_deadline: "is left out .* too soon",
     mixing_by_half: "mixing is .* from the algorithm's",
     sending_kernels_that_are_not_due: "a kernel is sent that is not due",
+    going_by_ones_own_weight: "has the weight .*, and was given",
+    not_telling_that_files_differ: "differs in .*, and nothing is told",
+    taking_any_contract: "is in step, and of another contract",
+    speaking_of_two_files_under_one_boot: "speaks of two files",
 }
 
 IN_ONE_TEXT: dict[Callable[[Patch, Text], None], str] = {

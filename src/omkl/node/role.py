@@ -56,6 +56,11 @@ class Role:
         step = self.method.mixing.pull * self.neighbors[peer]
         return self.settings + _STEP.pack(step)
 
+    @property
+    def stances(self) -> dict[str, str]:
+        """What each neighbor is told, in hexadecimal."""
+        return {peer: self.stance(peer).hex() for peer in self.neighbors}
+
     def contract(self) -> str:
         """Return what neighbors must have in common, a line for each: else their hidden states mean different things.
 

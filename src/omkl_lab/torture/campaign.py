@@ -15,7 +15,7 @@ import numpy as np
 
 from omkl.node.events import Moved, Resynced
 from omkl.node.protocol import Protocol
-from omkl_lab.torture.faults import FAULTS
+from omkl_lab.torture.faults import FAULTS, MORE, SHARE
 from omkl_lab.torture.mixing import Mixing
 from omkl_lab.torture.shape import DEADLINE, draw
 from omkl_lab.torture.violation import Violation, require
@@ -101,12 +101,13 @@ def run(seed: int, events: int) -> Report:
 
 
 def _disturb(world: World, events: int, counts: Counter[str]) -> None:
-    kinds = _kinds(world.random)
-    weights = [FAULTS[kind][1] for kind in kinds]
+    faults = FAULTS | MORE
+    kinds = _kinds(world.random) + _more(Random(world.shape.config.seed))
+    weights = [faults[kind][1] for kind in kinds]
     while counts.total() < events:
         world.arena.run(world.arena.now + world.random.expovariate(1 / GAP))
         (kind,) = world.random.choices(kinds, weights)
-        if (told := FAULTS[kind][0](world, world.random)) is not None:
+        if (told := faults[kind][0](world, world.random)) is not None:
             counts[kind] += 1
             world.trace.note(world.arena.now, "", f"{kind}: {told}")
 
@@ -115,6 +116,10 @@ def _kinds(random: Random) -> list[str]:
     """Return some kinds of faults: what all together hide shows where few are frequent."""
     kinds = [kind for kind in FAULTS if random.random() < 0.5]
     return kinds if kinds else ["loss"]
+
+
+def _more(random: Random) -> list[str]:
+    return [kind for kind in MORE if random.random() < SHARE]
 
 
 def _settle(world: World) -> tuple[float, int]:

@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
 from omkl import wire
+from omkl_lab.torture.differing import differ
 from omkl_lab.torture.shape import DEADLINE
 
 if TYPE_CHECKING:
@@ -240,3 +241,7 @@ FAULTS: dict[str, tuple[Fault, float]] = {
     "clock jump": (jump, 1.5), "clock drift": (drift, 1.5),
 }  # fmt: skip
 """By name: what happens, and how often as compared with others."""
+
+MORE: dict[str, tuple[Fault, float]] = {"files that differ": (differ, 4)}
+"""Those of few seeds, which these alone have drawn: so that of the others what happens stays as it was."""
+SHARE = 0.2  # of the seeds have one of them
