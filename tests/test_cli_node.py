@@ -295,7 +295,8 @@ def test_help_teaches_and_imports_no_zenoh() -> None:
     code = """
 import sys
 from omkl.cli import main
-for command in ([], ["init"], ["check"], ["predict"], ["export"]):
+names = "init inputs certificates add remove check predict export".split()
+for command in ([], *([name] for name in names)):
     sys.argv[1:] = ["node", *command, "--help"]
     try:
         main()
@@ -306,5 +307,5 @@ for command in ([], ["init"], ["check"], ["predict"], ["export"]):
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (Exit.OK, "")
     *pages, rest = result.stdout.split(f"ended with {Exit.OK:d}\n")
-    assert (len(pages), rest) == (5, "")
+    assert (len(pages), rest) == (9, "")
     assert all("Example: omkl node" in page for page in pages)

@@ -160,7 +160,8 @@ def add(
     print(f"{network}: {id} on {listen}, a neighbor of {', '.join(change.after.neighbors(id))}")
     if change.after.tls is not None:
         print(f"make its certificate: omkl node certificates --network {network}")
-    _tell(change, f"copy the file to {', '.join([id, *change.restart])}; start {id}")
+    print(f"copy the file to {', '.join([*change.restart, id])}; restart {_each(change)}; then start {id}")
+    _tell_weights(change)
 
 
 def remove(
@@ -179,11 +180,15 @@ def remove(
         raise InputError(f"link is {','.join(wrong[0])!r}; a link joins two nodes; write --link c,d")
     change = load("membership").remove(network, id, links)
     print(f"{network}: without {id}, {len(change.after.ids)} nodes")
-    _tell(change, f"stop {id}; copy the file to {', '.join(change.restart)}")
+    print(f"stop {id}; copy the file to {', '.join(change.restart)}; restart {_each(change)}")
+    _tell_weights(change)
 
 
-def _tell(change: "Change", first: str) -> None:
-    print(f"{first}; restart {', '.join(change.restart)}, one after another")
+def _each(change: "Change") -> str:
+    return ", then ".join(change.restart)
+
+
+def _tell_weights(change: "Change") -> None:
     if change.weighed:
         print(
             f"{', '.join(change.weighed)} may go on as they are: a link of theirs has another weight now, of which the "
