@@ -163,9 +163,10 @@ class Devices:
             return len(marks) > 20 and marks[-1] == marks[-20]
 
         self.wait("rest", rests)
+        lives = {id: len(self.events(id, "left")) for id in self.ids}
         for id in self.ids:
             os.kill(self.pid(id), signal.SIGTERM)
-        self.wait("leave", lambda: all(self.events(id, "left") for id in self.ids))
+        self.wait("leave", lambda: all(len(self.events(id, "left")) > lives[id] for id in self.ids))
         kept = {id: storage.load(self.device(id) / "etc/omkl/checkpoints" / f"{id}.npz") for id in self.ids}
         pairs = [
             (id, k, peer) for id, one in kept.items() for k, peer in enumerate(one.header["links"]) if peer in kept

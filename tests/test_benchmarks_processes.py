@@ -1,11 +1,12 @@
 """Benchmarks of real processes run, with few nodes for a short time."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import cut, dashboard, kills, network, soak
+from benchmarks import cut, dashboard, kills, membership, network, soak
 from benchmarks.namespaces import Denied
 
 from omkl.node import cluster
@@ -43,6 +44,15 @@ def test_kills_lose_no_observation_and_no_copy() -> None:
     assert (row["kills"], row["acknowledged"], row["lost"]) == (2, 16, 0)
     assert (row["copies"], row["equal"]) == (2, 2)
     assert 0 < row["loss"] < 2
+
+
+def test_a_node_is_added_and_one_removed_by_the_steps_of_the_page(tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    before, added, removed, rest = membership.changed(tmp_path, "abcdl", 10, 0.02, compiled=False)
+    assert (before["nodes"], added["nodes"], removed["nodes"]) == (5, 6, 5)
+    assert (added["restarted"], removed["restarted"]) == ("c d", "b l")
+    assert (rest["copies"], rest["level"]) == (12, 12)
 
 
 def test_a_network_is_cut_in_two_and_joined(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from typer.testing import CliRunner, Result
 import omkl
 from omkl.cli.app import app
 from omkl.cli.exits import Exit
+from omkl.node.cluster import free_ports
 from omkl.node.config import NetworkConfig, load
 from omkl.node.neighbors import Send
 from omkl.node.node import endpoints
@@ -73,6 +75,27 @@ def test_init_for_hosts(tmp_path: Path) -> None:
     path = tmp_path / "network.toml"
     assert run("node", "init", path, "--host", "10.0.0.1", "--host", "10.0.0.2").exit_code == Exit.OK
     assert [member.listen for member in load(path).members] == ["tcp/10.0.0.1:7447", "tcp/10.0.0.2:7447"]
+
+
+def test_what_init_writes_runs_as_it_stands_on_hosts_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(as_csv(samples(60)))
+    path, (port,) = tmp_path / "network.toml", free_ports(1)
+    made = run("node", "inputs", tmp_path / "rows.csv", tmp_path / "calibration.npz")
+    assert made.stdout.startswith(f"{tmp_path / 'calibration.npz'}: 60 of 60 rows of u, v\n")
+    where = ("--host", "127.0.0.{n}", "--port", port, "--metrics", "none")
+    what = ("--calibration", "calibration.npz", "--tls", "--ids", "x,y", "--topology", "path")
+    assert run("node", "init", path, *where, *what).exit_code == Exit.OK
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    assert run("node", "certificates", "screen", "--network", path).stdout.endswith("made x, y, screen\n")
+    assert run("node", "certificates", "--network", path).stdout.endswith("made none, all were there\n")
+    with daemons(path, "x", "y", args=("--input", "-", "--predictions")) as nodes:
+        for node in nodes:
+            node.until("link", after="synced")
+            node.write(as_json(samples(3)))
+        for node in nodes:
+            assert node.process.stdout
+            assert [json.loads(node.process.stdout.readline())["line"] for _ in range(3)] == [1, 2, 3]
 
 
 WRONG = {
