@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from omkl.cli.app import app
 from omkl.cli.exits import Exit
 from omkl.node.neighbors import Neighbors
-from omkl_lab.torture import Report, run, runs
+from omkl_lab.torture import FAULTS, Report, run, runs
 from omkl_lab.torture.arena import Clock
 from omkl_lab.torture.disk import Died, Disk
 
@@ -41,7 +41,7 @@ def tell(report: Report) -> str:
 
 
 def test_seeds_that_have_found_a_fault() -> None:
-    for report in runs(ONCE, EVENTS):  # two hundred others are in the oracles
+    for report in runs(ONCE, EVENTS, faults=FAULTS):  # two hundred others are in the oracles
         assert report.violation is None, tell(report)
         assert report.faults.total() == EVENTS
 

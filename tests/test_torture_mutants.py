@@ -24,7 +24,7 @@ from omkl.node.protocol import Protocol
 from omkl.node.role import Role, agreed
 from omkl.node.start import Start
 from omkl.wire import Header, Kind, frames
-from omkl_lab.torture import runs
+from omkl_lab.torture import FAULTS, MORE, Faults, runs
 from omkl_lab.torture.disk import Disk
 from omkl_lab.torture.world import World
 
@@ -424,10 +424,6 @@ MUTANTS: dict[Callable[[Patch], None], str] = {
     leaving_out_by_half_the_deadline: "is left out .* too soon",
     mixing_by_half: "mixing is .* from the algorithm's",
     sending_kernels_that_are_not_due: "a kernel is sent that is not due",
-    going_by_ones_own_weight: "has the weight .*, and was given",
-    not_telling_that_files_differ: "differs in .*, and nothing is told",
-    taking_any_contract: "is in step, and of another contract",
-    speaking_of_two_files_under_one_boot: "speaks of two files",
 }
 
 IN_ONE_TEXT: dict[Callable[[Patch, Text], None], str] = {
@@ -439,14 +435,22 @@ IN_ONE_TEXT: dict[Callable[[Patch, Text], None], str] = {
 }
 """Those of a round itself, over arrays or as compiled loops, while other nodes run the other text."""
 
+OF_LATER_FAULTS: dict[Callable[[Patch], None], str] = {
+    going_by_ones_own_weight: "has the weight .*, and was given",
+    not_telling_that_files_differ: "differs in .*, and nothing is told",
+    taking_any_contract: "is in step, and of another contract",
+    speaking_of_two_files_under_one_boot: "speaks of two files",
+}
+"""Those that the faults show which came later, and a crash beside them."""
+
 SOONER: dict[Callable[[Patch], None], int] = {without_the_round_check: 60, taking_messages_of_an_older_boot: 9}
 """Seeds that are tried before the others: the first to find these, which many do not. Any other would do as well."""
 
 
-def found(mutant: Callable[..., None]) -> str:
+def found(mutant: Callable[..., None], faults: Faults = FAULTS) -> str:
     """Return what is said of the first seed that finds it."""
     seeds = [*([SOONER[mutant]] if mutant in SOONER else []), *range(MOST_SEEDS)]
-    violations = (report.violation for report in runs(seeds, 100) if report.violation is not None)
+    violations = (report.violation for report in runs(seeds, 100, faults=faults) if report.violation is not None)
     return next(violations, "nothing is found").splitlines()[-1]
 
 
@@ -454,6 +458,12 @@ def found(mutant: Callable[..., None]) -> str:
 def test_a_broken_rule_is_found(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mutant(monkeypatch)
     assert re.search(MUTANTS[mutant], found(mutant))
+
+
+@pytest.mark.parametrize("mutant", OF_LATER_FAULTS, ids=lambda mutant: mutant.__name__)
+def test_a_later_fault_shows_a_broken_rule(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    mutant(monkeypatch)
+    assert re.search(OF_LATER_FAULTS[mutant], found(mutant, MORE | {"crash": FAULTS["crash"]}))
 
 
 @pytest.mark.parametrize("text", [Arrays, Loops], ids=lambda text: text.__name__)

@@ -15,7 +15,7 @@ import numpy as np
 
 from omkl.node.events import Moved, Resynced
 from omkl.node.protocol import Protocol
-from omkl_lab.torture.faults import FAULTS, MORE, SHARE
+from omkl_lab.torture.faults import ALL, Faults
 from omkl_lab.torture.mixing import Mixing
 from omkl_lab.torture.shape import DEADLINE, draw
 from omkl_lab.torture.violation import Violation, require
@@ -64,15 +64,15 @@ class Report(NamedTuple):
     """What does not hold, after the last things that happened."""
 
 
-def run(seed: int, events: int) -> Report:
-    """Return what came of a seed: a network, and so many faults."""
+def run(seed: int, events: int, faults: Faults = ALL) -> Report:
+    """Return what came of a seed: a network, and so many faults, of these kinds."""
     start, random = time.process_time(), Random(seed)
     world = World(draw(random, GAP * events), random)
-    faults: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     settled, rounds, closer, violation = math.nan, 0, math.nan, None
     try:
         world.begin()
-        _disturb(world, events, faults)
+        _disturb(world, events, faults, counts)
         settled, rounds = _settle(world)
         closer = _mix(world)
         world.books.lessons.check(next(iter(world.arena.nodes.values())).learning)
@@ -83,7 +83,7 @@ def run(seed: int, events: int) -> Report:
     return Report(
         seed=seed,
         shape=world.shape.describe(),
-        faults=faults,
+        faults=counts,
         rounds=sum(node.round for node in world.arena.nodes.values()),
         settled=settled,
         settled_rounds=rounds,
@@ -100,9 +100,8 @@ def run(seed: int, events: int) -> Report:
     )
 
 
-def _disturb(world: World, events: int, counts: Counter[str]) -> None:
-    faults = FAULTS | MORE
-    kinds = _kinds(world.random) + _more(Random(world.shape.config.seed))
+def _disturb(world: World, events: int, faults: Faults, counts: Counter[str]) -> None:
+    kinds = _kinds(world.random, faults)
     weights = [faults[kind][1] for kind in kinds]
     while counts.total() < events:
         world.arena.run(world.arena.now + world.random.expovariate(1 / GAP))
@@ -112,14 +111,10 @@ def _disturb(world: World, events: int, counts: Counter[str]) -> None:
             world.trace.note(world.arena.now, "", f"{kind}: {told}")
 
 
-def _kinds(random: Random) -> list[str]:
+def _kinds(random: Random, faults: Faults) -> list[str]:
     """Return some kinds of faults: what all together hide shows where few are frequent."""
-    kinds = [kind for kind in FAULTS if random.random() < 0.5]
-    return kinds if kinds else ["loss"]
-
-
-def _more(random: Random) -> list[str]:
-    return [kind for kind in MORE if random.random() < SHARE]
+    kinds = [kind for kind in faults if random.random() < 0.5]
+    return kinds or [next(iter(faults))]
 
 
 def _settle(world: World) -> tuple[float, int]:
@@ -200,10 +195,10 @@ def _size(array: float | np.ndarray, nodes: int) -> float:
     return float(np.linalg.norm(array)) / nodes
 
 
-def runs(seeds: Sequence[int], events: int, jobs: int = 1) -> Iterator[Report]:
+def runs(seeds: Sequence[int], events: int, jobs: int = 1, faults: Faults = ALL) -> Iterator[Report]:
     """Yield the report of each seed, in order; ``jobs`` processes share the work."""
     if jobs == 1:
-        yield from map(run, seeds, itertools.repeat(events))
+        yield from map(run, seeds, itertools.repeat(events), itertools.repeat(faults))
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(run, seeds, itertools.repeat(events), chunksize=CHUNK)
+        yield from pool.map(run, seeds, itertools.repeat(events), itertools.repeat(faults), chunksize=CHUNK)

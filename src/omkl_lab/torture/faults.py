@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 Fault: TypeAlias = "Callable[[World, Random], str | None]"
 """Lets something happen; returns it in words, or None where it cannot happen now."""
 
+Faults: TypeAlias = dict[str, tuple[Fault, float]]
+"""By name: what happens, and how often as compared with others."""
+
 
 def _duration(random: Random, least: float = 0.02, most: float = 3.0) -> float:
     """Return seconds, from an instant to some deadlines, each order of magnitude as likely."""
@@ -232,7 +235,7 @@ def fill(world: "World", random: Random) -> str:
     return f"{id} for {seconds:.3f} s"
 
 
-FAULTS: dict[str, tuple[Fault, float]] = {
+FAULTS: Faults = {
     "loss": (lose, 6), "duplication": (repeat, 4), "delay": (delay, 4), "reordering": (reorder, 3), "flip": (flip, 4),
     "cut": (cut, 3), "one-way cut": (deafen, 2), "flap": (flap, 2), "partition": (partition, 1),
     "crash": (crash, 1.5), "lost disk": (lose_disk, 0.7), "old checkpoint": (turn_back_disk, 0.7),
@@ -240,8 +243,7 @@ FAULTS: dict[str, tuple[Fault, float]] = {
     "leave": (leave, 1.5), "pause": (pause, 1.5), "slow node": (slow_down, 1),
     "clock jump": (jump, 1.5), "clock drift": (drift, 1.5),
 }  # fmt: skip
-"""By name: what happens, and how often as compared with others."""
+"""What happens under the seeds whose course is frozen; more would change it."""
 
-MORE: dict[str, tuple[Fault, float]] = {"files that differ": (differ, 4)}
-"""Those of few seeds, which these alone have drawn: so that of the others what happens stays as it was."""
-SHARE = 0.2  # of the seeds have one of them
+MORE: Faults = {"files that differ": (differ, 3)}
+ALL: Faults = FAULTS | MORE
