@@ -441,7 +441,7 @@ OF_LATER_FAULTS: dict[Callable[[Patch], None], str] = {
     taking_any_contract: "is in step, and of another contract",
     speaking_of_two_files_under_one_boot: "speaks of two files",
 }
-"""Those that the faults show which came later, and a crash beside them."""
+"""Those that the faults show which came later, and beside them nodes that crash or leave."""
 
 SOONER: dict[Callable[[Patch], None], int] = {without_the_round_check: 60, taking_messages_of_an_older_boot: 9}
 """Seeds that are tried before the others: the first to find these, which many do not. Any other would do as well."""
@@ -463,7 +463,7 @@ def test_a_broken_rule_is_found(mutant: Callable[[Patch], None], monkeypatch: Pa
 @pytest.mark.parametrize("mutant", OF_LATER_FAULTS, ids=lambda mutant: mutant.__name__)
 def test_a_later_fault_shows_a_broken_rule(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mutant(monkeypatch)
-    assert re.search(OF_LATER_FAULTS[mutant], found(mutant, MORE | {"crash": FAULTS["crash"]}))
+    assert re.search(OF_LATER_FAULTS[mutant], found(mutant, MORE | {kind: FAULTS[kind] for kind in ("crash", "leave")}))
 
 
 @pytest.mark.parametrize("text", [Arrays, Loops], ids=lambda text: text.__name__)
