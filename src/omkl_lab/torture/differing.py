@@ -3,13 +3,13 @@
 import struct
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from omkl.learners import SGD
 from omkl.methods import Gossip
-from omkl.node.links import Link, LinkState
+from omkl.node.links import Link
 from omkl.node.protocol import Protocol
-from omkl.node.role import DIGEST_BYTES, Role
+from omkl.node.role import CLOSE, DIGEST_BYTES, Role
 from omkl_lab.torture.violation import require
 
 if TYPE_CHECKING:
@@ -18,51 +18,60 @@ if TYPE_CHECKING:
 ROUNDING = 1e-6  # relative, of a product of few float32
 
 
+class Said(NamedTuple):
+    """What a file makes a node say, and how far its rounds go towards each neighbor."""
+
+    role: Role
+    contract: str
+    digest: bytes
+    steps: dict[str, float]
+
+
 class Agreements:
     """What nodes have said of their files, by boot, and what two neighbors must make of it."""
 
     def __init__(self) -> None:
-        self._roles: dict[tuple[str, int], Role] = {}
+        self._said: dict[tuple[str, int], Said] = {}
 
     def note(self, node: Protocol) -> None:
         """Note a node's file; a boot must not speak of two."""
-        role = self._roles.setdefault((node.role.id, node.neighbors.boot), node.role)
-        told = f"boot {node.neighbors.boot} of {role.id} speaks of two files"
-        require(_said(role) == _said(node.role), told)
+        key, role = (node.role.id, node.neighbors.boot), node.role
+        if key in self._said and self._said[key].role is role:
+            return
+        said = Said(role, role.contract(), role.settings, {peer: _step(role, peer) for peer in role.neighbors})
+        known = self._said.setdefault(key, said)
+        require(known[1:] == said[1:], f"boot {key[1]} of {role.id} speaks of two files")
+        self._said[key] = said
 
     def check(self, node: Protocol, link: Link) -> None:
         """Refuse a link in step across contracts, and one whose files differ without a word, or do not and have one."""
-        if link.state is not LinkState.SYNCED or (other := self._other(link)) is None:
+        own, other = self._both(node, link)
+        if other is None:
             return
-        require(node.role.contract() == other.contract(), f"{link.peer} is in step, and of another contract")
-        due = _difference(node.role.stance(link.peer), other.stance(node.role.id))
-        require(
-            link.differs == due, f"{link.peer} differs in {due or 'nothing'}, and {link.differs or 'nothing'} is told"
-        )
+        require(own.contract == other.contract, f"{link.peer} is in step, and of another contract")
+        due = _difference(own, other, node.role.id, link.peer)
+        told = f"{link.peer} differs in {due or 'nothing'}, and {link.differs or 'nothing'} is told"
+        require(link.differs == due, told)
 
     def weight(self, node: Protocol, link: Link, given: float) -> float:
         """Return what a link counts for: of the steps of its ends the smaller, in units of the node's own."""
-        if (other := self._other(link)) is None:
-            return given
-        own, theirs = (_step(one) for one in (node.role.stance(link.peer), other.stance(node.role.id)))
-        return given if theirs >= own else given * theirs / own
+        own, other = self._both(node, link)
+        return given if other is None else given * min(1.0, other.steps[node.role.id] / own.steps[link.peer])
 
-    def _other(self, link: Link) -> Role | None:
-        return None if link.boot is None else self._roles.get((link.peer, link.boot))
-
-
-def _said(role: Role) -> tuple[str, dict[str, bytes]]:
-    return role.contract(), {peer: role.stance(peer) for peer in role.neighbors}
+    def _both(self, node: Protocol, link: Link) -> tuple[Said, Said | None]:
+        own = self._said[node.role.id, node.neighbors.boot]
+        return own, None if link.boot is None else self._said.get((link.peer, link.boot))
 
 
-def _step(stance: bytes) -> float:
-    return float(struct.unpack("<f", stance[DIGEST_BYTES:])[0])
+def _step(role: Role, peer: str) -> float:
+    return float(struct.unpack("<f", role.stance(peer)[DIGEST_BYTES:])[0])
 
 
-def _difference(ours: bytes, theirs: bytes) -> str:
-    if ours[:DIGEST_BYTES] != theirs[:DIGEST_BYTES]:
+def _difference(own: Said, other: Said, id: str, peer: str) -> str:
+    if own.digest != other.digest:
         return "settings"
-    return "" if abs(_step(ours) - _step(theirs)) <= 1e-3 * max(_step(ours), _step(theirs)) else "weight"
+    steps = own.steps[peer], other.steps[id]
+    return "weight" if max(steps) - min(steps) > CLOSE * max(steps) else ""
 
 
 def differ(world: "World", random: Random) -> str | None:
