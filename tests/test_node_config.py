@@ -382,7 +382,7 @@ def test_it_never_overwrites_and_writes_nothing_wrong(tmp_path: Path) -> None:
         ({"calibration": "none.npz"}, r"calibration\.file: .*none\.npz cannot be read"),
     ):
         with pytest.raises(InputError, match=says):
-            write(tmp_path / "n.toml", **settings)  # type: ignore[arg-type]
+            write(tmp_path / "n.toml", **settings)
     np.savez(tmp_path / "shared.npz", X=np.eye(3))
     with pytest.raises(InputError, match=r"inputs is 2; the rows of shared\.npz have 3 numbers; leave inputs out"):
         write(tmp_path / "n.toml", inputs=2, calibration="shared.npz")
