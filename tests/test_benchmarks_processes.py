@@ -1,11 +1,12 @@
 """Benchmarks of real processes run, with few nodes for a short time."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import cut, dashboard, endure, kills, network, soak
+from benchmarks import cut, dashboard, endure, kills, membership, network, soak
 from benchmarks.namespaces import Denied
 
 from omkl.node import cluster
@@ -53,6 +54,15 @@ def test_a_network_endures_kills_and_keeps_what_it_acknowledged_in_both_ways() -
     assert 0 < row["over zenoh"] < row["in all"]
     assert [one["quarter"] for one in held] == [1, 2, 3, 4]
     assert all(min(one["RSS MiB"], one["descriptors"], one["threads"]) > 0 for one in held)
+
+
+def test_a_node_is_added_and_one_removed_by_the_steps_of_the_page(tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    before, added, removed, rest = membership.changed(tmp_path, "abcdl", 10, 0.02, compiled=False)
+    assert (before["nodes"], added["nodes"], removed["nodes"]) == (5, 6, 5)
+    assert (added["restarted"], removed["restarted"]) == ("c d", "b l")
+    assert (rest["copies"], rest["level"]) == (12, 12)
 
 
 def test_a_network_is_cut_in_two_and_joined(tmp_path: Path) -> None:

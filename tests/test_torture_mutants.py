@@ -22,6 +22,7 @@ from omkl.node.links import TRANSITIONS, Kept, Link, LinkState, Signal
 from omkl.node.neighbors import Neighbors
 from omkl.node.persistence import Saver, checkpoint, count, saver
 from omkl.node.protocol import Protocol
+from omkl.node.role import Role, agreed
 from omkl.node.start import Start
 from omkl.wire import Header, Kind, frames
 from omkl_lab.torture import FAULTS, MORE, Faults, runs
@@ -399,6 +400,34 @@ def giving_up_a_disk_that_failed(patch: Patch) -> None:
     patch.setattr(saver, "RETRY", math.inf)
 
 
+def going_by_ones_own_weight(patch: Patch) -> None:
+    patch.setattr(neighbors, "agreed", lambda ours, theirs, weight: (weight, agreed(ours, theirs, weight)[1]))
+
+
+def not_telling_that_files_differ(patch: Patch) -> None:
+    patch.setattr(neighbors, "agreed", lambda ours, theirs, weight: (agreed(ours, theirs, weight)[0], ""))
+
+
+def taking_any_contract(patch: Patch) -> None:
+    class Agreeable(str):
+        __slots__ = ()
+
+        def __ne__(self, other: object) -> bool:
+            return False
+
+    begin = Neighbors.__init__
+
+    def begun(self: Neighbors, role: Role, *given: Any) -> None:
+        begin(self, role, *given)
+        self.contract = Agreeable(self.contract)
+
+    patch.setattr(Neighbors, "__init__", begun)
+
+
+def speaking_of_two_files_under_one_boot(patch: Patch) -> None:
+    patch.setattr(checkpoint, "_is_same", lambda saved, role: True)
+
+
 MUTANTS: dict[Callable[[Patch], None], str] = {
     without_the_round_check: "the copy of . at .* is not its own",
     without_the_frame_check: "the copy of . at .* is not its own",
@@ -451,8 +480,12 @@ OF_LATER_FAULTS: dict[Callable[[Patch], None], str] = {
     not_telling_that_a_save_failed: "the disk failed, and nobody is told",
     knowing_of_full_disks_alone: "Too many open files",
     giving_up_a_disk_that_failed: "never acknowledged",
+    going_by_ones_own_weight: "has the weight .*, and was given",
+    not_telling_that_files_differ: "differs in .*, and nothing is told",
+    taking_any_contract: "is in step, and of another contract",
+    speaking_of_two_files_under_one_boot: "speaks of two files",
 }
-"""Those that the faults show which came later, and a crash beside them."""
+"""Those that the faults show which came later, and beside them nodes that crash or leave."""
 
 SOONER: dict[Callable[[Patch], None], int] = {without_the_round_check: 60, taking_messages_of_an_older_boot: 9}
 """Seeds that are tried before the others: the first to find these, which many do not. Any other would do as well."""
@@ -474,7 +507,7 @@ def test_a_broken_rule_is_found(mutant: Callable[[Patch], None], monkeypatch: Pa
 @pytest.mark.parametrize("mutant", OF_LATER_FAULTS, ids=lambda mutant: mutant.__name__)
 def test_a_later_fault_shows_a_broken_rule(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mutant(monkeypatch)
-    assert re.search(OF_LATER_FAULTS[mutant], found(mutant, MORE | {"crash": FAULTS["crash"]}))
+    assert re.search(OF_LATER_FAULTS[mutant], found(mutant, MORE | {kind: FAULTS[kind] for kind in ("crash", "leave")}))
 
 
 @pytest.mark.parametrize("text", [Arrays, Loops], ids=lambda text: text.__name__)

@@ -53,9 +53,11 @@ class Dropped(NamedTuple):
 
 
 class Differs(NamedTuple):
-    """A neighbor has other settings or another graph, though its contract agrees."""
+    """A neighbor's file is another, though its contract agrees."""
 
     peer: str
+    what: str = "settings"
+    """``"settings"`` of learning or timing; or ``"weight"``, that of the link alone, of which the smaller counts."""
 
 
 class Diverged(NamedTuple):

@@ -52,6 +52,8 @@ class Learning:
         (P, C, n) of a hidden state: n is 2D, or r in a basis, and more where kernel weights are common.
     moments
         Of the inputs of its stream, where they are standardized; else empty.
+    links
+        What the weights of its links add up to; None if all are heard always.
     is_sound
         Whether what the last half of a round made is finite, as it is unless a step was too large.
     witness
@@ -77,7 +79,7 @@ class Learning:
         self.moments: Moments | tuple[()] = scaling.start(inputs) if standardize else ()
         self.round = 0
         self.is_sound = True
-        self._links = links
+        self.links = links
         self._heard: tuple[Floats | None, float] = (None, 1.0)
         state = method.init(np, (), outputs(method.objective), self.features.spectrum)
         kernels, count, length = state.hidden.shape
@@ -116,9 +118,9 @@ class Learning:
 
     def _share(self, weights: Floats) -> float:
         """Return the share of its links that a node hears; one without links hears nobody."""
-        if self._links is None:
+        if self.links is None:
             return 1.0
-        return min(1.0, float(weights.sum()) / self._links) if self._links > 0 else 0.0
+        return min(1.0, float(weights.sum()) / self.links) if self.links > 0 else 0.0
 
     def learn(self, x: Inputs, y: Floats) -> tuple[Floats, float]:
         """Return the output and its loss, both from before the sample is learned (lines 3 to 6 and 14)."""

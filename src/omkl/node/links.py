@@ -102,8 +102,8 @@ class Link:
     round: int = 0
     shown: int = 0
     """The round that it last showed in full."""
-    differs: bool = False
-    """Its settings or its graph are not ours, though the contract is."""
+    differs: str = ""
+    """What of its file is not ours, though the contract is: ``"settings"``, ``"weight"``, or nothing."""
     adrift: bool = True
     """The copy did not follow from message to message: any snapshot is welcome."""
     doubted: bool = False

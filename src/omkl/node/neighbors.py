@@ -30,7 +30,7 @@ from omkl.node.events import Differs, Dropped, Event, Moved, Renewed, Resynced
 from omkl.node.halves import Floats, codec, quiet, total
 from omkl.node.learning import Learning
 from omkl.node.links import TRANSITIONS, Kept, Link, LinkState, Signal
-from omkl.node.role import Role, differences
+from omkl.node.role import Role, agreed, differences
 from omkl.node.start import Start
 from omkl.wire import Header, Kind, VersionError, WireError
 
@@ -63,7 +63,7 @@ class Neighbors:
     """
 
     def __init__(self, role: Role, learning: Learning, boot: int) -> None:
-        self.contract, self.settings = role.contract(), role.settings
+        self.contract, self._stances = role.contract(), {peer: role.stance(peer) for peer in role.neighbors}
         self.learning, self.boot = learning, boot
         self.codec = codec(learning.shape, role.method, role.compiled)
         self.copies: Floats = np.zeros((len(role.neighbors), *learning.shape), dtype=np.float32)
@@ -73,6 +73,7 @@ class Neighbors:
         self.sends: list[Send] = []
         self.events: list[Event] = []
         self._longest = wire.HEADER_BYTES + self.codec.most_bytes
+        self._given, self._agreed = role.neighbors, dict(role.neighbors)
         self._weights: Floats = np.array(list(role.neighbors.values()), dtype=np.float32)
         self._in_step: Floats = np.zeros_like(self._weights)
         self._deadline = role.timing.deadline
@@ -195,8 +196,7 @@ class Neighbors:
         before, link.state = link.state, TRANSITIONS[link.state].get(signal, link.state)
         if link.state is before:
             return
-        synced = [one.state is LinkState.SYNCED for one in self.links.values()]
-        self._in_step = self._weights * np.array(synced, dtype=np.float32)
+        self._weigh()
         self.events.append(Moved(link.peer, before, link.state, why))
         if link.state is LinkState.SYNCED:
             link.adrift, link.ask_at = False, math.inf
@@ -253,10 +253,9 @@ class Neighbors:
             self._signal(link, Signal.CAUGHT_UP, now, f"its round {last} was all that lacked")
 
     def _hello(self, link: Link, header: Header, data: bytes, now: float) -> None:
-        theirs, known, settings = wire.read_hello(data)
+        theirs, known, stance = wire.read_hello(data)
         if known is not None:
             self._warn(link, known, now)
-        self._compare(link, settings)
         if header.boot != link.boot:
             self._signal(link, Signal.RESTARTED, now, f"boot {header.boot} in place of {link.boot}")
             if link.kept is None and (held := self._held(link)) and held.round:
@@ -267,6 +266,7 @@ class Neighbors:
         if link.unsure:
             self._signal(link, Signal.DIFFERED, now, differences(self.contract, theirs))
             return
+        self._compare(link, stance)
         self._signal(link, Signal.AGREED, now, "contracts agree")
         if header.round == link.have:
             self._signal(link, Signal.CAUGHT_UP, now, f"level at its round {header.round}")
@@ -276,12 +276,19 @@ class Neighbors:
         elif link.state is not LinkState.SYNCED:  # late on its way, or a new life that drew the boot of the last
             link.adrift, link.ask_at = True, now
 
-    def _compare(self, link: Link, settings: bytes) -> None:
-        """Note whether a neighbor has other settings or another graph: both learn, but not as either was told to."""
-        differs = any(settings) and any(self.settings) and settings != self.settings
-        if differs and not link.differs:
-            self.events.append(Differs(link.peer))
+    def _compare(self, link: Link, stance: bytes) -> None:
+        """Take the weight that both ends go by, and note what a neighbor's file says otherwise."""
+        self._agreed[link.peer], differs = agreed(self._stances[link.peer], stance, self._given[link.peer])
+        if differs and differs != link.differs:
+            self.events.append(Differs(link.peer, differs))
         link.differs = differs
+        self._weights = np.array(list(self._agreed.values()), dtype=np.float32)
+        self.learning.links = math.fsum(self._agreed.values())
+        self._weigh()
+
+    def _weigh(self) -> None:
+        synced = [one.state is LinkState.SYNCED for one in self.links.values()]
+        self._in_step = self._weights * np.array(synced, dtype=np.float32)
 
     def _snapshot(self, link: Link, header: Header, data: bytes, now: float) -> None:
         # A copy that follows takes no snapshot where messages reach: the run would depend on who was faster.
@@ -314,19 +321,19 @@ class Neighbors:
 
     def _replies(self, link: Link, header: Header, have: wire.Copy | None) -> list[bytes]:
         if link.state is LinkState.REFUSED:
-            return self._lacking(None, None)
+            return self._lacking(link, None, None)
         held, same = self._held(link), header.boot == link.boot
         kept, known = link.kept or held, None if link.boot is None else (link.boot, link.last)
         if same:
             kept = held if held and header.round < held.round else link.kept
             known = link.kept[:2] if link.kept else known
-        return [*([wire.write_kept(*kept)] if kept and kept.round else []), *self._lacking(have, known)]
+        return [*([wire.write_kept(*kept)] if kept and kept.round else []), *self._lacking(link, have, known)]
 
-    def _lacking(self, have: wire.Copy | None, known: wire.Copy | None) -> list[bytes]:
+    def _lacking(self, link: Link, have: wire.Copy | None, known: wire.Copy | None) -> list[bytes]:
         """Return what one that has this lacks; it is told what is known of it."""
         own = self.learning.round
         if have is None or have == (self.boot, own):
-            return [wire.write_hello(self.boot, own, self.contract, known, self.settings)]
+            return [wire.write_hello(self.boot, own, self.contract, known, self._stances[link.peer])]
         if have[0] == self.boot and 0 < own - have[1] <= len(self.recent):
             return list(self.recent)[have[1] - own :]
         return [wire.write_snapshot(self.boot, own, self.learning.hidden)]

@@ -241,7 +241,7 @@ class Node:
         links = {peer: link.state.value for peer, link in self.protocol.links.items()}
         protocol = self.protocol
         counts = {"round": protocol.round, "taken": protocol.taken, "lost": protocol.lost}
-        differ = [peer for peer, link in protocol.links.items() if link.differs]
+        differ = {peer: link.differs for peer, link in protocol.links.items() if link.differs}
         return {"node": self.id, **counts, "unsaved": self.unsaved, "links": links, "differ": differ}
 
 

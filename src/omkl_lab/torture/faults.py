@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from omkl import wire
 from omkl.node.persistence.saver import count_file
+from omkl_lab.torture.differing import differ
 from omkl_lab.torture.shape import DEADLINE
 
 if TYPE_CHECKING:
@@ -263,5 +264,7 @@ FAULTS: Faults = {
 }  # fmt: skip
 """What happens under the seeds whose course is frozen; more would change it."""
 
-MORE: Faults = {"rotten count": (rot_count, 0.7), "no descriptors": (starve, 1)}
+MORE: Faults = {
+    "rotten count": (rot_count, 0.7), "no descriptors": (starve, 1), "files that differ": (differ, 3),
+}  # fmt: skip
 ALL: Faults = FAULTS | MORE

@@ -26,6 +26,7 @@ from omkl.node.protocol import MOST_WAITING, Protocol
 from omkl.quantizers import Message
 from omkl.scaling import Inputs
 from omkl.sending import Sampled
+from omkl_lab.torture.differing import Agreements
 from omkl_lab.torture.lessons import ROUNDING, Lesson, Lessons
 from omkl_lab.torture.order import Order
 from omkl_lab.torture.violation import Violation, require
@@ -64,8 +65,8 @@ class Books:
         Hidden states as bytes, by node, boot and round.
     drift
         What mixing has added to the sum of all models: zero, but for rounding, while nobody is left out.
-    lessons, order
-        What was learned, and what neighbors owe each other in lock step.
+    lessons, order, files
+        What was learned, what neighbors owe each other in lock step, and what they say of their files.
     """
 
     nodes: int
@@ -76,6 +77,7 @@ class Books:
     recovered: int = 0
     lessons: Lessons = field(default_factory=Lessons)
     order: Order = field(default_factory=Order)
+    files: Agreements = field(default_factory=Agreements)
     _known: dict[str, Known] = field(default_factory=dict)
     _past: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
     _forgotten: set[tuple[str, int, int]] = field(default_factory=set)
@@ -127,6 +129,7 @@ class Books:
 
     def record(self, node: Protocol) -> None:
         """Note what a node says of its round; a boot must not say two things of one."""
+        self.files.note(node)
         key = node.role.id, node.neighbors.boot, node.round
         hidden = node.learning.state.hidden.tobytes()
         self._past[key[0]].add(hidden)
@@ -163,6 +166,7 @@ class Books:
                 raise Violation(f"{len(link.inbox)} messages of {link.peer} kept")
             if link.state is LinkState.SYNCED:
                 self._check_copy(link)
+                self.files.check(node, link)
 
     def _check_model(self, node: Protocol) -> None:
         """Refuse a model that moved but by mixing and learning, unless it was given back before its first round."""
@@ -192,8 +196,9 @@ class Books:
             if weight:
                 if link.state is not LinkState.SYNCED:
                     raise Violation(f"{link.peer} is mixed in, and {link.state}")
-                if weight != np.float32(given):
-                    raise Violation(f"{link.peer} has the weight {weight}, and was given {given}")
+                due = np.float32(self.files.weight(node, link, given))
+                if not math.isclose(weight, due, rel_tol=0 if due == np.float32(given) else ROUNDING):
+                    raise Violation(f"{link.peer} has the weight {weight}, and was given {due}")
                 self._check_copy(link)
             if lockstep:
                 self.order.check_copy(node, link, bool(weight))

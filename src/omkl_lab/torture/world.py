@@ -16,6 +16,7 @@ from omkl.node.persistence import Saver, count
 from omkl.node.persistence.disk import beside
 from omkl.node.persistence.saver import count_file
 from omkl.node.protocol import MOST_WAITING, Protocol
+from omkl.node.role import Role
 from omkl.node.runtime import LOOK
 from omkl.node.transports.memory import Conditions
 from omkl_lab.torture.arena import Arena
@@ -58,6 +59,7 @@ class World:
         self.links = [(ids[i], ids[j]) for i, j in shape.config.topology.graph.edges.tolist()]
         self.is_learning = True
         self._aged: set[str] = set()
+        self._wiped: set[str] = set()
         self.lost = 0
         self._roles = {id: shape.config.role(id) for id in ids}
         self._texts = Random(shape.config.seed)  # of its own: what computes changes nothing of what happens
@@ -148,6 +150,15 @@ class World:
             self._note(id, f"does not leave in order: {error or 'it died'}")
         self.crash(id)
 
+    def restart(self, id: str, role: Role) -> None:
+        """Start a node again, with another file; without its disk, where that is of another contract."""
+        self.crash(id)
+        if role.contract() != self._roles[id].contract():
+            self.lose_disk(id)
+            self._wiped.add(id)
+        self._roles[id] = role
+        self.start(id)
+
     def lose_disk(self, id: str) -> None:
         """Lose all that a node has saved, when it is away."""
         self.disks[id].lose()
@@ -156,8 +167,11 @@ class World:
     def bring_back(self, id: str, files: Files, made: float = 0.0) -> None:
         """Start a node again, at once, with the files of some time ago.
 
-        What it said meanwhile, and no neighbor has heard or remembers, it may say anew: nobody could know.
+        What it said meanwhile, and no neighbor has heard or remembers, it may say anew: nobody could know. Not those of
+        one that has had another contract: they may be of that one.
         """
+        if id in self._wiped:
+            return
         self.crash(id)
         self._aged.add(id)
         self._forget(id, made)

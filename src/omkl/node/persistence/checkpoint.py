@@ -74,7 +74,7 @@ def restore(path: Path | str, role: Role, boot: int, now: float, disk: Disk | No
         return Protocol(role, boot, now)
     try:
         _check(file, saved, role, anew)
-        last, clean = saved.header["boot"], saved.header["clean"] and why is None
+        last, clean = saved.header["boot"], saved.header["clean"] and why is None and _is_same(saved, role)
         other = boot if boot != last else (boot + 1) % 2**16
         protocol = Protocol(role, last if clean else other, now)
         _fill(protocol, saved, clean)
@@ -125,6 +125,7 @@ def _header(protocol: Protocol, clean: bool) -> dict[str, Any]:
         "versions": {"omkl": _version(), "numpy": np.__version__, "wire": wire.VERSION},
         "id": protocol.role.id,
         "contract": neighbors.contract,
+        "stances": protocol.role.stances,
         "clean": clean,
         "boot": neighbors.boot,
         "round": protocol.round,
@@ -180,6 +181,11 @@ def _check(path: Path, saved: storage.Content, role: Role, anew: str) -> None:
     if saved.header["contract"] != role.contract():
         how = differences(role.contract(), saved.header["contract"])
         raise InputError(f"{path} is of another network: {how}; undo the change, {anew}")
+
+
+def _is_same(saved: storage.Content, role: Role) -> bool:
+    """Return whether the network's file says the same as then: a boot tells neighbors one thing of it."""
+    return bool(saved.header.get("stances", role.stances) == role.stances)
 
 
 def _fill(protocol: Protocol, saved: storage.Content, same_boot: bool) -> None:
