@@ -282,11 +282,10 @@ class Guest:
 
     def ask(self, ids: Sequence[str], name: str, payload: bytes = b"") -> dict[str, bytes]:
         """Return what the nodes answer on a key, of those that do; all are asked the same at once."""
-        pending = [
-            (id, self._session.get(f"{self._base}/{id}/{name}", timeout=self._timeout, payload=payload)) for id in ids
-        ]
+        base, within = self._base, self._timeout
+        asked = {id: self._session.get(f"{base}/{id}/{name}", timeout=within, payload=payload) for id in ids}
         answers = {}
-        for id, replies in pending:
+        for id, replies in asked.items():
             for reply in replies:
                 if reply.ok:
                     answers[id] = _bytes(reply.ok.payload)
