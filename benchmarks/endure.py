@@ -97,8 +97,8 @@ def look(fleet: Fleet, at: float) -> Iterator[Look]:
         try:
             if one.process is not None:
                 pid = one.process.pid
-                held = (entries(f"/proc/{pid}/{what}") for what in ("fd", "task"))
-                yield Look(min(at, 1 - 1e-9), id, resident(pid), *held, one.log.stat().st_size)
+                descriptors, threads = (entries(f"/proc/{pid}/{what}") for what in ("fd", "task"))
+                yield Look(min(at, 1 - 1e-9), id, resident(pid), descriptors, threads, one.log.stat().st_size)
         except (OSError, StopIteration):  # it has just ended
             continue
 

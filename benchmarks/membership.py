@@ -68,7 +68,7 @@ case $1 in restart | enable) setsid {root}/bin/service $id >> predictions 2>> lo
 class Loss(NamedTuple):
     """What a node predicted since some moment."""
 
-    count: int
+    samples: int
     mean: float
 
 
@@ -144,7 +144,7 @@ class Devices:
     def flow(self, samples: int) -> dict[str, Loss]:
         """Let every node take so many samples more, and return its loss over them."""
         marks = self.marks()
-        self.wait(f"{samples} samples more", lambda: all(one.count >= samples for one in self.since(marks).values()))
+        self.wait(f"{samples} samples more", lambda: all(one.samples >= samples for one in self.since(marks).values()))
         return self.since(marks)
 
     def close(self) -> None:
@@ -228,7 +228,7 @@ def changed(
 
 def _row(what: str, devices: Devices, losses: dict[str, Loss]) -> dict[str, Any]:
     means = [one.mean for one in losses.values()]
-    told = {"": what, "nodes": len(means), "samples": sum(one.count for one in losses.values())}
+    told = {"": what, "nodes": len(means), "samples": sum(one.samples for one in losses.values())}
     return told | {"loss": f"{np.mean(means):.3f}", "worst": f"{max(means):.3f}"}
 
 
