@@ -229,6 +229,7 @@ for name in ("fcntl", "resource", "termios", "tty", "pty", "pwd", "grp", "syslog
 for name in ("SIGUSR1", "SIGUSR2", "SIGHUP", "SIGKILL", "SIGSTOP", "SIGCONT", "SIGPIPE", "SIGALRM", "pthread_sigmask"):
     delattr(signal, name)
 del os.O_DIRECTORY
+sys.platform = "elsewhere"
 import omkl
 from omkl.node import daemon
 from omkl.node.persistence.disk import RealDisk, held
