@@ -169,7 +169,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=5)
     args = parser.parse_args()
     rows = list(wiped(trials(args.trials, args.longest, args.method, Timing(mode=args.mode)), args.processes))
-    report.finish("wiped", rows)
+    report.finish("wiped", rows, f"{args.mode}, {args.method}; seconds from the start until the models are back.")
 
 
 if __name__ == "__main__":
