@@ -155,7 +155,8 @@ def wiped(given: Sequence[Trial], processes: int) -> Iterator[dict[str, Any]]:
         asked = sum(place in (one.place, "all") for one in given)
         yield {
             "place": place, "wiped": asked, "back": len(times), "seconds, median": float(np.median(times or [np.nan])),
-            "seconds, most": max(times, default=np.nan), "apart, median": float(np.median([o.apart for o in mine] or 0)),
+            "seconds, most": max(times, default=np.nan),
+            "apart, median": float(np.median([one.apart for one in mine] or 0)),
             "not back after": ", ".join(f"{one.away:.0f} s" for one in mine if one.back is None) or "-",
         }  # fmt: skip
 

@@ -35,7 +35,6 @@ def apart(one: Protocol, theta: np.ndarray) -> float:
     return float(np.linalg.norm(one.learning.state.theta - theta) / np.linalg.norm(theta))
 
 
-@pytest.mark.xfail(strict=True, reason="what neighbors kept is dropped after the first round")
 @pytest.mark.parametrize("timing", [LOCKSTEP, TIMER], ids=["lockstep", "timer"])
 @pytest.mark.parametrize("late", [2.0, 6.0])  # deadlines
 @pytest.mark.parametrize("id", ["a", "b"])
@@ -57,7 +56,6 @@ def test_a_neighbor_that_comes_late_gives_back_what_it_kept(id: str, late: float
     assert apart(back, lost.learning.state.theta) < 0.4
 
 
-@pytest.mark.xfail(strict=True, reason="the neighbor that knows is reached after the first round")
 def test_over_zenoh_a_wiped_node_is_itself_again(tmp_path: Path) -> None:
     """A neighbor tries the node again only after some seconds; by then it has gone on without it."""
     network = load(write_network(tmp_path, "abc", deadline=1.0, patience=0.2))

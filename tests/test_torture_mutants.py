@@ -13,7 +13,7 @@ from omkl.algorithm import State
 from omkl.compiled import plan
 from omkl.compiled.node import Loops
 from omkl.methods import Channel
-from omkl.node import checkpoint, neighbors, protocol
+from omkl.node import checkpoint, protocol
 from omkl.node.events import Damaged, Event, Lost, Scored
 from omkl.node.halves import Arrays, Floats
 from omkl.node.keep import Keep
@@ -21,6 +21,7 @@ from omkl.node.learning import Learning
 from omkl.node.links import TRANSITIONS, Kept, Link, LinkState, Signal
 from omkl.node.neighbors import Neighbors
 from omkl.node.protocol import Protocol
+from omkl.node.recovery import Recovery
 from omkl.node.start import Start
 from omkl.wire import Header, Kind, frames
 from omkl_lab.torture import runs
@@ -34,13 +35,8 @@ Text: TypeAlias = type[Arrays] | type[Loops]
 
 def changing_headers(patch: Patch, change: Callable[[Link, Header], Header]) -> None:
     """Let every message look as if it were another boot's or round's."""
-    gossip = neighbors._HANDLERS[Kind.CODED]
-
-    def changed(self: Neighbors, link: Link, header: Header, data: bytes, now: float) -> None:
-        gossip(self, link, change(link, header), data, now)
-
-    for kind in (Kind.CODED, Kind.FIXED):
-        patch.setitem(neighbors._HANDLERS, kind, changed)
+    gossip = Link.gossip
+    patch.setattr(Link, "gossip", lambda self, header, *given: gossip(self, change(self, header), *given))
 
 
 def without_the_round_check(patch: Patch) -> None:
@@ -113,13 +109,14 @@ def leaving_out_for_ever(patch: Patch) -> None:
 
 
 def asking_without_a_pause(patch: Patch) -> None:
-    ask = Neighbors._ask
+    ask = Link.ask
 
-    def at_once(self: Neighbors, link: Link, now: float) -> None:
-        ask(self, link, now)
-        link.ask_at = now
+    def at_once(self: Link, now: float) -> Any:
+        have = ask(self, now)
+        self.ask_at = now
+        return have
 
-    patch.setattr(Neighbors, "_ask", at_once)
+    patch.setattr(Link, "ask", at_once)
 
 
 def keeping_every_message(patch: Patch) -> None:
@@ -211,15 +208,15 @@ def restoring_no_weights(patch: Patch) -> None:
 
 def changing_what_is_recovered(patch: Patch, change: Callable[[State, State], Floats]) -> None:
     """Let the models be something else after a hidden state was given back."""
-    recover = Protocol._recover
+    recover = Recovery._recover
 
-    def changed(self: Protocol, peer: str, kept: Kept, began: Floats, now: float) -> None:
-        before = self.learning.state
-        recover(self, peer, kept, began, now)
-        after = self.learning.state
-        self.learning.state = after._replace(theta=change(before, after))
+    def changed(self: Recovery, peer: str, kept: Kept, start: Start, now: float) -> None:
+        learning = self._neighbors.learning
+        before = learning.state
+        recover(self, peer, kept, start, now)
+        learning.state = learning.state._replace(theta=change(before, learning.state))
 
-    patch.setattr(Protocol, "_recover", changed)
+    patch.setattr(Recovery, "_recover", changed)
 
 
 def recovering_nothing(patch: Patch) -> None:
@@ -281,8 +278,8 @@ def miscounting_after_an_old_file(patch: Patch) -> None:
 
 
 def mixing_who_is_ahead(patch: Patch) -> None:
-    absorb = Neighbors.absorb
-    patch.setattr(Neighbors, "absorb", lambda self, link, upto, now: absorb(self, link, upto + 1, now))
+    absorb = Link.absorb
+    patch.setattr(Link, "absorb", lambda self, upto, now: absorb(self, upto + 1, now))
 
 
 def mixing_who_is_behind(patch: Patch) -> None:
@@ -298,7 +295,7 @@ def leaving_out_by_half_the_deadline(patch: Patch) -> None:
     def step(self: Protocol, now: float) -> bool:
         for link in list(self._synced()):
             if now >= link.heard + self.role.timing.deadline / 2:
-                self.neighbors.leave_out(link, now)
+                link.leave_out(now)
         return by_timer(self, now)
 
     by_timer = Protocol._step_by_timer
@@ -306,14 +303,10 @@ def leaving_out_by_half_the_deadline(patch: Patch) -> None:
 
 
 def forgetting_who_was_heard(patch: Patch) -> None:
-    receive = Neighbors.receive
+    def once(self: Link, now: float) -> None:
+        self.heard = self.heard if self.heard > -math.inf else now
 
-    def forgetful(self: Neighbors, peer: str, data: bytes, now: float) -> None:
-        heard = self.links[peer].heard
-        receive(self, peer, data, now)
-        self.links[peer].heard = heard if heard > -math.inf else now
-
-    patch.setattr(Neighbors, "receive", forgetful)
+    patch.setattr(Link, "hear", once)
 
 
 def not_waiting_for_a_message_that_lacks(patch: Patch) -> None:

@@ -19,8 +19,7 @@ from omkl.algorithm import State
 from omkl.methods import clipping
 from omkl.node.events import Event
 from omkl.node.halves import Floats, total
-from omkl.node.links import MOST_AHEAD, Link, LinkState
-from omkl.node.neighbors import RECENT
+from omkl.node.links import MOST_AHEAD, RECENT, Link, LinkState
 from omkl.node.protocol import MOST_WAITING, Protocol
 from omkl.quantizers import Message
 from omkl.scaling import Inputs

@@ -14,8 +14,7 @@ from contextlib import suppress
 
 from omkl import wire
 from omkl.node.events import Event, Moved, Resynced
-from omkl.node.links import Link, LinkState
-from omkl.node.neighbors import RECENT
+from omkl.node.links import RECENT, Link, LinkState
 from omkl.node.protocol import Protocol
 from omkl.wire import WireError
 from omkl_lab.torture.violation import require

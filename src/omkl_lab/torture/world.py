@@ -11,8 +11,7 @@ import numpy as np
 from omkl.node import checkpoint
 from omkl.node.events import Damaged, Event, Gossiped, Lost, Scored
 from omkl.node.keep import Keep, count_file
-from omkl.node.links import Link, LinkState
-from omkl.node.neighbors import RECENT
+from omkl.node.links import RECENT, Link, LinkState
 from omkl.node.protocol import MOST_WAITING, Protocol
 from omkl.node.runtime import LOOK
 from omkl.node.transports.memory import Conditions
