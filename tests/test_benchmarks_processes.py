@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import cut, dashboard, kills, network, soak
+from benchmarks import cut, dashboard, kills, network, soak, wiped
 from benchmarks.namespaces import Denied
 
 from omkl.node import cluster
 from omkl.node.config import NetworkConfig
+from omkl.node.settings import Timing
 
 
 def test_a_ring_is_timed_beside_a_bare_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,6 +44,12 @@ def test_kills_lose_no_observation_and_no_copy() -> None:
     assert (row["kills"], row["acknowledged"], row["lost"]) == (2, 16, 0)
     assert (row["copies"], row["equal"]) == (2, 2)
     assert 0 < row["loss"] < 2
+
+
+def test_wiped_nodes_come_back() -> None:
+    given = wiped.trials(2, 0.5, "paper", Timing(deadline=2.0, patience=0.5), warm=3.0, wait=15.0)
+    *_, row = wiped.wiped(given, processes=1)
+    assert (row["wiped"], row["back"], row["not back after"]) == (2, 2, "-")
 
 
 def test_a_network_is_cut_in_two_and_joined(tmp_path: Path) -> None:

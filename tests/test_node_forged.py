@@ -1,10 +1,12 @@
 """A member that lies about its round: how far it moves others, and how they get together again without it."""
 
+import math
+
 import numpy as np
 import pytest
 
 from omkl import wire
-from omkl.node.leaps import MOST_SKIPPED
+from omkl.node.leaps import LEAP, MOST_SKIPPED, STAYS, Leaps
 from omkl.node.links import LinkState
 from omkl.node.transports.memory import Conditions
 from tests.node_cluster import LOCKSTEP, Cluster, config
@@ -56,3 +58,55 @@ def test_who_loses_its_disk_after_a_lie_is_in_step_again() -> None:
     assert len({node.round for node in cluster.nodes.values()}) == 1
     assert len(cluster.left_out()) == calm
     cluster.check_copies()
+
+
+def test_rounds_take_time_once_somebody_is_known() -> None:
+    leaps = Leaps(deadline=4.0)
+    assert leaps.allow(0, 50_000_000, 10.0)  # nobody is known yet
+    assert leaps.doubts(50_000_000)
+    assert leaps.allow(50_000_000, 50_000_000 + LEAP, 10.0)
+    assert not leaps.allow(50_000_000, 50_000_001 + LEAP, 10.0)
+    assert leaps.allow(50_000_000, 50_000_001 + LEAP, 10.1)
+    assert not leaps.allow(0, MOST_SKIPPED, 1e9)
+
+
+def test_who_followed_a_word_goes_back_when_another_stays_behind() -> None:
+    leaps = Leaps(deadline=4.0)
+    assert leaps.allow(5, 10 * LEAP, 0.0)
+    assert leaps.back(10 * LEAP, [10 * LEAP, 7], 1.0) is None
+    assert leaps.back(10 * LEAP, [10 * LEAP, 10 * LEAP - 1], 2.0) is None  # it was about to skip
+    assert leaps.back_at == math.inf
+    assert leaps.back(10 * LEAP, [10 * LEAP, 7, 9], 3.0) is None
+    assert leaps.back_at == 3.0 + STAYS * 4.0
+    assert leaps.back(10 * LEAP, [10 * LEAP, 7, 9], leaps.back_at) == 9
+    assert not leaps.doubts(9)
+
+
+def test_a_new_node_beside_a_liar_comes_back_to_the_others() -> None:
+    cluster = Cluster(config(3), Conditions(delay=0.01))
+    let_pass(cluster, 20.0)
+    for id in "ba":
+        cluster.stop(id)
+    cluster.network._cut.add(frozenset("bc"))
+    cluster.join("b", 7)
+    forge(cluster, "a", "b")
+    let_pass(cluster, DEADLINE)
+    assert cluster.nodes["b"].round >= ABSURD
+    cluster.network.mend("b", "c")
+    let_pass(cluster, 5 * DEADLINE)
+    cluster.network.run(cluster.network.now + 1.0)
+    assert cluster.nodes["b"].round == cluster.nodes["c"].round < 1000
+    assert cluster.nodes["c"].behind == []
+
+
+def test_a_neighbor_that_lags_is_told_of() -> None:
+    cluster = Cluster(config(2), Conditions(delay=0.01))
+    let_pass(cluster, 20.0)
+    forged = cluster.nodes["a"]
+    cluster.network.leave("b")
+    forge(cluster, "b", "a", round=3)
+    assert forged.behind == []  # gone, and so not in step
+    cluster.network._do("a", lambda node, now: node.came("b", now))
+    frame = wire.write_hello(9, 3, forged.neighbors.contract)
+    cluster.network._do("a", lambda node, now: node.receive("b", frame, now))
+    assert forged.behind == ["b"]

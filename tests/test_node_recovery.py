@@ -83,7 +83,7 @@ def test_by_timer_what_was_learned_since_is_added() -> None:
     cluster.network.run(10.4)
     assert not cluster.of(Recovered)
     np.testing.assert_array_equal(back.learning.state.theta, alone.learning.state.theta)
-    assert back._recovery.begin(10.4)  # as at its first tick
+    assert back.recovery.begin(10.4)  # as at its first tick
     back._record()  # type: ignore[attr-defined]
     np.testing.assert_array_equal(back.learning.state.theta, lost.learning.state.hidden + alone.learning.state.theta)
     assert back.round == lost.round
@@ -345,7 +345,7 @@ def test_of_a_round_that_nobody_skips_to_the_models_are_taken(at: int) -> None:
     node, events = recovered(("x", 2, at, 1.0))
     assert [event.round for event in events if isinstance(event, Recovered)] == [at]
     assert node.round == 1
-    assert node.learning.state.hidden.any()
+    assert node.learning.state.hidden.any()  # as of round 1: what its models were before
 
 
 @pytest.mark.parametrize("at", [1, 2])

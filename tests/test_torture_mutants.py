@@ -17,6 +17,7 @@ from omkl.node import checkpoint, protocol
 from omkl.node.events import Damaged, Event, Lost, Scored
 from omkl.node.halves import Arrays, Floats
 from omkl.node.keep import Keep
+from omkl.node.leaps import MOST_SKIPPED, Leaps
 from omkl.node.learning import Learning
 from omkl.node.links import TRANSITIONS, Kept, Link, LinkState, Signal
 from omkl.node.neighbors import Neighbors
@@ -77,7 +78,7 @@ def with_the_same_boot_after_a_crash(patch: Patch) -> None:
 def trusting_an_old_checkpoint(patch: Patch) -> None:
     patch.setattr(Neighbors, "_warn", lambda self, *_: False)
     patch.setattr(Start, "renew", lambda self, boot: boot)
-    patch.setattr(Start, "claims", lambda self, *_: iter(()))
+    patch.setattr(Start, "claims", lambda self, trusted: iter(()))
 
 
 def with_the_weights_of_all(patch: Patch) -> None:
@@ -373,8 +374,8 @@ MUTANTS: dict[Callable[[Patch], None], str] = {
     learning_the_last_sample_first: "was scored, and another one learned|was not taken as it was given",
     restoring_no_labels: "what was restored is not what was saved",
     restoring_no_weights: "what was restored is not what was saved",
-    recovering_nothing: "models given back are",
-    recovering_without_what_was_learned: "models given back are",
+    recovering_nothing: "moved by something else",
+    recovering_without_what_was_learned: "moved by something else",
     not_telling_of_a_loss: "Lost.* is to be told",
     telling_of_too_great_a_loss: "Lost.* is to be told",
     not_telling_of_damage: "Damaged.* is to be told",
@@ -390,6 +391,62 @@ MUTANTS: dict[Callable[[Patch], None], str] = {
     sending_kernels_that_are_not_due: "a kernel is sent that is not due",
 }
 
+
+def dropping_what_comes_late(patch: Patch) -> None:
+    patch.setattr(Recovery, "go_on", lambda self, now: None)
+
+
+def adding_what_comes_late(patch: Patch) -> None:
+    patch.setattr(Start, "share", lambda self, at: 1.5)
+
+
+def saying_anew_what_comes_late(patch: Patch) -> None:
+    begin_with = Recovery._begin_with
+
+    def changed(self: Recovery, models: Floats, at: int, start: Start) -> None:
+        begin_with(self, models, at, start)
+        learning = self._neighbors.learning
+        if start.first is not None:
+            learning.state = learning.state._replace(hidden=models.copy())
+
+    patch.setattr(Recovery, "_begin_with", changed)
+
+
+def beginning_with_zeros(patch: Patch) -> None:
+    patch.setattr(Recovery, "_adopt", lambda self, start: None)
+
+
+def beginning_with_a_sum(patch: Patch) -> None:
+    adopt = Recovery._adopt
+
+    def summed(self: Recovery, start: Start) -> None:
+        copies = self._neighbors.copies.copy()
+        self._neighbors.copies *= 2
+        adopt(self, start)
+        self._neighbors.copies[...] = copies
+
+    patch.setattr(Recovery, "_adopt", summed)
+
+
+def believing_any_round(patch: Patch) -> None:
+    patch.setattr(Leaps, "allow", lambda self, own, to, now: to < MOST_SKIPPED)
+
+
+def never_going_back(patch: Patch) -> None:
+    patch.setattr(Leaps, "doubts", lambda self, own: False)
+
+
+LATER: dict[Callable[[Patch], None], str] = {
+    dropping_what_comes_late: "has given back is not taken",
+    adding_what_comes_late: "models given back are .* from what was kept",
+    saying_anew_what_comes_late: "what was said is changed|says two things of round",
+    beginning_with_zeros: "begins with zeros beside neighbors that have learned",
+    beginning_with_a_sum: "models are taken that neither it nor its neighbors have said",
+    believing_any_round: "rounds are skipped on somebody's word|which somebody made up",
+    never_going_back: "which somebody made up|not in step after",
+}
+"""Those that only the faults of later find."""
+
 IN_ONE_TEXT: dict[Callable[[Patch, Text], None], str] = {
     learning_four_of_five: "its models is .* from the algorithm's",
     without_kernel_weights: "its log weights is .* from the algorithm's",
@@ -403,10 +460,10 @@ SOONER: dict[Callable[[Patch], None], int] = {without_the_round_check: 60, takin
 """Seeds that are tried before the others: the first to find these, which many do not. Any other would do as well."""
 
 
-def found(mutant: Callable[..., None]) -> str:
+def found(mutant: Callable[..., None], more: bool = False) -> str:
     """Return what is said of the first seed that finds it."""
     seeds = [*([SOONER[mutant]] if mutant in SOONER else []), *range(MOST_SEEDS)]
-    violations = (report.violation for report in runs(seeds, 100) if report.violation is not None)
+    violations = (report.violation for report in runs(seeds, 100, more=more) if report.violation is not None)
     return next(violations, "nothing is found").splitlines()[-1]
 
 
@@ -414,6 +471,12 @@ def found(mutant: Callable[..., None]) -> str:
 def test_a_broken_rule_is_found(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mutant(monkeypatch)
     assert re.search(MUTANTS[mutant], found(mutant))
+
+
+@pytest.mark.parametrize("mutant", LATER, ids=lambda mutant: mutant.__name__)
+def test_a_broken_rule_is_found_by_later_faults(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    mutant(monkeypatch)
+    assert re.search(LATER[mutant], found(mutant, more=True))
 
 
 @pytest.mark.parametrize("text", [Arrays, Loops], ids=lambda text: text.__name__)

@@ -12,7 +12,7 @@ SEEDS, EVENTS = 200, 15
 
 def reports(seeds: int = SEEDS) -> list[Report]:
     """Return what comes of the seeds, or of the first of them."""
-    return list(runs(range(seeds), EVENTS, jobs=1))
+    return list(runs(range(seeds), EVENTS, jobs=1, more=False))
 
 
 def key() -> str:

@@ -90,10 +90,10 @@ class Protocol:
         self.restored = False
         self.taken = self.lost = 0
         self.left = 0
-        self._recovery = Recovery(role.method, self.neighbors)
+        self._leaps = Leaps(role.timing.deadline)
+        self.recovery = Recovery(role.method, self.neighbors, self._leaps)
         self._events: list[Event] = self.neighbors.events
         self._lockstep = role.timing.mode == "lockstep"
-        self._leaps = Leaps(role.timing.deadline)
         self._tick = now + role.timing.period
         self._blocked: float | None = None  # since when a round could begin but for neighbors
         self._invited: float | None = None  # since when neighbors could go on but for this node
@@ -112,7 +112,12 @@ class Protocol:
     @property
     def awaited(self) -> list[str]:
         """The neighbors that have not answered since the start, and may have kept what this node has lost."""
-        return self._recovery.awaited
+        return self.recovery.awaited
+
+    @property
+    def behind(self) -> list[str]:
+        """The neighbors in lock step with this node that are behind by more than a message lost explains."""
+        return [link.peer for link in self._synced() if self._lockstep and link.round < self.round - RECENT]
 
     @property
     def is_full(self) -> bool:
@@ -191,7 +196,7 @@ class Protocol:
     def _advance(self, now: float) -> list[Event]:
         """Take the rounds that can be taken, ask what is to be asked, and return what happened."""
         if not self.diverged:
-            self._recovery.go_on(now)
+            self.recovery.go_on(now)
             if self._lockstep and self._leaps.doubts(self.round):
                 self._go_back(now)
             step = self._step_together if self._lockstep else self._step_by_timer
@@ -223,7 +228,7 @@ class Protocol:
             return False
         if late and self._waits_for(late, now):
             return False
-        if self._recovery.begin(now):
+        if self.recovery.begin(now):
             return True
         self._blocked = self._invited = None
         self._gossip(now)
@@ -252,7 +257,7 @@ class Protocol:
         if self.waiting:
             return True
         # One that is farther ahead is skipped to, or at a round that is out of reach: no reason to take so many.
-        reach = RECENT if self._recovery.has_begun else math.inf
+        reach = RECENT if self.recovery.has_begun else math.inf
         if not any(0 < link.have - self.round <= reach for link in self._synced()):
             self._invited = None
             return False
@@ -268,7 +273,7 @@ class Protocol:
             link.absorb(own, now)
             return False
         link.absorb(math.inf, now)  # it has gone on without us
-        if not self._recovery.has_begun:  # what neighbors have kept is of an earlier round
+        if not self.recovery.has_begun:  # what neighbors have kept is of an earlier round
             return False
         # A shorter leap would look like messages under way, for which no snapshot is taken.
         if link.state is not LinkState.SYNCED or link.round <= own + RECENT:
@@ -312,7 +317,7 @@ class Protocol:
             self._learn(*self.waiting.popleft())
         if now >= self._tick and not self.diverged:
             self._tick += timing.period * (1 + math.floor((now - self._tick) / timing.period))
-            self._recovery.begin(now)
+            self.recovery.begin(now)
             self._gossip(now)
         return False
 

@@ -7,7 +7,7 @@ import numpy as np
 from omkl.methods import Gossip
 from omkl.node.events import Adopted, Begun, Dropped, Recovered
 from omkl.node.halves import Floats, quiet, total
-from omkl.node.leaps import MOST_SKIPPED
+from omkl.node.leaps import Leaps
 from omkl.node.links import RECENT, Kept, LinkState
 from omkl.node.neighbors import Neighbors
 from omkl.node.start import Start
@@ -16,8 +16,8 @@ from omkl.node.start import Start
 class Recovery:
     """How a node comes to the models that it begins with."""
 
-    def __init__(self, method: Gossip, neighbors: Neighbors) -> None:
-        self._method, self._neighbors = method, neighbors
+    def __init__(self, method: Gossip, neighbors: Neighbors, leaps: Leaps) -> None:
+        self._method, self._neighbors, self._leaps = method, neighbors, leaps
 
     @property
     def awaited(self) -> list[str]:
@@ -72,10 +72,10 @@ class Recovery:
         """Take a hidden state of before for the models, and before the first round for the hidden state too."""
         learning, hidden = self._neighbors.learning, kept.hidden.copy()
         self._begin_with(hidden, kept.round, start)
-        if start.first is None and kept.round < MOST_SKIPPED:
-            velocity = self._method.mixing.start(hidden)
-            learning.state = learning.state._replace(hidden=hidden, velocity=velocity)
-        if learning.round < kept.round < MOST_SKIPPED:
+        if learning.round < kept.round and self._leaps.allow(learning.round, kept.round, now):
+            if start.first is None:
+                velocity = self._method.mixing.start(hidden)
+                learning.state = learning.state._replace(hidden=hidden, velocity=velocity)
             self._neighbors.skip(kept.round, now)
         self._neighbors.events.append(Recovered(peer, kept.round))
 

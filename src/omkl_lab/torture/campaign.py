@@ -15,7 +15,7 @@ import numpy as np
 
 from omkl.node.events import Moved, Resynced
 from omkl.node.protocol import Protocol
-from omkl_lab.torture.faults import FAULTS
+from omkl_lab.torture.faults import FAULTS, MORE
 from omkl_lab.torture.mixing import Mixing
 from omkl_lab.torture.shape import DEADLINE, draw
 from omkl_lab.torture.violation import Violation, require
@@ -64,17 +64,19 @@ class Report(NamedTuple):
     """What does not hold, after the last things that happened."""
 
 
-def run(seed: int, events: int) -> Report:
-    """Return what came of a seed: a network, and so many faults."""
+def run(seed: int, events: int, more: bool = True) -> Report:
+    """Return what came of a seed: a network, and so many faults; of all kinds, or of those of before alone."""
     start, random = time.process_time(), Random(seed)
     world = World(draw(random, GAP * events), random)
     faults: Counter[str] = Counter()
     settled, rounds, closer, violation = math.nan, 0, math.nan, None
     try:
-        world.begin()
-        _disturb(world, events, faults)
+        own = Random(seed + 1)  # of its own: without what it draws, seeds keep their course
+        world.begin(_late(world, own) if more else None)
+        _disturb(world, events, faults, [kind for kind in MORE if more and own.random() < 0.5])
         settled, rounds = _settle(world)
         closer = _mix(world)
+        world.books.order.check_rounds()
         world.books.lessons.check(next(iter(world.arena.nodes.values())).learning)
     except Exception as error:
         told = f"{error}" if isinstance(error, Violation) else traceback.format_exc()
@@ -100,13 +102,21 @@ def run(seed: int, events: int) -> Report:
     )
 
 
-def _disturb(world: World, events: int, counts: Counter[str]) -> None:
-    kinds = _kinds(world.random)
-    weights = [FAULTS[kind][1] for kind in kinds]
+def _late(world: World, random: Random) -> dict[str, float]:
+    """Return who starts for the first time when others have learned, and when."""
+    if random.random() < 0.7:
+        return {}
+    return {random.choice(world.shape.config.ids): random.uniform(0.0, 4 * DEADLINE)}
+
+
+def _disturb(world: World, events: int, counts: Counter[str], more: list[str]) -> None:
+    faults = FAULTS | MORE
+    kinds = [*_kinds(world.random), *more]
+    weights = [faults[kind][1] for kind in kinds]
     while counts.total() < events:
         world.arena.run(world.arena.now + world.random.expovariate(1 / GAP))
         (kind,) = world.random.choices(kinds, weights)
-        if (told := FAULTS[kind][0](world, world.random)) is not None:
+        if (told := faults[kind][0](world, world.random)) is not None:
             counts[kind] += 1
             world.trace.note(world.arena.now, "", f"{kind}: {told}")
 
@@ -195,10 +205,10 @@ def _size(array: float | np.ndarray, nodes: int) -> float:
     return float(np.linalg.norm(array)) / nodes
 
 
-def runs(seeds: Sequence[int], events: int, jobs: int = 1) -> Iterator[Report]:
+def runs(seeds: Sequence[int], events: int, jobs: int = 1, more: bool = True) -> Iterator[Report]:
     """Yield the report of each seed, in order; ``jobs`` processes share the work."""
     if jobs == 1:
-        yield from map(run, seeds, itertools.repeat(events))
+        yield from map(run, seeds, itertools.repeat(events), itertools.repeat(more))
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(run, seeds, itertools.repeat(events), chunksize=CHUNK)
+        yield from pool.map(run, seeds, itertools.repeat(events), itertools.repeat(more), chunksize=CHUNK)
