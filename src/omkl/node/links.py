@@ -10,13 +10,11 @@ The states and what moves a link between them are data, ``TRANSITIONS``; a signa
 it as it is. A copy is used in mixing, and its next message applied, in SYNCED alone. In lock step a round waits for
 links that are CONNECTING, SYNCING or SYNCED, and goes on without those LEFT_OUT or REFUSED.
 
-Around the table there is what the neighbor is known by. ``boot`` and ``round`` say what the copy is of, ``inbox`` holds
-the messages after it, and ``shown`` is the round that the neighbor claims. ``unsure`` says that it is to tell who it is
-before anything else counts. Questions go by three times: the last was at ``asked``, the next is due at ``ask_at``, and
-``retry`` grows from one to the next until there is an answer that helps.
+Around the table: ``boot`` and ``round`` say what the copy is of, ``inbox`` holds the messages after it, ``shown`` is the
+round that the neighbor claims. Questions go by three times: the last was at ``asked``, the next is due at ``ask_at``,
+and ``retry`` grows from one to the next until there is an answer that helps.
 
-A link does no I/O: it is handed frames that are read already, tells what happens in ``Terms.events``, and says in
-``ask`` what a question is to hold. Nobody else assigns its fields.
+A link tells what happens in ``Terms.events``, and says in ``ask`` what a question is to hold.
 """
 
 import math
@@ -76,22 +74,16 @@ class Signal(StrEnum):
 
 _CONNECTING, _SYNCING, _SYNCED, _LEFT_OUT, _REFUSED = LinkState
 
+_ANYHOW = {
+    Signal.SILENT: _LEFT_OUT,
+    Signal.GONE: _CONNECTING,
+    Signal.RESTARTED: _CONNECTING,
+    Signal.DIFFERED: _REFUSED,
+}
 TRANSITIONS: dict[LinkState, dict[Signal, LinkState]] = {
     _CONNECTING: {Signal.AGREED: _SYNCING, Signal.DIFFERED: _REFUSED, Signal.SILENT: _LEFT_OUT},
-    _SYNCING: {
-        Signal.CAUGHT_UP: _SYNCED,
-        Signal.SILENT: _LEFT_OUT,
-        Signal.GONE: _CONNECTING,
-        Signal.RESTARTED: _CONNECTING,
-        Signal.DIFFERED: _REFUSED,
-    },
-    _SYNCED: {
-        Signal.LOST: _SYNCING,
-        Signal.SILENT: _LEFT_OUT,
-        Signal.GONE: _CONNECTING,
-        Signal.RESTARTED: _CONNECTING,
-        Signal.DIFFERED: _REFUSED,
-    },
+    _SYNCING: {Signal.CAUGHT_UP: _SYNCED} | _ANYHOW,
+    _SYNCED: {Signal.LOST: _SYNCING} | _ANYHOW,
     _LEFT_OUT: {Signal.CAUGHT_UP: _SYNCED, Signal.DIFFERED: _REFUSED},
     _REFUSED: {Signal.CAME: _CONNECTING, Signal.AGREED: _SYNCING},
 }
@@ -148,7 +140,9 @@ class Link:
     inbox: dict[int, bytes] = field(default_factory=dict)
     """Messages after the copy's round, by round."""
     kept: Kept | None = None
-    """What we knew of its last boot, until it has taken a round under this one: it may have lost its own."""
+    """What we knew of its last boot, until it has asked and taken a round under this one: it may have lost its own."""
+    answered: int | None = None
+    """The boot under which it has asked us last."""
     heard: float = -math.inf
     asked: float = -math.inf
     ask_at: float = math.inf
@@ -265,12 +259,13 @@ class Link:
 
     def asks(self, header: Header, now: float) -> None:
         """Note what a question of its shows, when it is answered."""
+        self.answered = header.boot
         if header.boot != self.boot:
             self._restarted(header.boot, now)
-            return
-        self.shown = header.round
-        if header.round > self.have and self.state is not LinkState.REFUSED:
-            self._ask_soon(now)
+        else:
+            self.shown = header.round
+            if header.round > self.have and self.state is not LinkState.REFUSED:
+                self._ask_soon(now)
 
     def absorb(self, upto: float, now: float) -> None:
         """Bring the copy forward by the messages at hand, to a round of its owner's at most."""
@@ -282,7 +277,8 @@ class Link:
                 self._distrust(now, str(error))
                 return
             self.round += 1
-            self.kept = None  # it is at work, and no more in want of it
+            if self.answered == self.boot:
+                self.kept = None  # it is at work, and no more in want of it
             self.doubted, self.ask_at, self.retry = False, math.inf, 0.0
 
     def sift(self, now: float) -> None:
@@ -317,8 +313,8 @@ class Link:
 
     def saved(self) -> dict[str, Any]:
         """Return what a checkpoint holds of it, besides the copy."""
-        inbox = {str(at): data.hex() for at, data in self.inbox.items()}
-        return {"boot": self.boot, "round": self.round, "adrift": self.adrift, "doubted": self.doubted, "inbox": inbox}
+        told = {name: getattr(self, name) for name in ("boot", "round", "adrift", "doubted")}
+        return told | {"inbox": {str(at): data.hex() for at, data in self.inbox.items()}}
 
     def restore(self, saved: dict[str, Any], copy: Floats, inbox: dict[int, bytes]) -> None:
         """Go on from what a checkpoint holds."""
