@@ -10,11 +10,9 @@ The states and what moves a link between them are data, ``TRANSITIONS``; a signa
 it as it is. A copy is used in mixing, and its next message applied, in SYNCED alone. In lock step a round waits for
 links that are CONNECTING, SYNCING or SYNCED, and goes on without those LEFT_OUT or REFUSED.
 
-Around the table: ``boot`` and ``round`` say what the copy is of, ``inbox`` holds the messages after it, ``shown`` is the
-round that the neighbor claims. Questions go by three times: the last was at ``asked``, the next is due at ``ask_at``,
-and ``retry`` grows from one to the next until there is an answer that helps.
-
-A link tells what happens in ``Terms.events``, and says in ``ask`` what a question is to hold.
+Around the table ``boot`` and ``round`` say what the copy is of, ``inbox`` holds the messages after it, and ``shown`` is
+the round that the neighbor claims. Of questions the last was at ``asked``, the next is due at ``ask_at``, and ``retry``
+grows until there is an answer that helps. A link tells what happens to it in ``Terms.events``.
 """
 
 import math
