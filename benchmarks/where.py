@@ -80,7 +80,7 @@ def row(turns: int) -> report.Row:
     X = rng.standard_normal((ROWS, COLUMNS))
     y = (X[:, 0] * X[:, 1] > 0).tolist()
     rows = [dict(zip("abcdefghij", one, strict=True)) for one in X.tolist()]
-    model = river.OMKLClassifier()
+    model: Any = river.OMKLClassifier()
     for x, label in zip(rows, y, strict=True):
         model.learn_one(x, label)
     learner: Any = model._online

@@ -51,9 +51,9 @@ HARD = {
 
 @cache
 def called(function: Any) -> Any:
-    """Return an inner function as one that Python calls."""
+    """Return an inner function as one that Python calls; only entries find the code of what they call."""
 
-    @numba.njit  # type: ignore[untyped-decorator]
+    @numba.njit(**jit._ENTRY)  # type: ignore[untyped-decorator]
     def call(*args: Any) -> Any:
         return function(*args)
 
