@@ -50,12 +50,9 @@ class Watched(Protocol):
     def _record(self) -> None:
         self.books.record(self)
 
-    def _gossip(self) -> None:
-        super()._gossip()
+    def _gossip(self, *given: Any) -> None:
         self._record()
-
-    def _recover(self, *given: Any) -> None:
-        super()._recover(*given)
+        super()._gossip(*given)
         self._record()
 
     def _advance(self, now: float) -> list[Event]:

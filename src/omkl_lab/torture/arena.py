@@ -3,6 +3,7 @@
 import math
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import NamedTuple, TypeAlias
 
@@ -139,6 +140,12 @@ class Arena(Network):
         """Return whether a link is cut."""
         return frozenset((one, other)) in self._cut
 
+    def forge(self, liar: str, victim: str, frames: list[bytes]) -> None:
+        """Let a node hear what no process of a neighbor's has sent."""
+        self._do(victim, lambda node, now: node.came(liar, now))
+        for data in frames:
+            self._do(victim, partial(_receive, peer=liar, data=data))
+
     def act(self, id: str, act: Act) -> None:
         """Let a node do something, if it is there."""
         self._do(id, act)
@@ -197,3 +204,7 @@ class Arena(Network):
     def _deliver(self, sender: str, receiver: str, data: bytes) -> None:
         if (sender, receiver) not in self.deaf and not (self.calm and isinstance(data, Late)):
             super()._deliver(sender, receiver, data)
+
+
+def _receive(node: Protocol, now: float, peer: str, data: bytes) -> list[Event]:
+    return node.receive(peer, data, now)
