@@ -98,12 +98,6 @@ def test_what_a_node_learns_in_a_fading_schedule_is_what_the_simulator_does(
     assert sum(schedule.samples(round_) for round_ in range(1, at % 50 + 1)) == schedule.learned(at % 50)
 
 
-def test_counting_on_every_library(library: Library) -> None:
-    for pace in (*PACES, Fading(5.25, 0.5)):
-        counted = library.call(pace.rounds, np.arange(2000, dtype=np.uint32))
-        np.testing.assert_array_equal(counted, [pace.rounds(count) for count in range(2000)])
-
-
 @pytest.mark.parametrize(
     ("make", "text"),
     [

@@ -29,8 +29,8 @@ from omkl.methods import Gossip, Info, Local, Method, Round, letter
 from omkl.methods.protocol import MethodState
 from omkl.quantizers import QSGD
 from omkl.simulator import engine
+from omkl.simulator.engine import Measure
 from omkl.simulator.measures import pooled_loss
-from omkl.simulator.rounds import Measure
 from omkl.topology import Topology, build
 from omkl_lab.paper.studies import Floats, Integers, PooledStudy, TheoremStudy
 
