@@ -51,7 +51,6 @@ class Watched(Protocol):
         self.books.record(self)
 
     def _gossip(self, *given: Any) -> None:
-        self._record()
         super()._gossip(*given)
         self._record()
 
@@ -87,6 +86,13 @@ class Cluster:
         node.__class__ = Watched
         assert isinstance(node, Watched)
         node.books = self.books
+        recover = node.recovery._recover
+
+        def watched(*given: Any) -> None:
+            recover(*given)
+            self.books.record(node)
+
+        node.recovery._recover = watched  # type: ignore[method-assign]
         self.books.record(node)
         self.network.join(node)
 

@@ -7,8 +7,10 @@ import pytest
 
 from omkl import wire
 from omkl.node.leaps import LEAP, MOST_SKIPPED, STAYS, Leaps
-from omkl.node.links import LinkState
+from omkl.node.links import LAST_ROUND, LinkState
+from omkl.node.protocol import Protocol
 from omkl.node.transports.memory import Conditions
+from omkl.quantizers import Message
 from tests.node_cluster import LOCKSTEP, Cluster, config
 from tests.test_node_wiped import let_pass
 
@@ -61,25 +63,27 @@ def test_who_loses_its_disk_after_a_lie_is_in_step_again() -> None:
 
 
 def test_rounds_take_time_once_somebody_is_known() -> None:
-    leaps = Leaps(deadline=4.0)
-    assert leaps.allow(0, 50_000_000, 10.0)  # nobody is known yet
-    assert leaps.doubts(50_000_000)
-    assert leaps.allow(50_000_000, 50_000_000 + LEAP, 10.0)
-    assert not leaps.allow(50_000_000, 50_000_001 + LEAP, 10.0)
-    assert leaps.allow(50_000_000, 50_000_001 + LEAP, 10.1)
+    leaps = Leaps(0.0, deadline=4.0)
+    far = 50_000_000
+    assert leaps.allow(0, far, 10.0)  # nobody is known yet
+    assert leaps.allow(far, far + LEAP, 10.0)
+    assert not leaps.allow(far, far + 1 + LEAP, 10.0)
+    assert leaps.allow(far, far + 1 + LEAP, 10.1)
     assert not leaps.allow(0, MOST_SKIPPED, 1e9)
+    assert leaps.allow(MOST_SKIPPED, MOST_SKIPPED + 5, 1e9)
 
 
-def test_who_followed_a_word_goes_back_when_another_stays_behind() -> None:
-    leaps = Leaps(deadline=4.0)
-    assert leaps.allow(5, 10 * LEAP, 0.0)
-    assert leaps.back(10 * LEAP, [10 * LEAP, 7], 1.0) is None
-    assert leaps.back(10 * LEAP, [10 * LEAP, 10 * LEAP - 1], 2.0) is None  # it was about to skip
+def test_who_cannot_have_counted_so_far_goes_back_when_another_stays_behind() -> None:
+    leaps, own = Leaps(0.0, deadline=4.0), 10 * LEAP
+    assert leaps.allow(5, own, 0.0)
+    assert leaps.back(own, [own, 7], 1.0) is None
+    assert leaps.back(own, [own, own - 1], 2.0) is None  # it was about to skip
     assert leaps.back_at == math.inf
-    assert leaps.back(10 * LEAP, [10 * LEAP, 7, 9], 3.0) is None
+    assert leaps.back(own, [own, 7, 9], 3.0) is None
     assert leaps.back_at == 3.0 + STAYS * 4.0
-    assert leaps.back(10 * LEAP, [10 * LEAP, 7, 9], leaps.back_at) == 9
-    assert not leaps.doubts(9)
+    assert leaps.back(own, [own, 7, 9], leaps.back_at) == 9
+    assert leaps.back(own, [own, 7], 1e6) is None  # by then it may have counted to it
+    assert leaps.doubts(MOST_SKIPPED + 1, 1e9)
 
 
 def test_a_new_node_beside_a_liar_comes_back_to_the_others() -> None:
@@ -110,3 +114,15 @@ def test_a_neighbor_that_lags_is_told_of() -> None:
     frame = wire.write_hello(9, 3, forged.neighbors.contract)
     cluster.network._do("a", lambda node, now: node.receive("b", frame, now))
     assert forged.behind == ["b"]
+
+
+def test_messages_beyond_the_last_round_are_not_kept() -> None:
+    node = Protocol(config(2).role("a"), 1, 0.0)
+    node.came("b", 0.0)
+    node.receive("b", wire.write_hello(5, LAST_ROUND, node.neighbors.contract), 0.0)
+    node.receive("b", wire.write_snapshot(5, LAST_ROUND, np.zeros(node.learning.shape, np.float32)), 0.0)
+    zeros = np.zeros(node.learning.shape, np.float32)
+    message = Message(zeros.astype(np.int16), zeros[..., :1].copy())
+    node.receive("b", wire.write_gossip(node.neighbors.codec, 5, 3, message, 0), 0.0)  # as if three rounds later
+    node.receive("b", wire.write_ask(6, 0, None), 0.0)
+    assert node.links["b"].last == LAST_ROUND

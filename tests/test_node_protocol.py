@@ -17,8 +17,8 @@ from omkl.node import checkpoint
 from omkl.node.events import Diverged, Event, Gossiped, Scored
 from omkl.node.halves import Arrays
 from omkl.node.leaps import MOST_SKIPPED
-from omkl.node.links import LinkState
-from omkl.node.protocol import LAST_ROUND, MOST_WAITING, Protocol
+from omkl.node.links import LAST_ROUND, LinkState
+from omkl.node.protocol import MOST_WAITING, Protocol
 from omkl.node.settings import Timing
 from omkl.node.transports.memory import Conditions
 from omkl.quantizers import QSGD, Exact, Nearest

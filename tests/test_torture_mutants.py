@@ -439,7 +439,7 @@ def saying_anew_what_comes_late(patch: Patch) -> None:
     def changed(self: Recovery, models: Floats, at: int, start: Start) -> None:
         begin_with(self, models, at, start)
         learning = self._neighbors.learning
-        if start.first is not None:
+        if start.begun:
             learning.state = learning.state._replace(hidden=models.copy())
 
     patch.setattr(Recovery, "_begin_with", changed)
@@ -466,7 +466,7 @@ def believing_any_round(patch: Patch) -> None:
 
 
 def never_going_back(patch: Patch) -> None:
-    patch.setattr(Leaps, "doubts", lambda self, own: False)
+    patch.setattr(Leaps, "doubts", lambda self, own, now: False)
 
 
 LATER: dict[Callable[[Patch], None], str] = {

@@ -22,8 +22,7 @@ from omkl.features import Kernel
 from omkl.losses import LOSSES
 from omkl.methods import Gossip
 from omkl.node.leaps import MOST_SKIPPED
-from omkl.node.links import MOST_AHEAD, RECENT
-from omkl.node.protocol import LAST_ROUND
+from omkl.node.links import LAST_ROUND, MOST_AHEAD, RECENT
 from omkl.node.role import Role, describe
 from omkl.node.settings import Timing
 from omkl.quantizers import QSGD, Exact, Message, Nearest, Quantizer

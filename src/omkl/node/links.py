@@ -29,6 +29,7 @@ from omkl.wire import Header, VersionError, WireError, nearest
 
 MOST_AHEAD = 16  # messages kept until their turn comes; in lock step a neighbor is ahead by one
 ASKS = 8  # the first question is repeated after this part of a deadline, the next after twice the time
+LAST_ROUND = 2**32 - 1  # that fits a frame
 RECENT = 2  # in lock step a neighbor that misses a message of ours lets us take one more round, and no second
 REFUSED_DEADLINES = 12  # deadlines after which a refused neighbor is asked again: its file may have been mended
 ENDLESS = "a sum that is not finite; hidden states are; its sender should have stopped"
@@ -356,7 +357,7 @@ class Link:
 
     def keep(self, at: int, data: bytes) -> None:
         """Keep a message until its turn comes, unless that is far off: then what lies between is asked for anyway."""
-        if at <= self.round + MOST_AHEAD:
+        if at <= min(self.round + MOST_AHEAD, LAST_ROUND):
             self.inbox[at] = data
 
     def _follow(self, at: int, now: float) -> None:

@@ -190,7 +190,7 @@ class Neighbors:
 
     def _warn(self, link: Link, known: wire.Copy, now: float) -> bool:
         """Take another boot if a neighbor knows more of us than we do: then ours is a checkpoint from before."""
-        if self.start is None or self.start.first is not None:
+        if self.start is None or self.start.begun:
             return False
         # One that knows us by another boot has heard that one after ours, if our file is an old one.
         other, later = known[0] != self.boot, known[1] > self.learning.round

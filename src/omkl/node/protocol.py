@@ -35,14 +35,13 @@ from omkl.node.events import Diverged, Event, Gossiped, Scored
 from omkl.node.halves import Floats
 from omkl.node.leaps import Leaps
 from omkl.node.learning import Learning
-from omkl.node.links import RECENT, WAITED_FOR, Link, LinkState
+from omkl.node.links import LAST_ROUND, RECENT, WAITED_FOR, Link, LinkState
 from omkl.node.neighbors import Neighbors, Send
 from omkl.node.recovery import Recovery
 from omkl.node.role import Role
 from omkl.scaling import Inputs
 
 MOST_WAITING = 1024  # observations that wait for their round; a caller with more must wait
-LAST_ROUND = 2**32 - 1
 
 
 class Protocol:
@@ -90,7 +89,7 @@ class Protocol:
         self.restored = False
         self.taken = self.lost = 0
         self.left = 0
-        self._leaps = Leaps(role.timing.deadline)
+        self._leaps = Leaps(now, role.timing.deadline)
         self.recovery = Recovery(role.method, self.neighbors, self._leaps)
         self._events: list[Event] = self.neighbors.events
         self._lockstep = role.timing.mode == "lockstep"
@@ -197,7 +196,7 @@ class Protocol:
         """Take the rounds that can be taken, ask what is to be asked, and return what happened."""
         if not self.diverged:
             self.recovery.go_on(now)
-            if self._lockstep and self._leaps.doubts(self.round):
+            if self._lockstep:
                 self._go_back(now)
             step = self._step_together if self._lockstep else self._step_by_timer
             while step(now) and not self.diverged:
@@ -283,14 +282,14 @@ class Protocol:
         self.neighbors.skip(link.round, now)
         return True
 
-    def _go_back(self, now: float) -> bool:
-        """Go back to the round of a neighbor, if it was another's word that led far beyond it; return whether."""
+    def _go_back(self, now: float) -> None:
+        """Go back to the round of a neighbor, if it was another's word that led far beyond it."""
+        if not self._leaps.doubts(self.round, now):
+            return
         others = [link.have for link in self.links.values() if link.reachable and not link.unsure]
-        if (to := self._leaps.back(self.round, others, now)) is None:
-            return False
-        self.neighbors.go_back(to, now)
-        self._blocked = self._invited = None
-        return True
+        if (to := self._leaps.back(self.round, others, now)) is not None:
+            self.neighbors.go_back(to, now)
+            self._blocked = self._invited = None
 
     def _is_late(self, link: Link) -> bool:
         """Return whether a neighbor has yet to come to our round."""

@@ -29,7 +29,7 @@ class Recovery:
     def has_begun(self) -> bool:
         """Whether its first round was taken, or is being taken."""
         start = self._neighbors.start
-        return start is None or start.first is not None
+        return start is None or start.begun
 
     def begin(self, now: float) -> bool:
         """Settle before the first round who this is and what it has lost; return whether that was still to be done."""
@@ -39,16 +39,16 @@ class Recovery:
         if start.resumed and (absent := self.awaited):
             neighbors.renew(now, f"{', '.join(absent)} may know more of it than the checkpoint")
         start.seeks &= not start.resumed
-        at = neighbors.learning.round
+        start.first = neighbors.learning.round
         self._take(start, now)
-        start.first = at
+        start.begun = True
         if awaited := self.awaited:
             neighbors.events.append(Begun(tuple(awaited)))
         return True
 
     def go_on(self, now: float) -> None:
         """Take what comes later than the first round."""
-        if (start := self._neighbors.start) is not None and start.first is not None:
+        if (start := self._neighbors.start) is not None and start.begun:
             self._take(start, now)
 
     def _take(self, start: Start, now: float) -> None:
@@ -73,7 +73,7 @@ class Recovery:
         learning, hidden = self._neighbors.learning, kept.hidden.copy()
         self._begin_with(hidden, kept.round, start)
         if learning.round < kept.round and self._leaps.allow(learning.round, kept.round, now):
-            if start.first is None:
+            if not start.begun:
                 velocity = self._method.mixing.start(hidden)
                 learning.state = learning.state._replace(hidden=hidden, velocity=velocity)
             self._neighbors.skip(kept.round, now)
@@ -97,7 +97,7 @@ class Recovery:
         learning, method = self._neighbors.learning, self._method
         state = learning.state
         with quiet():
-            if start.first is None:
+            if not start.begun:
                 given = method.unpack(models, state)
                 learning.state = given._replace(theta=given.theta + (state.theta - start.theta))
             else:

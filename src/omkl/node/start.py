@@ -39,10 +39,10 @@ class Start:
         that is exact.
     returned
         The hidden states that came back, by neighbor; None for one that cannot be used.
-    first
-        The round it was at before its first one here; None until then.
-    rounds
-        How many it has taken since.
+    begun
+        Whether it is past its first round, or in the middle of it.
+    first, rounds
+        The round it was at before that, and how many it has taken since.
     adopted
         Whether it has begun with what its neighbors say.
     """
@@ -51,8 +51,8 @@ class Start:
         self.theta, self.spare, self.resumed = theta, spare, resumed
         self.seeks = True
         self.returned: dict[str, Kept | None] = {}
-        self.first: int | None = None
-        self.rounds = 0
+        self.begun = False
+        self.first = self.rounds = 0
         self.adopted = False
 
     def renew(self, boot: int) -> int:
@@ -69,7 +69,7 @@ class Start:
     def claims(self, trusted: Collection[str]) -> Iterator[dict[str, Kept]]:
         """Yield what trusted neighbors claim of one boot and round that is worth taking; the latest first."""
         # Fewer rounds than RECENT are worth less than what quantization has taken of the models.
-        least = (self.first or 0) + max(RECENT, self.rounds)
+        least = self.first + max(RECENT, self.rounds)
         claims: dict[tuple[int, int], dict[str, Kept]] = {}
         for peer, kept in self.returned.items():
             if self.seeks and kept and peer in trusted and kept.round > least:
@@ -79,5 +79,5 @@ class Start:
 
     def share(self, round: int) -> float:  # noqa: A002
         """Return what models of before count, as of a round, against those of since."""
-        before = round - (self.first or 0)
+        before = round - self.first
         return before / (before + self.rounds)

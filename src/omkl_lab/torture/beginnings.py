@@ -90,6 +90,7 @@ class Beginnings:
             found = state.theta
         else:
             due = change.before + rounds / (rounds + since) * (models.astype(np.float64) - change.before)
+            due = np.asarray(method.pack(method.unpack(due.astype(np.float32), state)))  # which centers weights
             found = change.after
         apart = float(np.abs(found - due).max())
         told = f"models given back are {apart:.3g} from what was kept and what was learned since"
@@ -116,6 +117,8 @@ class Beginnings:
             life.has_models = True
             life.owed.clear()
         life.last = node.round
+        if not node.recovery.has_begun:
+            return
         least = life.round + MORE * (taken - life.taken + MORE)
         for link in node.links.values():
             if not link.unsure:

@@ -81,7 +81,7 @@ class Order:
             require(not level, f"a round is taken without {link.peer}, which was in step and is {link.state}")
         elif ahead := link.round - node.round:
             told = f"the copy of {link.peer} is at {link.round}, mixed in by a node at {node.round}"
-            require(not level and 0 < ahead <= RECENT, told)
+            require(not level and (0 < ahead <= RECENT or ahead > FAR), told)  # who lies is far ahead, and not followed
 
     def take(self, node: Protocol) -> None:
         """Note that a node took a round."""
