@@ -50,12 +50,8 @@ class Watched(Protocol):
     def _record(self) -> None:
         self.books.record(self)
 
-    def _gossip(self) -> None:
-        super()._gossip()
-        self._record()
-
-    def _recover(self, *given: Any) -> None:
-        super()._recover(*given)
+    def _gossip(self, *given: Any) -> None:
+        super()._gossip(*given)
         self._record()
 
     def _advance(self, now: float) -> list[Event]:
@@ -90,6 +86,13 @@ class Cluster:
         node.__class__ = Watched
         assert isinstance(node, Watched)
         node.books = self.books
+        recover = node.recovery._recover
+
+        def watched(*given: Any) -> None:
+            recover(*given)
+            self.books.record(node)
+
+        node.recovery._recover = watched  # type: ignore[method-assign]
         self.books.record(node)
         self.network.join(node)
 

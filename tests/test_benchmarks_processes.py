@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import cut, dashboard, endure, kills, membership, network, soak
+from benchmarks import cut, dashboard, endure, kills, membership, network, soak, wiped
 from benchmarks.namespaces import Denied
 
 from omkl.node import cluster
 from omkl.node.config import NetworkConfig
+from omkl.node.settings import Timing
 
 
 def test_a_ring_is_timed_beside_a_bare_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,6 +64,12 @@ def test_a_node_is_added_and_one_removed_by_the_steps_of_the_page(tmp_path: Path
     assert (before["nodes"], added["nodes"], removed["nodes"]) == (5, 6, 5)
     assert (added["restarted"], removed["restarted"]) == ("c d", "b l")
     assert (rest["copies"], rest["level"]) == (12, 12)
+
+
+def test_wiped_nodes_come_back() -> None:
+    given = wiped.trials(2, 0.5, "paper", Timing(deadline=2.0, patience=0.5), warm=3.0, wait=15.0)
+    *_, row = wiped.wiped(given, processes=1)
+    assert (row["wiped"], row["back"], row["not back after"]) == (2, 2, "-")
 
 
 def test_a_network_is_cut_in_two_and_joined(tmp_path: Path) -> None:

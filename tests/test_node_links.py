@@ -18,8 +18,7 @@ from omkl import wire
 from omkl.features import gaussian
 from omkl.node.config import NetworkConfig
 from omkl.node.events import Differs, Dropped, Event, Gossiped, Moved, Resynced
-from omkl.node.links import MOST_AHEAD, TRANSITIONS, WAITED_FOR, Link, LinkState, Signal
-from omkl.node.neighbors import REFUSED_DEADLINES
+from omkl.node.links import MOST_AHEAD, REFUSED_DEADLINES, TRANSITIONS, WAITED_FOR, LinkState, Signal
 from omkl.node.protocol import Protocol
 from omkl.node.settings import Timing
 from omkl.node.transports.memory import Conditions
@@ -382,7 +381,7 @@ def test_damaged_round_numbers_do_not_fill_the_inbox(seed: int) -> None:
 
 
 def test_a_link_keeps_the_messages_that_come_next() -> None:
-    link = Link("b", np.zeros((1, 1, 2), dtype=np.float32))
+    link = End().link
     for at in (*range(100, 120), *range(1, 5)):
         link.keep(at, b"")
     assert sorted(link.inbox) == [1, 2, 3, 4]

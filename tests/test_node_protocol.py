@@ -15,9 +15,10 @@ from omkl.features import gaussian, matern
 from omkl.losses import Huber, Softmax
 from omkl.node.events import Diverged, Event, Gossiped, Scored
 from omkl.node.halves import Arrays
-from omkl.node.links import LinkState
+from omkl.node.leaps import MOST_SKIPPED
+from omkl.node.links import LAST_ROUND, LinkState
 from omkl.node.persistence import checkpoint
-from omkl.node.protocol import LAST_ROUND, MOST_SKIPPED, MOST_WAITING, Protocol
+from omkl.node.protocol import MOST_WAITING, Protocol
 from omkl.node.settings import Timing
 from omkl.node.transports.memory import Conditions
 from omkl.quantizers import QSGD, Exact, Nearest

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from omkl import wire
 from omkl.node.events import Dropped, Event, Recovered, Renewed, Resynced
+from omkl.node.leaps import MOST_SKIPPED
 from omkl.node.links import LinkState
 from omkl.node.persistence import checkpoint
-from omkl.node.protocol import MOST_SKIPPED, Protocol
+from omkl.node.protocol import Protocol
 from omkl.node.settings import Timing
 from omkl.node.transports.memory import Conditions
 from omkl.quantizers import Message
@@ -82,7 +83,7 @@ def test_by_timer_what_was_learned_since_is_added() -> None:
     cluster.network.run(10.4)
     assert not cluster.of(Recovered)
     np.testing.assert_array_equal(back.learning.state.theta, alone.learning.state.theta)
-    assert back._take_up(10.4)  # as at its first tick
+    assert back.recovery.begin(10.4)  # as at its first tick
     back._record()  # type: ignore[attr-defined]
     np.testing.assert_array_equal(back.learning.state.theta, lost.learning.state.hidden + alone.learning.state.theta)
     assert back.round == lost.round
@@ -339,7 +340,15 @@ def test_where_two_differ_neither_is_taken() -> None:
     assert node.round == 30
 
 
-@pytest.mark.parametrize("at", [1, 2, MOST_SKIPPED, 2**32 - 1])
+@pytest.mark.parametrize("at", [MOST_SKIPPED, 2**32 - 1])
+def test_of_a_round_that_nobody_skips_to_the_models_are_taken(at: int) -> None:
+    node, events = recovered(("x", 2, at, 1.0))
+    assert [event.round for event in events if isinstance(event, Recovered)] == [at]
+    assert node.round == 1
+    assert node.learning.state.hidden.any()  # as of round 1: what its models were before
+
+
+@pytest.mark.parametrize("at", [1, 2])
 def test_rounds_that_lead_nowhere_are_not_taken(at: int) -> None:
     node, events = recovered(("x", 2, at, 1.0))
     assert not [event for event in events if isinstance(event, Recovered)]

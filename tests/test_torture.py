@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -34,6 +35,10 @@ ONCE = (
     51182368,
 )
 FILE = Path("a.npz")
+
+
+def weights_of_all(neighbors: Neighbors) -> np.ndarray:
+    return np.array([link.weight for link in neighbors.links.values()], dtype=np.float32)
 
 
 def tell(report: Report) -> str:
@@ -74,7 +79,7 @@ def test_the_command() -> None:
 
 
 def test_the_command_tells_a_violation_and_how_to_replay_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Neighbors, "weights", property(lambda self: self._weights))
+    monkeypatch.setattr(Neighbors, "weights", property(weights_of_all))
     result = CliRunner().invoke(app, ["torture", "--seeds", "3", "--jobs", "1", "--quiet"], prog_name="omkl")
     assert result.exit_code == Exit.UNEXPECTED
     assert "is mixed in, and" in result.stderr

@@ -14,18 +14,20 @@ from omkl.algorithm import State
 from omkl.compiled import plan
 from omkl.compiled.node import Loops
 from omkl.methods import Channel
-from omkl.node import neighbors, protocol
+from omkl.node import links, protocol
 from omkl.node.events import Damaged, Event, Lost, Scored
 from omkl.node.halves import Arrays, Floats
+from omkl.node.leaps import MOST_SKIPPED, Leaps
 from omkl.node.learning import Learning
 from omkl.node.links import TRANSITIONS, Kept, Link, LinkState, Signal
 from omkl.node.neighbors import Neighbors
 from omkl.node.persistence import Saver, checkpoint, count, saver
 from omkl.node.protocol import Protocol
+from omkl.node.recovery import Recovery
 from omkl.node.role import Role, agreed
 from omkl.node.start import Start
 from omkl.wire import Header, Kind, frames
-from omkl_lab.torture import FAULTS, MORE, Faults, runs
+from omkl_lab.torture import ALL, FAULTS, MORE, Faults, runs
 from omkl_lab.torture.disk import Disk
 from omkl_lab.torture.world import World
 
@@ -36,13 +38,8 @@ Text: TypeAlias = type[Arrays] | type[Loops]
 
 def changing_headers(patch: Patch, change: Callable[[Link, Header], Header]) -> None:
     """Let every message look as if it were another boot's or round's."""
-    gossip = neighbors._HANDLERS[Kind.CODED]
-
-    def changed(self: Neighbors, link: Link, header: Header, data: bytes, now: float) -> None:
-        gossip(self, link, change(link, header), data, now)
-
-    for kind in (Kind.CODED, Kind.FIXED):
-        patch.setitem(neighbors._HANDLERS, kind, changed)
+    gossip = Link.gossip
+    patch.setattr(Link, "gossip", lambda self, header, *given: gossip(self, change(self, header), *given))
 
 
 def without_the_round_check(patch: Patch) -> None:
@@ -83,17 +80,21 @@ def with_the_same_boot_after_a_crash(patch: Patch) -> None:
 def trusting_an_old_checkpoint(patch: Patch) -> None:
     patch.setattr(Neighbors, "_warn", lambda self, *_: False)
     patch.setattr(Start, "renew", lambda self, boot: boot)
-    patch.setattr(Start, "claims", lambda self, *_: iter(()))
+    patch.setattr(Start, "claims", lambda self, trusted: iter(()))
+
+
+def weights_of_all(neighbors: Neighbors) -> Floats:
+    return np.array([link.weight for link in neighbors.links.values()], dtype=np.float32)
 
 
 def with_the_weights_of_all(patch: Patch) -> None:
-    patch.setattr(Neighbors, "weights", property(lambda self: self._weights))
+    patch.setattr(Neighbors, "weights", property(weights_of_all))
 
 
 def with_weights_dealt_out_anew(patch: Patch) -> None:
     def dealt(self: Neighbors) -> Any:
         synced = [link.state is LinkState.SYNCED for link in self.links.values()]
-        return self._weights * synced * len(synced) / max(1, sum(synced))
+        return weights_of_all(self) * synced * len(synced) / max(1, sum(synced))
 
     patch.setattr(Neighbors, "weights", property(dealt))
 
@@ -115,13 +116,14 @@ def leaving_out_for_ever(patch: Patch) -> None:
 
 
 def asking_without_a_pause(patch: Patch) -> None:
-    ask = Neighbors._ask
+    ask = Link.ask
 
-    def at_once(self: Neighbors, link: Link, now: float) -> None:
-        ask(self, link, now)
-        link.ask_at = now
+    def at_once(self: Link, now: float) -> Any:
+        have = ask(self, now)
+        self.ask_at = now
+        return have
 
-    patch.setattr(Neighbors, "_ask", at_once)
+    patch.setattr(Link, "ask", at_once)
 
 
 def keeping_every_message(patch: Patch) -> None:
@@ -213,15 +215,15 @@ def restoring_no_weights(patch: Patch) -> None:
 
 def changing_what_is_recovered(patch: Patch, change: Callable[[State, State], Floats]) -> None:
     """Let the models be something else after a hidden state was given back."""
-    recover = Protocol._recover
+    recover = Recovery._recover
 
-    def changed(self: Protocol, peer: str, kept: Kept, began: Floats, now: float) -> None:
-        before = self.learning.state
-        recover(self, peer, kept, began, now)
-        after = self.learning.state
-        self.learning.state = after._replace(theta=change(before, after))
+    def changed(self: Recovery, peer: str, kept: Kept, start: Start, now: float) -> None:
+        learning = self._neighbors.learning
+        before = learning.state
+        recover(self, peer, kept, start, now)
+        learning.state = learning.state._replace(theta=change(before, learning.state))
 
-    patch.setattr(Protocol, "_recover", changed)
+    patch.setattr(Recovery, "_recover", changed)
 
 
 def recovering_nothing(patch: Patch) -> None:
@@ -283,8 +285,8 @@ def miscounting_after_an_old_file(patch: Patch) -> None:
 
 
 def mixing_who_is_ahead(patch: Patch) -> None:
-    absorb = Neighbors.absorb
-    patch.setattr(Neighbors, "absorb", lambda self, link, upto, now: absorb(self, link, upto + 1, now))
+    absorb = Link.absorb
+    patch.setattr(Link, "absorb", lambda self, upto, now: absorb(self, upto + 1, now))
 
 
 def mixing_who_is_behind(patch: Patch) -> None:
@@ -300,7 +302,7 @@ def leaving_out_by_half_the_deadline(patch: Patch) -> None:
     def step(self: Protocol, now: float) -> bool:
         for link in list(self._synced()):
             if now >= link.heard + self.role.timing.deadline / 2:
-                self.neighbors.leave_out(link, now)
+                link.leave_out(now)
         return by_timer(self, now)
 
     by_timer = Protocol._step_by_timer
@@ -308,14 +310,10 @@ def leaving_out_by_half_the_deadline(patch: Patch) -> None:
 
 
 def forgetting_who_was_heard(patch: Patch) -> None:
-    receive = Neighbors.receive
+    def once(self: Link, now: float) -> None:
+        self.heard = self.heard if self.heard > -math.inf else now
 
-    def forgetful(self: Neighbors, peer: str, data: bytes, now: float) -> None:
-        heard = self.links[peer].heard
-        receive(self, peer, data, now)
-        self.links[peer].heard = heard if heard > -math.inf else now
-
-    patch.setattr(Neighbors, "receive", forgetful)
+    patch.setattr(Link, "hear", once)
 
 
 def not_waiting_for_a_message_that_lacks(patch: Patch) -> None:
@@ -401,11 +399,11 @@ def giving_up_a_disk_that_failed(patch: Patch) -> None:
 
 
 def going_by_ones_own_weight(patch: Patch) -> None:
-    patch.setattr(neighbors, "agreed", lambda ours, theirs, weight: (weight, agreed(ours, theirs, weight)[1]))
+    patch.setattr(links, "agreed", lambda ours, theirs, weight: (weight, agreed(ours, theirs, weight)[1]))
 
 
 def not_telling_that_files_differ(patch: Patch) -> None:
-    patch.setattr(neighbors, "agreed", lambda ours, theirs, weight: (agreed(ours, theirs, weight)[0], ""))
+    patch.setattr(links, "agreed", lambda ours, theirs, weight: (agreed(ours, theirs, weight)[0], ""))
 
 
 def taking_any_contract(patch: Patch) -> None:
@@ -419,7 +417,7 @@ def taking_any_contract(patch: Patch) -> None:
 
     def begun(self: Neighbors, role: Role, *given: Any) -> None:
         begin(self, role, *given)
-        self.contract = Agreeable(self.contract)
+        object.__setattr__(self._terms, "contract", Agreeable(self.contract))
 
     patch.setattr(Neighbors, "__init__", begun)
 
@@ -448,8 +446,8 @@ MUTANTS: dict[Callable[[Patch], None], str] = {
     learning_the_last_sample_first: "was scored, and another one learned|was not taken as it was given",
     restoring_no_labels: "what was restored is not what was saved",
     restoring_no_weights: "what was restored is not what was saved",
-    recovering_nothing: "models given back are",
-    recovering_without_what_was_learned: "models given back are",
+    recovering_nothing: "moved by something else",
+    recovering_without_what_was_learned: "moved by something else",
     not_telling_of_a_loss: "Lost.* is to be told",
     telling_of_too_great_a_loss: "Lost.* is to be told",
     not_telling_of_damage: "Damaged.* is to be told",
@@ -464,6 +462,62 @@ MUTANTS: dict[Callable[[Patch], None], str] = {
     mixing_by_half: "mixing is .* from the algorithm's",
     sending_kernels_that_are_not_due: "a kernel is sent that is not due",
 }
+
+
+def dropping_what_comes_late(patch: Patch) -> None:
+    patch.setattr(Recovery, "go_on", lambda self, now: None)
+
+
+def adding_what_comes_late(patch: Patch) -> None:
+    patch.setattr(Start, "share", lambda self, at: 1.5)
+
+
+def saying_anew_what_comes_late(patch: Patch) -> None:
+    begin_with = Recovery._begin_with
+
+    def changed(self: Recovery, models: Floats, at: int, start: Start) -> None:
+        begin_with(self, models, at, start)
+        learning = self._neighbors.learning
+        if start.begun:
+            learning.state = learning.state._replace(hidden=models.copy())
+
+    patch.setattr(Recovery, "_begin_with", changed)
+
+
+def beginning_with_zeros(patch: Patch) -> None:
+    patch.setattr(Recovery, "_adopt", lambda self, start: None)
+
+
+def beginning_with_a_sum(patch: Patch) -> None:
+    adopt = Recovery._adopt
+
+    def summed(self: Recovery, start: Start) -> None:
+        copies = self._neighbors.copies.copy()
+        self._neighbors.copies *= 2
+        adopt(self, start)
+        self._neighbors.copies[...] = copies
+
+    patch.setattr(Recovery, "_adopt", summed)
+
+
+def believing_any_round(patch: Patch) -> None:
+    patch.setattr(Leaps, "allow", lambda self, own, to, now: to < MOST_SKIPPED)
+
+
+def never_going_back(patch: Patch) -> None:
+    patch.setattr(Leaps, "doubts", lambda self, own, now: False)
+
+
+LATER: dict[Callable[[Patch], None], str] = {
+    dropping_what_comes_late: "has given back is not taken",
+    adding_what_comes_late: "models given back are .* from what was kept",
+    saying_anew_what_comes_late: "what was said is changed|says two things of round",
+    beginning_with_zeros: "begins with zeros beside neighbors that have learned",
+    beginning_with_a_sum: "models are taken that neither it nor its neighbors have said",
+    believing_any_round: "rounds are skipped on somebody's word|which somebody made up",
+    never_going_back: "which somebody made up|not in step after",
+}
+"""Those that only the faults of later find."""
 
 IN_ONE_TEXT: dict[Callable[[Patch, Text], None], str] = {
     learning_four_of_five: "its models is .* from the algorithm's",
@@ -508,6 +562,12 @@ def test_a_broken_rule_is_found(mutant: Callable[[Patch], None], monkeypatch: Pa
 def test_a_later_fault_shows_a_broken_rule(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mutant(monkeypatch)
     assert re.search(OF_LATER_FAULTS[mutant], found(mutant, MORE | {kind: FAULTS[kind] for kind in ("crash", "leave")}))
+
+
+@pytest.mark.parametrize("mutant", LATER, ids=lambda mutant: mutant.__name__)
+def test_a_broken_rule_is_found_by_later_faults(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    mutant(monkeypatch)
+    assert re.search(LATER[mutant], found(mutant, ALL))
 
 
 @pytest.mark.parametrize("text", [Arrays, Loops], ids=lambda text: text.__name__)

@@ -21,9 +21,8 @@ from omkl.compressors import QUANTIZERS, Sign
 from omkl.features import Kernel
 from omkl.losses import LOSSES
 from omkl.methods import Gossip
-from omkl.node.links import MOST_AHEAD
-from omkl.node.neighbors import RECENT
-from omkl.node.protocol import LAST_ROUND, MOST_SKIPPED
+from omkl.node.leaps import MOST_SKIPPED
+from omkl.node.links import LAST_ROUND, MOST_AHEAD, RECENT
 from omkl.node.role import Role, describe
 from omkl.node.settings import Timing
 from omkl.quantizers import QSGD, Exact, Message, Nearest, Quantizer

@@ -1,11 +1,12 @@
 """What a node tells of itself: values, for logs, metrics and whoever waits for a prediction."""
 
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from omkl.node.links import LinkState
+if TYPE_CHECKING:
+    from omkl.node.links import LinkState
 
 
 class Scored(NamedTuple):
@@ -30,8 +31,8 @@ class Moved(NamedTuple):
     """A link changed its state."""
 
     peer: str
-    before: LinkState
-    after: LinkState
+    before: "LinkState"
+    after: "LinkState"
     why: str
 
 
@@ -80,6 +81,18 @@ class Recovered(NamedTuple):
     round: int
 
 
+class Begun(NamedTuple):
+    """The node takes its first round before these neighbors have answered, which may have kept models that it lost."""
+
+    awaited: tuple[str, ...]
+
+
+class Adopted(NamedTuple):
+    """The node has no models of its own, and begins with the mean of what these neighbors say."""
+
+    peers: tuple[str, ...]
+
+
 class Lost(NamedTuple):
     """Observations that were taken after the checkpoint from which the node goes on, before a crash."""
 
@@ -101,5 +114,18 @@ class Damaged(NamedTuple):
 
 
 Event: TypeAlias = (
-    Scored | Gossiped | Moved | Resynced | Dropped | Differs | Diverged | Renewed | Recovered | Lost | Unsaved | Damaged
+    Scored
+    | Gossiped
+    | Moved
+    | Resynced
+    | Dropped
+    | Differs
+    | Diverged
+    | Renewed
+    | Recovered
+    | Begun
+    | Adopted
+    | Lost
+    | Unsaved
+    | Damaged
 )

@@ -11,6 +11,8 @@ from enum import StrEnum
 from typing import Any
 
 from omkl.node.events import (
+    Adopted,
+    Begun,
     Differs,
     Diverged,
     Dropped,
@@ -107,12 +109,8 @@ class Journal:
             case Resynced(peer, round):
                 text = f"the copy of {peer} is replaced by a snapshot of its round {round}"
                 self._say_of(peer, logging.INFO, "resync", text, round=round)
-            case Recovered(peer, round):
-                text = f"the models of round {round} are back from {peer}, but for one quantization error"
-                self.say(logging.WARNING, "recovered", text, peer=peer, round=round)
-            case Renewed(boot, why):
-                text = f"takes boot {boot} in place of its own: {why}"
-                self.say_rarely(logging.WARNING, "renewed", text, None, boot=boot, why=why)
+            case Recovered() | Begun() | Adopted() | Renewed():
+                self._begins(event)
             case Dropped():
                 self._dropped(event)
             case Differs(peer, what):
@@ -120,6 +118,22 @@ class Journal:
             case Diverged(round):
                 text = f"the model is not finite after round {round}; this node stops; {ADVICE}"
                 self.say(logging.ERROR, "diverged", text, round=round)
+
+    def _begins(self, event: Recovered | Begun | Adopted | Renewed) -> None:
+        """Say with what the node begins, and under which name."""
+        match event:
+            case Recovered(peer, round):
+                text = f"the models of round {round} are back from {peer}, but for one quantization error"
+                self.say(logging.WARNING, "recovered", text, peer=peer, round=round)
+            case Begun(awaited):
+                text = f"begins before {', '.join(awaited)} have answered; what they have kept of it is taken later"
+                self.say(logging.WARNING, "begun", text, awaited=awaited)
+            case Adopted(peers):
+                text = f"is new, and begins with the models of {', '.join(peers)}"
+                self.say(logging.INFO, "adopted", text, peers=peers)
+            case Renewed(boot, why):
+                text = f"takes boot {boot} in place of its own: {why}"
+                self.say_rarely(logging.WARNING, "renewed", text, None, boot=boot, why=why)
 
     def tap(self, item: Any, _: list[Send]) -> None:
         """Note who comes into reach and who leaves it, and who is there twice."""

@@ -234,15 +234,17 @@ class Node:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the node's rounds wait for nobody to join: every neighbor is in step, or left out as silent."""
-        return self.runtime.is_alive and all(link.state in READY for link in self.protocol.links.values())
+        """Whether the node's rounds wait for nobody: every neighbor is in step and level, or left out as silent."""
+        links = self.protocol.links.values()
+        return self.runtime.is_alive and all(link.state in READY for link in links) and not self.protocol.behind
 
     def _status(self) -> dict[str, Any]:
         links = {peer: link.state.value for peer, link in self.protocol.links.items()}
         protocol = self.protocol
         counts = {"round": protocol.round, "taken": protocol.taken, "lost": protocol.lost}
         differ = {peer: link.differs for peer, link in protocol.links.items() if link.differs}
-        return {"node": self.id, **counts, "unsaved": self.unsaved, "links": links, "differ": differ}
+        lacks = {"awaited": protocol.awaited, "behind": protocol.behind}
+        return {"node": self.id, **counts, "unsaved": self.unsaved, "links": links, "differ": differ, **lacks}
 
 
 def endpoints(config: NetworkConfig, id: str) -> Endpoints:

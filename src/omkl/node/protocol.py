@@ -27,22 +27,21 @@ import math
 from collections import deque
 from collections.abc import Iterable
 
-import numpy as np
 import numpy.typing as npt
 
 from omkl import wire
 from omkl.errors import InputError
-from omkl.node.events import Diverged, Dropped, Event, Gossiped, Recovered, Scored
-from omkl.node.halves import Floats, quiet
+from omkl.node.events import Diverged, Event, Gossiped, Scored
+from omkl.node.halves import Floats
+from omkl.node.leaps import Leaps
 from omkl.node.learning import Learning
-from omkl.node.links import WAITED_FOR, Kept, Link, LinkState
-from omkl.node.neighbors import RECENT, Neighbors, Send
+from omkl.node.links import LAST_ROUND, RECENT, WAITED_FOR, Link, LinkState
+from omkl.node.neighbors import Neighbors, Send
+from omkl.node.recovery import Recovery
 from omkl.node.role import Role
 from omkl.scaling import Inputs
 
 MOST_WAITING = 1024  # observations that wait for their round; a caller with more must wait
-LAST_ROUND = 2**32 - 1
-MOST_SKIPPED = 2**31  # rounds beyond it are not skipped to: a neighbor could spend them all at once
 
 
 class Protocol:
@@ -90,6 +89,8 @@ class Protocol:
         self.restored = False
         self.taken = self.lost = 0
         self.left = 0
+        self._leaps = Leaps(now, role.timing.deadline)
+        self.recovery = Recovery(role.method, self.neighbors, self._leaps)
         self._events: list[Event] = self.neighbors.events
         self._lockstep = role.timing.mode == "lockstep"
         self._tick = now + role.timing.period
@@ -106,6 +107,16 @@ class Protocol:
     def links(self) -> dict[str, Link]:
         """The link to every neighbor."""
         return self.neighbors.links
+
+    @property
+    def awaited(self) -> list[str]:
+        """The neighbors that have not answered since the start, and may have kept what this node has lost."""
+        return self.recovery.awaited
+
+    @property
+    def behind(self) -> list[str]:
+        """The neighbors in lock step with this node that are behind by more than a message lost explains."""
+        return [link.peer for link in self._synced() if self._lockstep and link.round < self.round - RECENT]
 
     @property
     def is_full(self) -> bool:
@@ -163,6 +174,7 @@ class Protocol:
             return math.inf
         timing, due = self.role.timing, [self.neighbors.wake_at()]
         if self._lockstep:
+            due.append(self._leaps.back_at)
             if self._blocked is not None:
                 due += [self._limit(link) for link in self.links.values() if self._is_late(link)]
             elif self._invited is not None:
@@ -183,6 +195,9 @@ class Protocol:
     def _advance(self, now: float) -> list[Event]:
         """Take the rounds that can be taken, ask what is to be asked, and return what happened."""
         if not self.diverged:
+            self.recovery.go_on(now)
+            if self._lockstep:
+                self._go_back(now)
             step = self._step_together if self._lockstep else self._step_by_timer
             while step(now) and not self.diverged:
                 pass
@@ -206,16 +221,16 @@ class Protocol:
                 late.append(link)
         due = self._is_due(now)
         for link in late:
-            self.neighbors.ask_late(link, now, urgent=due)
+            link.ask_late(now, urgent=due)
         if not due:
             self._blocked = None
             return False
         if late and self._waits_for(late, now):
             return False
-        if self._take_up(now):
+        if self.recovery.begin(now):
             return True
         self._blocked = self._invited = None
-        self._gossip()
+        self._gossip(now)
         schedule = self.role.method.schedule
         self.left = 1 if schedule is None else schedule.samples(self.round)
         if self.left:
@@ -233,7 +248,7 @@ class Protocol:
         self._blocked = now if self._blocked is None else self._blocked
         for link in late:
             if now >= self._limit(link):
-                self.neighbors.leave_out(link, now)
+                link.leave_out(now)
         return any(link.state in WAITED_FOR for link in late)
 
     def _is_due(self, now: float) -> bool:
@@ -241,7 +256,7 @@ class Protocol:
         if self.waiting:
             return True
         # One that is farther ahead is skipped to, or at a round that is out of reach: no reason to take so many.
-        reach = RECENT if self.neighbors.start is None else math.inf
+        reach = RECENT if self.recovery.has_begun else math.inf
         if not any(0 < link.have - self.round <= reach for link in self._synced()):
             self._invited = None
             return False
@@ -252,18 +267,29 @@ class Protocol:
         """Bring a copy forward to our round; return whether it is us who skipped to its."""
         own = self.learning.round
         if link.have > own + 1:
-            self.neighbors.sift(link, now)  # else a flipped bit could make the copy run ahead
+            link.sift(now)  # else a flipped bit could make the copy run ahead
         if link.have <= own + 1:
-            self.neighbors.absorb(link, own, now)
+            link.absorb(own, now)
             return False
-        self.neighbors.absorb(link, math.inf, now)  # it has gone on without us
-        if self.neighbors.start is not None:  # what neighbors have kept is of an earlier round
+        link.absorb(math.inf, now)  # it has gone on without us
+        if not self.recovery.has_begun:  # what neighbors have kept is of an earlier round
             return False
         # A shorter leap would look like messages under way, for which no snapshot is taken.
-        if link.state is not LinkState.SYNCED or not own + RECENT < link.round < MOST_SKIPPED:
+        if link.state is not LinkState.SYNCED or link.round <= own + RECENT:
+            return False
+        if not self._leaps.allow(own, link.round, now):
             return False
         self.neighbors.skip(link.round, now)
         return True
+
+    def _go_back(self, now: float) -> None:
+        """Go back to the round of a neighbor, if it was another's word that led far beyond it."""
+        if not self._leaps.doubts(self.round, now):
+            return
+        others = [link.have for link in self.links.values() if link.reachable and not link.unsure]
+        if (to := self._leaps.back(self.round, others, now)) is not None:
+            self.neighbors.go_back(to, now)
+            self._blocked = self._invited = None
 
     def _is_late(self, link: Link) -> bool:
         """Return whether a neighbor has yet to come to our round."""
@@ -283,55 +309,31 @@ class Protocol:
         """Learn all samples at once, and gossip when the period is over."""
         timing = self.role.timing
         for link in list(self._synced()):
-            self.neighbors.absorb(link, math.inf, now)
+            link.absorb(math.inf, now)
             if now >= link.heard + timing.deadline:
-                self.neighbors.leave_out(link, now)
+                link.leave_out(now)
         while self.waiting and not self.diverged:
             self._learn(*self.waiting.popleft())
         if now >= self._tick and not self.diverged:
             self._tick += timing.period * (1 + math.floor((now - self._tick) / timing.period))
-            self._take_up(now)
-            self._gossip()
+            self.recovery.begin(now)
+            self._gossip(now)
         return False
 
-    def _take_up(self, now: float) -> bool:
-        """Settle before the first round who this is and what it has lost; return whether that was still to be done."""
-        neighbors, start = self.neighbors, self.neighbors.start
-        if start is None:
-            return False
-        if start.resumed and (absent := [link.peer for link in self.links.values() if link.unsure]):
-            neighbors.renew(now, f"{', '.join(absent)} may know more of it than the checkpoint")
-        neighbors.start = None
-        trusted = [link.peer for link in self.links.values() if not link.unsure]
-        # Fewer rounds than that are worth less than what quantization has taken of the models.
-        for claims in start.claims(trusted, self.round + RECENT, MOST_SKIPPED):
-            (peer, kept), *others = claims.items()
-            if all(np.array_equal(kept.hidden, other.hidden) for _, other in others):
-                self._recover(peer, kept, start.theta, now)
-                break
-            self._events += [Dropped(peer, f"not what others have kept of our round {kept.round}") for peer in claims]
-        return True
-
-    def _recover(self, peer: str, kept: Kept, began: Floats, now: float) -> None:
-        """Take a hidden state of before for hidden state and models, with what was learned since."""
-        state, method, hidden = self.learning.state, self.role.method, kept.hidden.copy()
-        given = method.unpack(hidden, state)
-        with quiet():
-            theta = given.theta + (state.theta - began)
-        self.learning.state = given._replace(theta=theta, hidden=hidden, velocity=method.mixing.start(hidden))
-        self.neighbors.skip(kept.round, now)
-        self._events.append(Recovered(peer, kept.round))
-
-    def _gossip(self) -> None:
+    def _gossip(self, now: float) -> None:
         if self.round == LAST_ROUND:
             raise InputError(f"round {self.round} was the last that fits a frame; restart the network from a model")
         neighbors, weights = self.neighbors, self.neighbors.weights
+        if self._leaps.is_new and weights.any():
+            self._leaps.note(self.round, now)
         seed = wire.digest(self.learning.hidden)
         message = self.learning.gossip(neighbors.copies, weights)
         if self._is_sound():
             own = self.learning.round
             frame = wire.write_gossip(neighbors.codec, neighbors.boot, own, message, seed)
             neighbors.recent.append(frame)
+            if neighbors.start is not None:
+                neighbors.start.rounds += 1
             neighbors.sends.append(Send(None, frame))
             self._events.append(Gossiped(own, len(frame), len(weights) - weights.tolist().count(0.0)))
 

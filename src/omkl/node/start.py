@@ -1,4 +1,4 @@
-"""What a node has to find out before its first round: whether its boot is its own, and what it has lost.
+"""What a node finds out when it starts: whether its boot is its own, what it has lost, and with what it begins.
 
 A boot must never say two things of one round. One that is drawn at random has said nothing yet. One that is taken from
 a checkpoint has said no more than that if the file is the last one it wrote, and may have if it is a copy from before.
@@ -7,23 +7,29 @@ later round, makes the node take another boot. A neighbor that has not answered 
 then, too, it takes another.
 
 A neighbor that knew another boot, or a later round, answers with KEPT before that: its copy of this node's hidden state
-is this node's model but for one quantization error. Of what has come back until the first round the latest is taken.
+is this node's model but for one quantization error. Of what has come back until the first round the latest is taken,
+models and hidden state. A neighbor may be reached later than that. What it gives back then goes into the models alone:
+neighbors hold copies of what the hidden state has become since, so the change goes out through the quantizer as any
+other does. Models of before and of since count by the rounds that are in them. To add one to the other would count
+twice what both have learned, and a learner that is quick has learned most of it within some dozen samples.
+
+A node that nobody can give anything back to, for it is new, begins with the mean of what its neighbors say.
 """
 
 import itertools
 from collections.abc import Collection, Iterator
 
 from omkl.node.halves import Floats
-from omkl.node.links import Kept
+from omkl.node.links import RECENT, Kept
 
 
 class Start:
-    """A node before its first round.
+    """A node from its start until it knows what it has lost.
 
     Attributes
     ----------
     theta
-        The models it began with; what was learned since is added to what comes back.
+        The models it began with; what was learned until the first round is added to what comes back.
     resumed
         Whether its boot is one that has spoken before.
     spare
@@ -32,26 +38,46 @@ class Start:
         Whether it wants back what neighbors have kept; not if all that it had acknowledged is in its checkpoint, for
         that is exact.
     returned
-        The hidden states that came back, by neighbor.
+        The hidden states that came back, by neighbor; None for one that cannot be used.
+    begun
+        Whether it is past its first round, or in the middle of it.
+    first, rounds
+        The round it was at before that, and how many it has taken since.
+    adopted
+        Whether it has begun with what its neighbors say.
     """
 
     def __init__(self, theta: Floats, spare: int, resumed: bool = False) -> None:
         self.theta, self.spare, self.resumed = theta, spare, resumed
         self.seeks = True
-        self.returned: dict[str, Kept] = {}
+        self.returned: dict[str, Kept | None] = {}
+        self.begun = False
+        self.first = self.rounds = 0
+        self.adopted = False
 
     def renew(self, boot: int) -> int:
         """Return a boot that nobody has shown, in the place of this one."""
-        shown = {boot, *(kept.boot for kept in self.returned.values())}
+        shown = {boot, *(kept.boot for kept in self.returned.values() if kept)}
         fresh = next(other % 2**16 for other in itertools.count(self.spare) if other % 2**16 not in shown)
         self.resumed, self.spare = False, fresh + 1
         return fresh
 
-    def claims(self, trusted: Collection[str], after: int, before: int) -> Iterator[dict[str, Kept]]:
-        """Yield what trusted neighbors claim of one boot and round between two, by neighbor; the latest first."""
+    def lacks(self, peer: str, known: tuple[int, int], boot: int) -> bool:
+        """Return whether a neighbor that knows us so has kept what has not come: its answer is to be asked for anew."""
+        return self.seeks and known[0] != boot and known[1] > 0 and peer not in self.returned
+
+    def claims(self, trusted: Collection[str]) -> Iterator[dict[str, Kept]]:
+        """Yield what trusted neighbors claim of one boot and round that is worth taking; the latest first."""
+        # Fewer rounds than RECENT are worth less than what quantization has taken of the models.
+        least = self.first + max(RECENT, self.rounds)
         claims: dict[tuple[int, int], dict[str, Kept]] = {}
         for peer, kept in self.returned.items():
-            if self.seeks and peer in trusted and after < kept.round < before:
+            if self.seeks and kept and peer in trusted and kept.round > least:
                 claims.setdefault((kept.round, kept.boot), {})[peer] = kept
         for key in sorted(claims, reverse=True):
             yield claims[key]
+
+    def share(self, round: int) -> float:  # noqa: A002
+        """Return what models of before count, as of a round, against those of since."""
+        before = round - self.first
+        return before / (before + self.rounds)

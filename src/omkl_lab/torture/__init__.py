@@ -12,6 +12,7 @@ its seed, to the bit:
     disk        a disk that is full, torn, rotten, old or lost
     invariants  what must hold
     lessons     what was learned, computed again
+    beginnings  what nodes begin with
     order       what neighbors owe each other in lock step
     streams     what became of every observation
     trace       what happened, to read and to compare

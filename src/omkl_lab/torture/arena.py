@@ -142,6 +142,12 @@ class Arena(Network):
         """Return whether a link is cut."""
         return frozenset((one, other)) in self._cut
 
+    def forge(self, liar: str, victim: str, frames: list[bytes]) -> None:
+        """Let a node hear what no process of a neighbor's has sent."""
+        self._do(victim, lambda node, now: node.came(liar, now))
+        for data in frames:
+            self._do(victim, lambda node, now, data=data: self._receive(node, liar, data, now))
+
     def act(self, id: str, act: Act) -> None:
         """Let a node do something, if it is there."""
         self._do(id, act)

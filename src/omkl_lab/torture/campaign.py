@@ -15,7 +15,7 @@ import numpy as np
 
 from omkl.node.events import Moved, Resynced
 from omkl.node.protocol import Protocol
-from omkl_lab.torture.faults import ALL, Faults
+from omkl_lab.torture.faults import ALL, FAULTS, Faults
 from omkl_lab.torture.mixing import Mixing
 from omkl_lab.torture.shape import DEADLINE, draw
 from omkl_lab.torture.violation import Violation, require
@@ -71,10 +71,12 @@ def run(seed: int, events: int, faults: Faults = ALL) -> Report:
     counts: Counter[str] = Counter()
     settled, rounds, closer, violation = math.nan, 0, math.nan, None
     try:
-        world.begin()
+        own = Random(seed + 1)  # of its own: without what it draws, seeds keep their course
+        world.begin(_late(world, own) if faults != FAULTS else None)
         _disturb(world, events, faults, counts)
         settled, rounds = _settle(world)
         closer = _mix(world)
+        world.books.order.check_rounds()
         world.books.lessons.check(next(iter(world.arena.nodes.values())).learning)
     except Exception as error:
         told = f"{error}" if isinstance(error, Violation) else traceback.format_exc()
@@ -98,6 +100,13 @@ def run(seed: int, events: int, faults: Faults = ALL) -> Report:
         course=world.trace.course(),
         violation=violation,
     )
+
+
+def _late(world: World, random: Random) -> dict[str, float]:
+    """Return who starts for the first time when others have learned, and when."""
+    if random.random() < 0.7:
+        return {}
+    return {random.choice(world.shape.config.ids): random.uniform(0.0, 4 * DEADLINE)}
 
 
 def _disturb(world: World, events: int, faults: Faults, counts: Counter[str]) -> None:

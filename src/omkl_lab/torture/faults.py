@@ -207,6 +207,35 @@ def slow_down(world: "World", random: Random) -> str | None:
     return f"{id} for {seconds:.3f} s, {cost} s each"
 
 
+def back_off(world: "World", random: Random) -> str | None:
+    """Kill a node, and take its disk or not; when it is back neighbors reach it later, each in its own time."""
+    if (id := _node(world, random)) is None:
+        return None
+    world.crash(id)
+    if random.random() < 0.6:
+        world.lose_disk(id)
+    waits = {peer: random.uniform(0.0, 2 * DEADLINE) for peer in world.neighbors(id)}
+    seconds = _duration(random)
+    world.later(seconds, lambda: world.start_apart(id, waits))
+    return f"{id}, back in {seconds:.3f} s, reached " + ", ".join(
+        f"by {who} {wait:.1f} s" for who, wait in waits.items()
+    )
+
+
+def forge(world: "World", random: Random) -> str | None:
+    """Let a member say a round that nobody is at to a neighbor, and be killed."""
+    liar, victim = random.choice(world.links)
+    if random.random() < 0.5:
+        liar, victim = victim, liar
+    if liar not in world.arena.nodes or victim not in world.arena.nodes or world.arena.is_cut(liar, victim):
+        return None
+    at = random.choice((2**31 - 1, 2**31, 2**32 - 1, 2**30, 2**24)) - random.randrange(2)
+    world.forge(liar, victim, at)
+    seconds = _duration(random)
+    world.return_in(liar, seconds)
+    return f"{liar} says round {at} to {victim}, and is back in {seconds:.3f} s"
+
+
 # Clocks
 
 
@@ -266,5 +295,6 @@ FAULTS: Faults = {
 
 MORE: Faults = {
     "rotten count": (rot_count, 0.7), "no descriptors": (starve, 1), "files that differ": (differ, 3),
+    "back-off": (back_off, 2), "forged round": (forge, 1.5),
 }  # fmt: skip
 ALL: Faults = FAULTS | MORE

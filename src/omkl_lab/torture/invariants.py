@@ -20,12 +20,13 @@ from omkl.methods import clipping
 from omkl.node.events import Event
 from omkl.node.halves import Floats, total
 from omkl.node.learning import Learn, Mix
-from omkl.node.links import MOST_AHEAD, Link, LinkState
-from omkl.node.neighbors import RECENT
+from omkl.node.links import MOST_AHEAD, RECENT, Link, LinkState
 from omkl.node.protocol import MOST_WAITING, Protocol
+from omkl.node.start import Start
 from omkl.quantizers import Message
 from omkl.scaling import Inputs
 from omkl.sending import Sampled
+from omkl_lab.torture.beginnings import Beginnings, Change
 from omkl_lab.torture.differing import Agreements
 from omkl_lab.torture.lessons import ROUNDING, Lesson, Lessons
 from omkl_lab.torture.order import Order
@@ -48,7 +49,7 @@ class Known(NamedTuple):
 
     began: Floats
     theta: Floats
-    log_weights: Floats
+    packed: Floats
     content: bytes
     """All of it, to compare."""
 
@@ -65,8 +66,9 @@ class Books:
         Hidden states as bytes, by node, boot and round.
     drift
         What mixing has added to the sum of all models: zero, but for rounding, while nobody is left out.
-    lessons, order, files
-        What was learned, what neighbors owe each other in lock step, and what they say of their files.
+    lessons, order, files, beginnings
+        What was learned, what neighbors owe each other in lock step, what they say of their files, and what nodes begin
+        with.
     """
 
     nodes: int
@@ -78,6 +80,7 @@ class Books:
     lessons: Lessons = field(default_factory=Lessons)
     order: Order = field(default_factory=Order)
     files: Agreements = field(default_factory=Agreements)
+    beginnings: Beginnings = field(default_factory=Beginnings)
     _known: dict[str, Known] = field(default_factory=dict)
     _past: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
     _forgotten: set[tuple[str, int, int]] = field(default_factory=set)
@@ -85,17 +88,38 @@ class Books:
 
     def attach(self, node: Protocol) -> None:
         """Watch a node from its first word on."""
-        id = node.role.id
-        node.learning.witness = Witness(self, node)
+        learning, id = node.learning, node.role.id
+        learning.witness = Witness(self, node)
+        begin_with = node.recovery._begin_with
+
+        def watched_beginning(models: Floats, round_: int, start: Start) -> None:
+            self._check_model(node)
+            known, hidden = self._known[id], learning.state.hidden.tobytes()
+            given_back = models.tobytes() in self._past[id]
+            mean = self.beginnings.mean(node)
+            begin_with(models, round_, start)
+            state = learning.state
+            change = Change(known.packed, np.array(learning.method.pack(state)), known.theta, known.began)
+            adopted = mean is not None and np.allclose(models, mean, rtol=ROUNDING, atol=ROUNDING)
+            require(given_back or adopted, "models are taken that neither it nor its neighbors have said")
+            require(state.hidden.tobytes() == hidden, "what was said is changed")
+            taken = self.order.taken[id]
+            self.beginnings.check(node, models, round_, node not in self._begun, change, taken)
+            self.recovered += given_back
+            self._know(node)
+
+        node.recovery._begin_with = watched_beginning  # type: ignore[method-assign]
         self.lessons.untold[id].clear()
         self._know(node, node.learning.state.theta.copy())
         self.order.begin(node)
+        self.beginnings.begin(node, self.order.taken[id])
         self.record(node)
 
     def gossip(self, node: Protocol, copies: Floats, weights: Floats, half: Mix) -> Message:
         """Let a node take a round of gossip, and look at it before and after."""
         learning = node.learning
         self._check_model(node)
+        self.beginnings.take(node, node not in self._begun)
         self._begun.add(node)
         self.record(node)
         self.order.note(node, node.neighbors.events)
@@ -125,7 +149,8 @@ class Books:
         """Note the model that a node has now, and the one it began with."""
         state, id = node.learning.state, node.role.id
         began = self._known[id].began if began is None else began
-        self._known[id] = Known(began, state.theta.copy(), state.log_weights.copy(), _content(state))
+        packed = np.array(node.learning.method.pack(state))
+        self._known[id] = Known(began, state.theta.copy(), packed, _content(state))
 
     def record(self, node: Protocol) -> None:
         """Note what a node says of its round; a boot must not say two things of one."""
@@ -153,6 +178,7 @@ class Books:
         self._check_model(node)
         self.look(node)
         self.order.look(node, events, now)
+        self.beginnings.look(node, self.order.taken[node.role.id])
 
     def look(self, node: Protocol) -> None:
         """Look at what a node says of itself, at its queues, and at its copies."""
@@ -174,16 +200,10 @@ class Books:
         known = self._known[id]
         if known.content == _content(state):
             return
-        given_back = node not in self._begun and state.hidden.tobytes() in self._past[id]
-        given = node.learning.method.unpack(state.hidden, state._replace(log_weights=known.log_weights))
-        theta, same_weights = given.theta, state.log_weights.tobytes() == given.log_weights.tobytes()
-        require(given_back and same_weights, "the model moved by something else than mixing and learning")
-        due = theta + (known.theta.astype(np.float64) - known.began)
-        apart = float(np.abs(state.theta - due).max())
-        told = f"models given back are {apart:.3g} from the hidden state with what was learned since"
-        require(apart <= ROUNDING * (1 + float(np.abs(due).max())), told)
+        is_given_back = node not in self._begun and state.hidden.tobytes() in self._past[id]
+        same = np.array_equal(node.learning.method.pack(state), known.packed)
+        require(is_given_back and same, "the model moved by something else than mixing and learning")
         self._know(node)
-        self.recovered += 1
 
     def _check_copy(self, link: Link) -> None:
         assert link.boot is not None

@@ -14,13 +14,15 @@ from contextlib import suppress
 
 from omkl import wire
 from omkl.node.events import Event, Moved, Resynced
-from omkl.node.links import Link, LinkState
-from omkl.node.neighbors import RECENT
+from omkl.node.links import RECENT, Link, LinkState
 from omkl.node.protocol import Protocol
 from omkl.wire import WireError
 from omkl_lab.torture.violation import require
 
 APART = (LinkState.LEFT_OUT, LinkState.REFUSED)
+
+
+FAR = 2**22  # rounds that nobody takes in the time of a run
 
 
 class Order:
@@ -39,6 +41,7 @@ class Order:
         self._place: dict[str, tuple[int, int]] = {}
         self._due: dict[str, tuple[float, int]] = {}
         self._heard: dict[tuple[str, str], float] = {}
+        self._together: set[str] = set()
 
     def begin(self, node: Protocol) -> None:
         """Watch a node that has just started."""
@@ -48,6 +51,7 @@ class Order:
         self._due.pop(id, None)
         self._part(id, node.links)
         self._place[id] = node.neighbors.boot, node.round
+        self._together.discard(id)
 
     def hear(self, node: Protocol, peer: str, data: bytes, now: float) -> None:
         """Note that a node is about to take in bytes of a neighbor."""
@@ -59,6 +63,9 @@ class Order:
         """Note what parts a node from its neighbors, in what happened to it since it was looked at."""
         id, place = node.role.id, (node.neighbors.boot, node.round)
         if self._place[id] != place:
+            if id in self._together:
+                rounds = place[1] - self._place[id][1]
+                require(rounds <= FAR, f"{rounds} rounds are skipped on somebody's word")
             self._place[id] = place
             self._part(id, node.links)
         for event in events:
@@ -72,11 +79,13 @@ class Order:
             require(not level, f"a round is taken without {link.peer}, which was in step and is {link.state}")
         elif ahead := link.round - node.round:
             told = f"the copy of {link.peer} is at {link.round}, mixed in by a node at {node.round}"
-            require(not level and 0 < ahead <= RECENT, told)
+            require(not level and (0 < ahead <= RECENT or ahead > FAR), told)  # who lies is far ahead, and not followed
 
     def take(self, node: Protocol) -> None:
         """Note that a node took a round."""
         self.taken[node.role.id] += 1
+        if node.neighbors.weights.any():
+            self._together.add(node.role.id)
         self._place[node.role.id] = node.neighbors.boot, node.round
 
     def look(self, node: Protocol, events: list[Event], now: float) -> None:
@@ -88,6 +97,12 @@ class Order:
         if node.role.timing.mode == "lockstep":
             self._see_due(node, now)
             self._see_level(node)
+
+    def check_rounds(self) -> None:
+        """Refuse rounds that nobody has taken, when all has been calm for long."""
+        for id, node in self._nodes.items():
+            lockstep = node.role.timing.mode == "lockstep"
+            require(node.round < FAR or not lockstep, f"{id} is at round {node.round}, which somebody made up")
 
     def _part(self, id: str, peers: Iterable[str]) -> None:
         self._unlevel[id].update(peers)

@@ -8,10 +8,10 @@ from random import Random
 
 import numpy as np
 
+from omkl import wire
 from omkl.errors import InputError
 from omkl.node.events import Damaged, Event, Gossiped, Lost, Scored, Unsaved
-from omkl.node.links import Link, LinkState
-from omkl.node.neighbors import RECENT
+from omkl.node.links import RECENT, Link, LinkState
 from omkl.node.persistence import Saver, count
 from omkl.node.persistence.disk import beside
 from omkl.node.persistence.saver import count_file
@@ -71,10 +71,13 @@ class World:
         self._undone: dict[int, Callable[[], None]] = {}
         self._undos = itertools.count()
 
-    def begin(self) -> None:
-        """Start all nodes and streams."""
+    def begin(self, late: dict[str, float] | None = None) -> None:
+        """Start all nodes and streams, some of the nodes for the first time only after some seconds."""
         for id in self.shape.config.ids:
-            self.start(id)
+            if late and id in late:
+                self.return_in(id, late[id])
+            else:
+                self.start(id)
             self.arena.at(self.random.random(), partial(self._observe, id))
 
     # What happens to nodes
@@ -194,6 +197,29 @@ class World:
     def return_in(self, id: str, seconds: float) -> None:
         """Start a node in a while."""
         self.later(seconds, partial(self.start, id))
+
+    def neighbors(self, id: str) -> list[str]:
+        """Return the neighbors of a node."""
+        return list(self._roles[id].neighbors)
+
+    def start_apart(self, id: str, waits: dict[str, float]) -> None:
+        """Start a node that its neighbors reach only some seconds later."""
+        if id in self.arena.nodes:
+            return
+        for peer, wait in waits.items():
+            if not self.arena.is_cut(id, peer):
+                self.arena.cut(id, peer, noticed=False)
+                self.later(wait, partial(self.arena.mend, id, peer))
+        self.start(id)
+
+    def forge(self, liar: str, victim: str, at: int) -> None:
+        """Let a member say a round of its present hidden state, under another boot, and die."""
+        node, boot = self.arena.nodes[liar], next(self._boots)
+        hidden = node.learning.state.hidden.copy()
+        self.books.said[liar, boot, at] = hidden.tobytes()
+        hello = wire.write_hello(boot, at, node.neighbors.contract)
+        self.crash(liar)
+        self.arena.forge(liar, victim, [hello, wire.write_snapshot(boot, at, hidden)])
 
     def reach(self, one: str, other: str) -> None:
         """Let two nodes notice that they reach each other, if they do."""

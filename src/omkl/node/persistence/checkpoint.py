@@ -28,7 +28,6 @@ from omkl.algorithm import State
 from omkl.errors import InputError
 from omkl.node.events import Damaged
 from omkl.node.halves import Floats
-from omkl.node.links import Link
 from omkl.node.persistence.disk import Disk, RealDisk, beside
 from omkl.node.protocol import Protocol
 from omkl.node.role import Role, differences
@@ -135,7 +134,7 @@ def _header(protocol: Protocol, clean: bool) -> dict[str, Any]:
         "left": protocol.left,
         "recent": [frame.hex() for frame in neighbors.recent],
         "labeled": [y is not None for _, y in protocol.waiting],
-        "links": {peer: _link(link) for peer, link in neighbors.links.items()},
+        "links": {peer: link.saved() for peer, link in neighbors.links.items()},
     }
 
 
@@ -145,11 +144,6 @@ def _version() -> str:
         return version("omkl")
     except PackageNotFoundError:
         return "unknown"
-
-
-def _link(link: Link) -> dict[str, Any]:
-    inbox = {str(at): data.hex() for at, data in link.inbox.items()}
-    return {"boot": link.boot, "round": link.round, "adrift": link.adrift, "doubted": link.doubted, "inbox": inbox}
 
 
 def _arrays(protocol: Protocol) -> dict[str, Floats]:
@@ -202,20 +196,15 @@ def _fill(protocol: Protocol, saved: storage.Content, same_boot: bool) -> None:
         neighbors.recent.extend(_frames(header["recent"]))
     for k, (peer, entry) in enumerate(header["links"].items()):
         if peer in neighbors.links:  # the network's file may have changed its graph
-            _restore_link(neighbors.links[peer], entry, arrays["copies"][k])
+            # All messages, or, if they are of another version, none.
+            kept = zip(entry["inbox"], _frames(entry["inbox"].values()), strict=False)
+            neighbors.links[peer].restore(entry, arrays["copies"][k], {int(at): data for at, data in kept})
     y = iter(arrays["y"])
     samples = zip(arrays["x"], header["labeled"], strict=True)
     protocol.waiting.extend((x, next(y) if labeled else None) for x, labeled in samples)
     protocol.ended, protocol.taken, protocol.lost = header["ended"], header["taken"], header["lost"]
     protocol.left = header.get("left", 0)
     protocol.restored = True
-
-
-def _restore_link(link: Link, entry: dict[str, Any], copy: Floats) -> None:
-    link.copy[...] = copy
-    link.boot, link.round, link.adrift, link.doubted = (entry[key] for key in ("boot", "round", "adrift", "doubted"))
-    kept = zip(entry["inbox"], _frames(entry["inbox"].values()), strict=False)  # all, or of another version none
-    link.inbox = {int(at): data for at, data in kept}
 
 
 def _shapes(state: State) -> list[tuple[str, tuple[int, ...]]]:
