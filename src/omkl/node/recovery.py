@@ -22,8 +22,12 @@ class Recovery:
     @property
     def awaited(self) -> list[str]:
         """The neighbors that have not answered since the start, and may have kept what the node has lost."""
-        start, links = self._neighbors.start, self._neighbors.links.values()
-        return [link.peer for link in links if link.unsure] if start and start.seeks else []
+        start = self._neighbors.start
+        return self._unsure if start and start.seeks else []
+
+    @property
+    def _unsure(self) -> list[str]:
+        return [link.peer for link in self._neighbors.links.values() if link.unsure]
 
     @property
     def has_begun(self) -> bool:
@@ -36,7 +40,7 @@ class Recovery:
         neighbors, start = self._neighbors, self._neighbors.start
         if start is None or self.has_begun:
             return False
-        if start.resumed and (absent := self.awaited):
+        if start.resumed and (absent := self._unsure):
             neighbors.renew(now, f"{', '.join(absent)} may know more of it than the checkpoint")
         start.seeks &= not start.resumed
         start.first = neighbors.learning.round
