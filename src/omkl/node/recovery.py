@@ -12,6 +12,8 @@ from omkl.node.links import RECENT, Kept, LinkState
 from omkl.node.neighbors import Neighbors
 from omkl.node.start import Start
 
+SETTLED = (LinkState.SYNCED, LinkState.REFUSED)
+
 
 class Recovery:
     """How a node comes to the models that it begins with."""
@@ -69,7 +71,7 @@ class Recovery:
             start.returned |= dict.fromkeys(claims)
         if not (start.adopted or start.resumed) and neighbors.learning.round == start.rounds:  # it began at round 0
             self._adopt(start)
-        if not self.awaited and not any(link.state is LinkState.SYNCING for link in links):
+        if not self.awaited and all(link.state in SETTLED or not link.reachable for link in links):
             neighbors.start = None
 
     def _recover(self, peer: str, kept: Kept, start: Start, now: float) -> None:
