@@ -104,7 +104,8 @@ def test_a_new_node_beside_a_liar_comes_back_to_the_others() -> None:
     cluster.network.mend("b", "c")
     let_pass(cluster, 5 * DEADLINE)
     cluster.network.run(cluster.network.now + 1.0)
-    assert cluster.nodes["b"].round == cluster.nodes["c"].round < 1000
+    assert abs(cluster.nodes["b"].round - cluster.nodes["c"].round) <= 1
+    assert cluster.nodes["b"].round < 1000
     assert cluster.nodes["c"].behind == []
 
 
