@@ -94,9 +94,9 @@ class Liar(Protocol):
         self.shown = np.zeros_like(self.learning.state.hidden)
         """The hidden state that its neighbors hold."""
 
-    def _gossip(self) -> None:
+    def _gossip(self, now: float) -> None:
         seed, neighbors = wire.digest(self.learning.state.hidden), self.neighbors
-        super()._gossip()
+        super()._gossip(now)
         honest = wire.read_gossip(neighbors.codec, neighbors.recent[-1], (neighbors.boot, self.round), seed)
         message = self.lie(honest, self.round)
         seed, self.shown = wire.digest(self.shown), np.asarray(algorithm.absorb(self.shown, message))

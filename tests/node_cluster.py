@@ -92,7 +92,7 @@ class Cluster:
             recover(*given)
             self.books.record(node)
 
-        node.recovery._recover = watched  # type: ignore[method-assign]
+        node.recovery._recover = watched  # type: ignore[method-assign, assignment]
         self.books.record(node)
         self.network.join(node)
 

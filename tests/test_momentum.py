@@ -191,7 +191,8 @@ def test_a_model_that_is_given_back_rests() -> None:
     node = Protocol(config(2, momentum=0.5).role("a"), 1, 0.0)
     ones = np.ones_like(node.learning.state.theta)
     node.learning.state = node.learning.state._replace(velocity=ones)
-    node._recover("b", Kept(1, 5, 2 * ones), node.learning.state.theta, 0.0)
+    assert node.neighbors.start is not None
+    node.recovery._recover("b", Kept(1, 5, 2 * ones), node.neighbors.start, 0.0)
     state = node.learning.state
     for part, value in ((state.theta, 2), (state.hidden, 2), (state.velocity, 0)):
         np.testing.assert_array_equal(part, np.full_like(ones, value))

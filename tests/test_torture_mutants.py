@@ -489,15 +489,12 @@ def beginning_with_zeros(patch: Patch) -> None:
 
 
 def beginning_with_a_sum(patch: Patch) -> None:
-    adopt = Recovery._adopt
+    begin_with = Recovery._begin_with
 
-    def summed(self: Recovery, start: Start) -> None:
-        copies = self._neighbors.copies.copy()
-        self._neighbors.copies *= 2
-        adopt(self, start)
-        self._neighbors.copies[...] = copies
+    def doubled(self: Recovery, models: Floats, at: int, start: Start) -> None:
+        begin_with(self, 2 * models if start.adopted else models, at, start)
 
-    patch.setattr(Recovery, "_adopt", summed)
+    patch.setattr(Recovery, "_begin_with", doubled)
 
 
 def believing_any_round(patch: Patch) -> None:
@@ -513,7 +510,7 @@ LATER: dict[Callable[[Patch], None], str] = {
     adding_what_comes_late: "models given back are .* from what was kept",
     saying_anew_what_comes_late: "what was said is changed|says two things of round",
     beginning_with_zeros: "begins with zeros beside neighbors that have learned",
-    beginning_with_a_sum: "models are taken that neither it nor its neighbors have said",
+    beginning_with_a_sum: "models given back are .* from what was kept",
     believing_any_round: "rounds are skipped on somebody's word|which somebody made up",
     never_going_back: "which somebody made up|not in step after",
 }

@@ -12,6 +12,8 @@ from omkl.node.links import RECENT, Kept, LinkState
 from omkl.node.neighbors import Neighbors
 from omkl.node.start import Start
 
+SETTLED = (LinkState.SYNCED, LinkState.REFUSED)
+
 
 class Recovery:
     """How a node comes to the models that it begins with."""
@@ -22,8 +24,12 @@ class Recovery:
     @property
     def awaited(self) -> list[str]:
         """The neighbors that have not answered since the start, and may have kept what the node has lost."""
-        start, links = self._neighbors.start, self._neighbors.links.values()
-        return [link.peer for link in links if link.unsure] if start and start.seeks else []
+        start = self._neighbors.start
+        return self._unsure if start and start.seeks else []
+
+    @property
+    def _unsure(self) -> list[str]:
+        return [link.peer for link in self._neighbors.links.values() if link.unsure]
 
     @property
     def has_begun(self) -> bool:
@@ -36,7 +42,7 @@ class Recovery:
         neighbors, start = self._neighbors, self._neighbors.start
         if start is None or self.has_begun:
             return False
-        if start.resumed and (absent := self.awaited):
+        if start.resumed and (absent := self._unsure):
             neighbors.renew(now, f"{', '.join(absent)} may know more of it than the checkpoint")
         start.seeks &= not start.resumed
         start.first = neighbors.learning.round
@@ -65,7 +71,7 @@ class Recovery:
             start.returned |= dict.fromkeys(claims)
         if not (start.adopted or start.resumed) and neighbors.learning.round == start.rounds:  # it began at round 0
             self._adopt(start)
-        if not self.awaited and not any(link.state is LinkState.SYNCING for link in links):
+        if not self.awaited and all(link.state in SETTLED or not link.reachable for link in links):
             neighbors.start = None
 
     def _recover(self, peer: str, kept: Kept, start: Start, now: float) -> None:

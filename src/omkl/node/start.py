@@ -39,6 +39,8 @@ class Start:
         that is exact.
     returned
         The hidden states that came back, by neighbor; None for one that cannot be used.
+    asked
+        Neighbors that have said how far they know it.
     begun
         Whether it is past its first round, or in the middle of it.
     first, rounds
@@ -51,6 +53,7 @@ class Start:
         self.theta, self.spare, self.resumed = theta, spare, resumed
         self.seeks = True
         self.returned: dict[str, Kept | None] = {}
+        self.asked: set[str] = set()
         self.begun = False
         self.first = self.rounds = 0
         self.adopted = False
@@ -63,8 +66,10 @@ class Start:
         return fresh
 
     def lacks(self, peer: str, known: tuple[int, int], boot: int) -> bool:
-        """Return whether a neighbor that knows us so has kept what has not come: its answer is to be asked for anew."""
-        return self.seeks and known[0] != boot and known[1] > 0 and peer not in self.returned
+        """Return whether a neighbor that knows us so may have sent what has not come: it is to be asked once more."""
+        lacks = self.seeks and known[0] != boot and known[1] > 0 and peer not in self.returned.keys() | self.asked
+        self.asked.add(peer)
+        return lacks
 
     def claims(self, trusted: Collection[str]) -> Iterator[dict[str, Kept]]:
         """Yield what trusted neighbors claim of one boot and round that is worth taking; the latest first."""

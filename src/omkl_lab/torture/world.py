@@ -19,6 +19,7 @@ from omkl.node.protocol import MOST_WAITING, Protocol
 from omkl.node.role import Role
 from omkl.node.runtime import LOOK
 from omkl.node.transports.memory import Conditions
+from omkl.wire import Header, Kind
 from omkl_lab.torture.arena import Arena
 from omkl_lab.torture.disk import Died, Disk, Files
 from omkl_lab.torture.invariants import Books
@@ -213,11 +214,12 @@ class World:
         self.start(id)
 
     def forge(self, liar: str, victim: str, at: int) -> None:
-        """Let a member say a round of its present hidden state, under another boot, and die."""
-        node, boot = self.arena.nodes[liar], next(self._boots)
+        """Let a member say a round of its present hidden state, under another boot, and die; else it tells true."""
+        node, other, boot = self.arena.nodes[liar], self.arena.nodes[victim], next(self._boots)
+        _, known = node.links[victim].missed(Header(Kind.ASK, other.neighbors.boot, other.round))
         hidden = node.learning.state.hidden.copy()
         self.books.said[liar, boot, at] = hidden.tobytes()
-        hello = wire.write_hello(boot, at, node.neighbors.contract)
+        hello = wire.write_hello(boot, at, node.neighbors.contract, known)
         self.crash(liar)
         self.arena.forge(liar, victim, [hello, wire.write_snapshot(boot, at, hidden)])
 
