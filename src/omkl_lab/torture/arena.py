@@ -145,8 +145,12 @@ class Arena(Network):
     def forge(self, liar: str, victim: str, frames: list[bytes]) -> None:
         """Let a node hear what no process of a neighbor's has sent."""
         self._do(victim, lambda node, now: node.came(liar, now))
+
+        def heard(data: bytes) -> Act:
+            return lambda node, now: self._receive(node, liar, data, now)
+
         for data in frames:
-            self._do(victim, lambda node, now, data=data: self._receive(node, liar, data, now))
+            self._do(victim, heard(data))
 
     def act(self, id: str, act: Act) -> None:
         """Let a node do something, if it is there."""
