@@ -76,7 +76,6 @@ def run(seed: int, events: int, more: bool = True) -> Report:
         _disturb(world, events, faults, [kind for kind in MORE if more and own.random() < 0.5])
         settled, rounds = _settle(world)
         closer = _mix(world)
-        world.books.order.check_rounds()
         world.books.lessons.check(next(iter(world.arena.nodes.values())).learning)
     except Exception as error:
         told = f"{error}" if isinstance(error, Violation) else traceback.format_exc()
