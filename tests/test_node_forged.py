@@ -88,6 +88,8 @@ def test_who_cannot_have_counted_so_far_goes_back_when_another_stays_behind() ->
     assert leaps.back(own, [own, 7, 9], 3.0) is None
     assert leaps.back_at == 3.0 + STAYS * 4.0
     assert leaps.back(own, [own, 7, 9], leaps.back_at) == 9
+    assert leaps.back(own, [0], 0.0) is None
+    assert leaps.back(own, [0], 100.0) == 1  # at round 0 a hidden state is zeros
     assert leaps.back(own, [own, 7], 1e6) is None  # by then it may have counted to it
     assert leaps.doubts(MOST_SKIPPED + 1, 1e9)
 

@@ -511,8 +511,8 @@ LATER: dict[Callable[[Patch], None], str] = {
     saying_anew_what_comes_late: "what was said is changed|says two things of round",
     beginning_with_zeros: "begins with zeros beside neighbors that have learned",
     beginning_with_a_sum: "models given back are .* from what was kept",
-    believing_any_round: "rounds are skipped on somebody's word|which somebody made up",
-    never_going_back: "which somebody made up|not in step after",
+    believing_any_round: "rounds are skipped on somebody's word",
+    never_going_back: "not in step after",
 }
 """Those that only the faults of later find."""
 

@@ -65,5 +65,6 @@ class Leaps:
         self.back_at = min(self.back_at, now + self._stays)
         if now < self.back_at:
             return None
-        self._known, self.back_at = (max(behind), now), math.inf
-        return max(behind)
+        to = max(1, *behind)  # at round 0 a hidden state would have to be zeros
+        self._known, self.back_at = (to, now), math.inf
+        return to

@@ -76,7 +76,6 @@ def run(seed: int, events: int, faults: Faults = ALL) -> Report:
         _disturb(world, events, faults, counts)
         settled, rounds = _settle(world)
         closer = _mix(world)
-        world.books.order.check_rounds()
         world.books.lessons.check(next(iter(world.arena.nodes.values())).learning)
     except Exception as error:
         told = f"{error}" if isinstance(error, Violation) else traceback.format_exc()

@@ -98,12 +98,6 @@ class Order:
             self._see_due(node, now)
             self._see_level(node)
 
-    def check_rounds(self) -> None:
-        """Refuse rounds that nobody has taken, when all has been calm for long."""
-        for id, node in self._nodes.items():
-            lockstep = node.role.timing.mode == "lockstep"
-            require(node.round < FAR or not lockstep, f"{id} is at round {node.round}, which somebody made up")
-
     def _part(self, id: str, peers: Iterable[str]) -> None:
         self._unlevel[id].update(peers)
         for peer in peers:
