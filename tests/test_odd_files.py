@@ -1,6 +1,7 @@
 """Files that are damaged, absurd or hostile: each is refused in one line with the exit code of bad input."""
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from omkl.cli import app as application
 from omkl.cli.app import app
 from omkl.cli.exits import Exit
 from omkl.node.cluster import free_ports
+from tests.node_processes import omkl
 
 NETWORK = """
 name = "{name}"
@@ -170,10 +172,11 @@ def test_lines_that_are_odd_are_skipped_and_the_others_learned(tmp_path: Path) -
     whole = network(listen=f"tcp/127.0.0.1:{port}", method='loss = "logistic"').decode()
     path.write_text(whole.replace('[[nodes]]\nid = "b"\nlisten = "tcp/127.0.0.1:7448"\n', ""))
     stream.write_bytes(b"\n".join([*LINES, b'{"x": [1, 2], "y": 1}']) + b"\n")
-    flags = ("--network", path, "--id", "a", "--input", stream, "--until-end", "--predictions", "--quiet")
-    done = CliRunner().invoke(app, ["node", *map(str, flags)], prog_name="omkl")
-    assert done.exit_code == Exit.OK, done.stderr
-    assert [json.loads(line)["line"] for line in done.stdout.splitlines()] == [len(LINES) + 1]
+    flags = ("--network", path, "--id", "a", "--input", stream, "--until-end", "--quiet")
+    process = omkl("node", *flags, "--predictions", plain=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    told, trouble = process.communicate(timeout=60)
+    assert process.returncode == Exit.OK, trouble
+    assert [json.loads(line)["line"] for line in told.splitlines()] == [len(LINES) + 1]
     for odd in (LINES[1], LINES[5], LINES[7]):
         stream.write_bytes(odd + b"\n")
         assert "line 1: " in refused("node", *flags, "--strict")
