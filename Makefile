@@ -6,7 +6,7 @@ ifneq ($(wildcard ../shared/data),)
 export OMKL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test check docs torture faults slow bench bench-network bench-device bench-scale fmt clean
+.PHONY: demo test check docs torture faults slow bench bench-network bench-device bench-scale kills fmt clean
 
 demo: .venv/.installed
 	$(BIN)/python examples/demo.py out/demo
@@ -54,6 +54,10 @@ bench-device: .venv/.installed
 
 bench-scale: .venv/.installed
 	$(BIN)/python -m benchmarks.scale
+
+# Half an hour of kill -9 on twenty nodes, and what is left of what they acknowledged.
+kills: .venv/.installed
+	$(BIN)/python -m benchmarks.endure
 
 fmt: .venv/.installed
 	$(BIN)/ruff check --fix

@@ -158,7 +158,7 @@ class Large:
     def run(self) -> Any:
         """Take all rounds once."""
         for chunk in self._chunks:
-            program = Program(scans.HERE, (self._skeleton,), metrics, True, self.rounds, chunk.in_blocks)
+            program = Program(scans.HERE, (self._skeleton,), metrics, self.rounds, chunk.in_blocks)
             self.running, records = compiled()(program, self.running, _span(chunk), self._samples(chunk), self._given)
         return self.running, records
 

@@ -11,17 +11,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from omkl.node import checkpoint, config
+from omkl.node import config
 from omkl.node.cluster import free_ports
 from omkl.node.events import Event, Resynced
 from omkl.node.links import Link
+from omkl.node.persistence import checkpoint
 from omkl.node.protocol import Protocol
 from omkl.node.transports import memory
 
@@ -144,6 +145,9 @@ class Daemon:
         self.acks += [Ack(-1, None)] * (last.get("lines", 0) - last.get("taken", 0))
         return code
 
+    def close(self) -> None:
+        """Let go of what it is fed by."""
+
     @property
     def is_idle(self) -> bool:
         """Whether all that it was given is acknowledged."""
@@ -177,6 +181,16 @@ class Daemon:
             elif event["event"] == "joined":
                 lost |= {k for k in range(before) if self.acks[k].round > event["round"]}
         return len(lost)
+
+    def short(self) -> int:
+        """Return by how much what it had taken, when it went on, fell short of what it had acknowledged, at most."""
+        short = before = 0
+        for event in self.events():
+            if event["event"] == "started":
+                before = event["acknowledged"]
+            elif event["event"] == "joined":
+                short = max(short, before - event["taken"])
+        return short
 
     def _give(self) -> None:
         if self.process is None or self._given or self.is_idle:
@@ -216,14 +230,17 @@ class Fleet:
     """The daemons of a network, from ``start`` to ``leave``; whoever still lives at the end is killed.
 
     Those that are not ``compiled`` go without Numba, as where the extra ``fast`` is not installed, and start sooner.
+    Those of ``kinds`` are made as these have it.
     """
 
     def __init__(
-        self, network: Path, prefixes: dict[str, Sequence[str]] | None = None, *, compiled: bool = True
-    ) -> None:
-        self.config = config.load(network)
+        self, network: Path, prefixes: dict[str, Sequence[str]] | None = None, *, compiled: bool = True,
+        kinds: Mapping[str, Callable[..., Daemon]] | None = None,
+    ) -> None:  # fmt: skip
+        self.config, kinds = config.load(network), kinds or {}
         self.daemons = {
-            id: Daemon(network, id, (prefixes or {}).get(id, ()), compiled=compiled) for id in self.config.ids
+            id: kinds.get(id, Daemon)(network, id, (prefixes or {}).get(id, ()), compiled=compiled)
+            for id in self.config.ids
         }
 
     def __enter__(self) -> Self:
@@ -232,6 +249,8 @@ class Fleet:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+        for daemon in self.daemons.values():
+            daemon.close()
 
     def __getitem__(self, id: str) -> Daemon:
         return self.daemons[id]
@@ -298,11 +317,19 @@ class Fleet:
         raise TimeoutError(f"not in step after {probe} rounds, {PATIENCE:g} s: {self.status()}")
 
     def is_level(self) -> bool:
-        """Return whether all links are synced, and neighbors a round apart at most."""
+        """Return whether all links are synced, and neighbors a round apart at most, or as many as go with a sample."""
         links = [
             (one, self.daemons[peer], state) for one in self.daemons.values() for peer, state in one.links().items()
         ]
-        return all(state == "synced" and abs(a.acks[-1].round - b.acks[-1].round) <= 1 for a, b, state in links)
+        ends = [(a.acks[-1].round, b.acks[-1].round) for a, b, state in links if state == "synced"]
+        return len(ends) == len(links) and all(abs(a - b) <= self._apart(min(a, b)) for a, b in ends)
+
+    def _apart(self, at: int) -> int:
+        """Return how many rounds lie between two samples, from a round on."""
+        if (schedule := self.config.method.schedule) is None:
+            return 1
+        learned = schedule.learned(at)
+        return max(1, schedule.rounds(learned + 1) - schedule.rounds(learned))
 
     def copies(self) -> tuple[int, int]:
         """Return how many copies the checkpoints hold, and how many are their owner's bit for bit.

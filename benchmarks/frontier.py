@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks import report
 
 from omkl_lab.paper.frontier.study import DATA, FAMILIES, Point, Study
-from omkl_lab.paper.store import Store
+from omkl_lab.paper.letter import Store
 
 
 def points(study: Study, parts: list[str]) -> Iterator[Point]:

@@ -11,11 +11,10 @@ from typing import TypeAlias
 from benchmarks import report
 
 from omkl_lab.paper import regret
-from omkl_lab.paper.studies import PooledStudy
 
 RATES = (3.0, 5.0, 10.0, 20.0, 30.0)
 
-Study: TypeAlias = Callable[[], PooledStudy]
+Study: TypeAlias = Callable[[], regret.Study]
 
 
 def rows(rates: Sequence[float], studies: Mapping[str, Study]) -> Iterator[report.Row]:

@@ -2,13 +2,7 @@
 
 from pathlib import Path
 
-
-class Number:
-    def __init__(self) -> None:
-        self.value = 0
-
-    def add(self, count: int = 1) -> None:
-        self.value += count
+from omkl.node.persistence.count import Count
 
 
 class MemoryDisk:
@@ -16,11 +10,13 @@ class MemoryDisk:
 
     def __init__(self) -> None:
         self.files: dict[Path, bytes] = {}
-        self.numbers: dict[Path, Number] = {}
+        self.numbers: dict[Path, bytearray] = {}
         self.calls = 0
         self.fails_at: int | None = None
 
     def read(self, path: Path) -> bytes:
+        if path in self.numbers:
+            return bytes(self.numbers[path])
         if path not in self.files:
             raise FileNotFoundError(2, "No such file", str(path))
         return self.files[path]
@@ -36,8 +32,16 @@ class MemoryDisk:
             raise FileNotFoundError(2, "No such file", str(source))
         self.files[target] = self.files.pop(source)
 
-    def counter(self, path: Path) -> Number:
-        return self.numbers.setdefault(path, Number())
+    def memory(self, path: Path, content: bytes) -> bytearray:
+        if self.numbers.get(path, b"") != content:
+            self.numbers[path] = bytearray(content)
+        return self.numbers[path]
+
+    def acknowledge(self, path: Path, more: int) -> int:
+        """Count some more into a file, as another process would, and return the number."""
+        number = Count(self, path)
+        number.reach(number.value + more)
+        return number.value
 
     def _call(self) -> None:
         self.calls += 1

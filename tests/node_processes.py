@@ -69,19 +69,27 @@ def as_json(rows: list[tuple[list[float], int]]) -> str:
     return "".join(json.dumps({"x": x, "y": y}) + "\n" for x, y in rows)
 
 
-def omkl(*args: Any, plain: bool = False, **options: Any) -> "subprocess.Popen[str]":
-    """Start a command; a plain one goes without Numba, which takes longer to load than all the rest."""
-    command = [sys.executable, "-c", fleet.PLAIN if plain else fleet.COMPILED, *map(str, args)]
-    return subprocess.Popen(command, text=True, **options)
+def omkl(*args: Any, plain: bool = False, files: int | None = None, **options: Any) -> "subprocess.Popen[str]":
+    """Start a command, on demand with so many descriptors at most.
+
+    A plain one goes without Numba, which takes longer to load than all the rest.
+    """
+    code = fleet.PLAIN if plain else fleet.COMPILED
+    if files is not None:
+        code = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files})); {code}"
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, args)], text=True, **options)
 
 
 class Daemon:
     """``omkl node`` at work without Numba, and its log; processes of ``test_node_cluster`` have compiled rounds."""
 
-    def __init__(self, network: Path, id: str, *args: Any) -> None:
+    def __init__(
+        self, network: Path, id: str, *args: Any, files: int | None = None, stdout: Any = subprocess.PIPE
+    ) -> None:
         pipe = subprocess.PIPE
         flags = ("--network", network, "--id", id, "--log-format", "json", *args)
-        self.process = omkl("node", *flags, stdin=pipe, stdout=pipe, stderr=pipe, env=os.environ, plain=True)
+        pipes = {"stdin": pipe, "stdout": stdout, "stderr": pipe}
+        self.process = omkl("node", *flags, env=os.environ, plain=True, files=files, **pipes)
         self.events: list[dict[str, Any]] = []
         self._guard = threading.Timer(LIMIT, self.process.kill)
         self._guard.start()

@@ -1,11 +1,12 @@
 """Benchmarks of real processes run, with few nodes for a short time."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import cut, dashboard, kills, network, soak, wiped
+from benchmarks import cut, dashboard, endure, kills, membership, network, soak, wiped
 from benchmarks.namespaces import Denied
 
 from omkl.node import cluster
@@ -50,6 +51,25 @@ def test_wiped_nodes_come_back() -> None:
     given = wiped.trials(2, 0.5, "paper", Timing(deadline=2.0, patience=0.5), warm=3.0, wait=15.0)
     *_, row = wiped.wiped(given, processes=1)
     assert (row["wiped"], row["back"], row["not back after"]) == (2, 2, "-")
+
+
+def test_a_network_endures_kills_and_keeps_what_it_acknowledged_in_both_ways() -> None:
+    row, held = endure.endured(nodes=2, seconds=10.0, rate=4.0, kills=1, compiled=False)
+    assert (row["kills"], row["of each, at least"]) == (2, 1)
+    assert (row["lost, by rounds"], row["by number"], row["told"]) == (0, 0, 0)
+    assert row["copies"] == row["equal"] == 2
+    assert 0 < row["over zenoh"] < row["in all"]
+    assert [one["quarter"] for one in held] == [1, 2, 3, 4]
+    assert all(min(one["RSS MiB"], one["descriptors"], one["threads"]) > 0 for one in held)
+
+
+def test_a_node_is_added_and_one_removed_by_the_steps_of_the_page(tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    before, added, removed, rest = membership.changed(tmp_path, "abcdl", 10, 0.02, compiled=False)
+    assert (before["nodes"], added["nodes"], removed["nodes"]) == (5, 6, 5)
+    assert (added["restarted"], removed["restarted"]) == ("c d", "b l")
+    assert (rest["copies"], rest["level"]) == (12, 12)
 
 
 def test_a_network_is_cut_in_two_and_joined(tmp_path: Path) -> None:

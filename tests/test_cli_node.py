@@ -1,9 +1,11 @@
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -16,7 +18,13 @@ from typer.testing import CliRunner, Result
 import omkl
 from omkl.cli.app import app
 from omkl.cli.exits import Exit
-from omkl.node.config import load
+from omkl.node.cluster import free_ports
+from omkl.node.config import NetworkConfig, load
+from omkl.node.neighbors import Send
+from omkl.node.node import endpoints
+from omkl.node.transports import Arrival
+from omkl.node.transports.zenoh import ZenohTransport
+from omkl.wire import write_hello
 from tests import node_processes
 from tests.node_processes import CHECKPOINT, Daemon, as_csv, as_json, daemons, samples, write_network
 
@@ -32,6 +40,20 @@ def get(address: str, path: str) -> tuple[int, str]:
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read().decode()
+
+
+def flood_with_boots(config: NetworkConfig, id: str, frames: int) -> None:
+    """Speak as a member that is another life of itself in every frame."""
+    role, came = config.role(id), threading.Event()
+
+    def note(arrival: Arrival) -> None:
+        if arrival.came:
+            came.set()
+
+    with ZenohTransport(role, endpoints(config, id), note, lambda *_: None) as transport:
+        assert came.wait(node_processes.LIMIT)
+        for boot in range(frames):
+            transport.send(Send(None, write_hello(boot, 0, role.contract(), None, bytes(8))))
 
 
 def test_init_writes_a_file_that_check_explains(tmp_path: Path) -> None:
@@ -53,6 +75,27 @@ def test_init_for_hosts(tmp_path: Path) -> None:
     path = tmp_path / "network.toml"
     assert run("node", "init", path, "--host", "10.0.0.1", "--host", "10.0.0.2").exit_code == Exit.OK
     assert [member.listen for member in load(path).members] == ["tcp/10.0.0.1:7447", "tcp/10.0.0.2:7447"]
+
+
+def test_what_init_writes_runs_as_it_stands_on_hosts_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(as_csv(samples(60)))
+    path, (port,) = tmp_path / "network.toml", free_ports(1)
+    made = run("node", "inputs", tmp_path / "rows.csv", tmp_path / "calibration.npz")
+    assert made.stdout.startswith(f"{tmp_path / 'calibration.npz'}: 60 of 60 rows of u, v\n")
+    where = ("--host", "127.0.0.{n}", "--port", port, "--metrics", "none")
+    what = ("--calibration", "calibration.npz", "--tls", "--ids", "x,y", "--topology", "path")
+    assert run("node", "init", path, *where, *what).exit_code == Exit.OK
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    assert run("node", "certificates", "screen", "--network", path).stdout.endswith("made x, y, screen\n")
+    assert run("node", "certificates", "--network", path).stdout.endswith("made none, all were there\n")
+    with daemons(path, "x", "y", args=("--input", "-", "--predictions")) as nodes:
+        for node in nodes:
+            node.until("link", after="synced")
+            node.write(as_json(samples(3)))
+        for node in nodes:
+            assert node.process.stdout
+            assert [json.loads(node.process.stdout.readline())["line"] for _ in range(3)] == [1, 2, 3]
 
 
 WRONG = {
@@ -258,11 +301,25 @@ def test_metrics_of_a_link(tmp_path: Path) -> None:
     assert 100 < values['omkl_received_bytes_total{peer="b"}'] < 1000
 
 
+def test_a_hostile_neighbor_fills_no_log(tmp_path: Path) -> None:
+    path = write_network(tmp_path)
+    config = load(path)
+    with Daemon(path, "a") as a:
+        a.until("joined")
+        flood_with_boots(config, "b", 2000)
+        a.until("link", peer="b", after="connecting")
+        a.process.terminate()
+        assert a.process.stderr
+        assert len(a.process.stderr.readlines()) < 200
+        assert a.process.wait() == Exit.OK
+
+
 def test_help_teaches_and_imports_no_zenoh() -> None:
     code = """
 import sys
 from omkl.cli import main
-for command in ([], ["init"], ["check"], ["predict"], ["export"]):
+names = "init inputs certificates add remove check predict export".split()
+for command in ([], *([name] for name in names)):
     sys.argv[1:] = ["node", *command, "--help"]
     try:
         main()
@@ -273,5 +330,5 @@ for command in ([], ["init"], ["check"], ["predict"], ["export"]):
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (Exit.OK, "")
     *pages, rest = result.stdout.split(f"ended with {Exit.OK:d}\n")
-    assert (len(pages), rest) == (5, "")
+    assert (len(pages), rest) == (9, "")
     assert all("Example: omkl node" in page for page in pages)

@@ -1,6 +1,9 @@
 """Every part of the compiled text computes what its statement over arrays does, in float32, to the tolerances given."""
 
 import importlib
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -285,7 +288,7 @@ def test_message_sizes(quantizer: Any, rows: int, n: int, rng: np.random.Generat
         s = sizes.prices(quantizer, rows, n)
         block = n * rows // message.step.size
         bits = np.array([
-            [priced(part, s) for part in np.array_split(row, range(ELEMENTS, block, ELEMENTS))]
+            [priced(part, s.levels) for part in np.array_split(row, range(ELEMENTS, block, ELEMENTS))]
             for row in message.levels.astype(f32).reshape(-1, block)
         ]) if s.is_coded else np.zeros((message.step.size, s.pieces))  # fmt: skip
         got = costs(message.step.astype(f32).ravel(), bits.astype(f32), s)
@@ -400,7 +403,7 @@ def test_readings_of_a_model(rng: np.random.Generator) -> None:
 def test_weights(cap: float | None, rng: np.random.Generator) -> None:
     log_weights, found = rng.normal(size=6).astype(f32), rng.exponential(2, size=6).astype(f32)
     weights = np.empty(6, f32)
-    called(rounds.normalize)(log_weights, weights)
+    called(values.softmax)(log_weights, weights)
     np.testing.assert_allclose(weights, algorithm.normalize(log_weights.astype(float)), rtol=8 * ULP)
     outputs, output = rng.normal(size=(6, 3)).astype(f32), np.empty(3, f32)
     called(rounds.combine)(outputs, weights, output)
@@ -413,7 +416,7 @@ def test_weights(cap: float | None, rng: np.random.Generator) -> None:
 
 def test_weights_far_apart_stay_weights() -> None:
     weights = np.empty(3, f32)
-    called(rounds.normalize)(np.array([0, -200, -1e30], f32), weights)
+    called(values.softmax)(np.array([0, -200, -1e30], f32), weights)
     np.testing.assert_allclose(weights, [1, 0, 0], atol=1e-30)
 
 
@@ -503,3 +506,30 @@ def test_what_is_kept_is_known_by_what_it_is_of(tmp_path: Path) -> None:
     first, second = (tmp_path / files._file(("x", kind)) for kind in ("float32", "float64"))
     second.write_bytes(first.read_bytes())  # another's
     assert files.load(("x", "float64")) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("", "no error"),
+        ("codegen.JITCodeLibrary._optimize_final_module = None", "not callable"),
+        ("del codegen.JITCodeLibrary", "cannot import"),
+        ("compiler_machinery.register_pass = None", "not callable"),
+    ],
+    ids=["alike", "method", "class", "function"],
+)
+def test_a_newer_numba_is_tried_first(change: str, told: str, tmp_path: Path) -> None:
+    program = f"""
+import numba
+from numba.core import codegen, compiler_machinery
+numba.version_info = numba.version_info._replace(short=(9, 0))
+{change}
+try:
+    from omkl.compiled import node
+    print("no error")
+except ImportError as error:
+    print(error)
+"""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert told in done.stdout

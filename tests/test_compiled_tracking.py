@@ -168,10 +168,10 @@ def taught(task: Task, method: Method, topology: Any, seed: int = 0) -> tuple[On
 def test_other_methods(name: str, task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     method, topology = OTHERS[name]
     fast, told = taught(task, method, topology)
-    assert fast._loops is not None
+    assert fast._player is not None
     monkeypatch.setattr("omkl.online.learner.compiled_loops", lambda method: None)
     slow, expected = taught(task, method, topology)
-    assert slow._loops is None
+    assert slow._player is None
     scale = np.abs(expected).max()
     assert scale > 0.01
     np.testing.assert_allclose(told, expected, atol=5e-3 * scale)

@@ -15,7 +15,7 @@ import omkl
 from omkl import topology
 from omkl.dashboard import Recorder, events, layout, recorder, sources
 from omkl.dashboard.form import flags
-from omkl.dashboard.observer import Changes, Observer, described
+from omkl.dashboard.observer import STRANGE, Changes, Observer, described, understood
 from omkl.dashboard.runs import Runs
 from omkl.dashboard.saved import Saved
 from omkl.dashboard.sources import File, Memory
@@ -234,6 +234,54 @@ def test_a_network_nobody_answers_for() -> None:
     assert frame["edge"]["state"] == [2, 2]
 
 
+def test_nodes_with_another_file_than_the_page_are_told_of_and_the_others_go_on() -> None:
+    changes = Changes(network())
+    all_of = {id: status(id, 1) for id in "abc"}
+    changes.events(all_of, 0.5)
+    grown = status("c", 2)
+    grown["links"] = {"d": grown["links"]["b"]}  # as where d is put between b and c
+    for told in (True, False):
+        made = changes.events({"a": status("a", 2), "b": status("b", 2), "c": grown}, 1.0)
+        text = "c has links to d, by this page's file to b; open the page with its file"
+        assert (("fault", text) in notes(made)) == told
+        assert made[-1]["node"]["round"] == [2, 2, 2]
+        assert made[-1]["edge"]["state"] == [0, 2]
+    back = changes.events(all_of | {"c": status("c", 3)}, 1.5)
+    assert ("recovered", "c is as this page's file has it") in notes(back)
+
+
+DEEP = b"[" * 10_000 + b"]" * 10_000
+WHOLE = status("a", 7, frames=1) | {"loss": None}
+
+
+CHANGED: list[dict[str, Any]] = [
+    {"round": "7"}, {"round": None}, {"round": 1e300}, {"round": float("nan")}, {"round": -1}, {"boot": [1]},
+    {"gossip_bytes": float("inf")}, {"gossip_bytes": 10**400}, {"links": []}, {"links": {"b": {}}},
+    {"links": {"b": {"state": "asleep"}}}, {"links": {"b": {"state": ["synced"]}}},
+    {"links": {"b": {"state": "synced", "resyncs": "x"}}}, {"weights": 1}, {"weights": [1, 2, 3]},
+    {"weights": [[1], 2]}, {"loss": "low"}, {"loss": [0]}, {"disagreement": {}},
+]  # fmt: skip
+NO_STATUS = [b"", b"\xff", b"[]", b"7", b"null", b"{}", DEEP, b'{"round": ' + DEEP + b"}"]
+NO_STATUS += [json.dumps(WHOLE | changed).encode() for changed in CHANGED]
+
+
+@pytest.mark.parametrize("answer", NO_STATUS)
+def test_an_answer_that_is_no_status_is_told_and_the_page_goes_on(answer: bytes) -> None:
+    changes = Changes(network())
+    for told in (True, False):
+        made = changes.events({"a": understood(answer, 2), "b": status("b", 2)}, 1.0)
+        assert (("fault", f"a {STRANGE}") in notes(made)) == told
+        assert made[-1]["node"]["round"] == [None, 2, None]
+        events.line(made[-1])
+
+
+def test_a_status_is_understood() -> None:
+    assert understood(json.dumps(WHOLE).encode(), 2) == {key: WHOLE[key] for key in WHOLE if key != "frames"}
+    odd = WHOLE | {"loss": float("nan"), "weights": [float("nan"), 0.5]}
+    frame = Changes(network()).events({"a": understood(json.dumps(odd).encode(), 2)}, 0.0)[-1]
+    assert json.loads(events.line(frame))["node"]["loss"] == [None] * 3
+
+
 def test_nodes_are_drawn_where_they_are() -> None:
     assert described(network(places=True))["positions"] == [[0, 0], [1, 2], [2, 4]]
     assert len(described(network())["positions"]) == 3
@@ -254,13 +302,75 @@ def test_a_file_is_read_as_it_grows(tmp_path: Path) -> None:
     assert source.about() == {"title": "t", "source": "simulation", "live": False}
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]\n", '{"event":"frame"}\n', "\x00\n"])
+def header(**odd: Any) -> str:
+    return json.dumps({"event": "network"} | odd) + "\n"
+
+
+ODD = ["", "{", "[]\n", '{"event":"frame"}\n', "\x00\n", "[" * 10_000 + "\n", "7\n", "null\n", '"x"\n', "[[]]\n"]
+TITLES: list[Any] = [None, 7, float("nan"), [], {}]
+ODD += [header(title=title) for title in TITLES]
+ODD += ['{"event":"end"}\n', '{"event":"end","text":7}\n', '{"event":[]}\n']
+
+
+@pytest.mark.parametrize("text", ODD)
 def test_files_that_hold_no_run_do_not_spoil_the_list(text: str, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / events.FILE).write_text(text)
     (told,) = Runs(tmp_path).about()
     assert told["live"] is not text.endswith("\n")
     assert told["title"] == ("a run that begins" if told["live"] else "a damaged events.jsonl")
+
+
+PROCESSES: list[Any] = ["x", 2**70, -1, 0, None, []]
+WRITERS: list[Any] = [[socket.gethostname(), process] for process in PROCESSES]
+WRITERS += [7, [], ["x"], ["x", "y"], {"a": 1, "b": 2}, [[], []], "ab"]
+HEADERS: list[dict[str, Any]] = [{"writer": writer} for writer in WRITERS]
+HEADERS += [{"title": title} for title in ("\ud800", "x" * 10**6, "<script>")]
+HEADERS += [{"source": source} for source in (7, float("nan"), "\ud800")]
+
+
+@pytest.mark.parametrize("odd", HEADERS)
+def test_odd_headers_are_listed_in_a_short_line_that_can_be_sent(odd: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / events.FILE).write_text(header(**{"title": "t"} | odd))
+    (told,) = Runs(tmp_path).about()
+    assert len(json.dumps(told, allow_nan=False, ensure_ascii=False).encode()) < 1000
+
+
+def test_a_line_without_end_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "MOST_LINE", 2**18)
+    path = tmp_path / events.FILE
+    path.write_text('{"event":"network","title":"' + "x" * 2**20)
+    lines, _, ended = File(path).read(0)
+    assert (len(lines), ended, File(path).about()["live"]) == (1, True, False)
+
+
+def test_a_file_elsewhere_is_not_served_by_a_link_to_it(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text('{"event":"network","title":"secret"}\n')
+    for name in (events.FILE, "run.json"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / name).symlink_to(secret)
+    runs = Runs(tmp_path / "runs")
+    assert runs.about() == []
+    with pytest.raises(InputError, match="no run has the name"):
+        runs.source(events.FILE)
+
+
+def test_folders_that_come_and_go_and_cannot_be_named_do_not_spoil_the_list(tmp_path: Path) -> None:
+    for name in (b"whole", b"gone", b"no\xffutf"):
+        folder = tmp_path / os.fsdecode(name)
+        folder.mkdir()
+        (folder / events.FILE).write_text('{"event":"network","title":"t"}\n')
+    runs = Runs(tmp_path)
+
+    def source(name: str) -> Any:
+        if name == "gone":
+            raise InputError("it was there a moment ago")
+        return Runs.source(runs, name)
+
+    runs.source = source  # type: ignore[method-assign]
+    assert [one["name"] for one in runs.about()] == ["whole"]
 
 
 def test_a_run_whose_process_is_gone_has_ended(tmp_path: Path) -> None:
@@ -342,7 +452,9 @@ def test_forms_that_are_refused(form: Any, text: str) -> None:
         flags(form)
 
 
-@pytest.mark.parametrize("name", ["..", ".", "a/../b", "../b", "", "b\x00", "%2e%2e", "nothing", "..\\b"])
+@pytest.mark.parametrize(
+    "name", ["..", ".", "a/../b", "../b", "", "b\x00", "%2e%2e", "nothing", "..\\b", "x" * 300, "é" * 128, "\ud800"]
+)
 def test_runs_are_those_of_the_folder(name: str, tmp_path: Path) -> None:
     for folder in (tmp_path / "b", tmp_path / "runs" / "a"):
         folder.mkdir(parents=True)

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from omkl.dashboard import Recorder, events
 from omkl.dashboard.guard import Guard
 from omkl.dashboard.observer import Observer
 from omkl.dashboard.runs import Runs
-from omkl.dashboard.server import STATIC, application
+from omkl.dashboard.server import MOST_READERS, STATIC, application
 from omkl.dashboard.sources import Memory
 from omkl.node.config import load
 from omkl.node.node import Node
@@ -204,6 +204,44 @@ def test_a_saved_run_is_sent_whole(site: Site, folder: Path) -> None:
         "name": "saved", "own": False, "title": "gossip on banana: ring of 4 nodes", "source": "simulation",
         "live": False,
     }  # fmt: skip
+
+
+def test_what_is_odd_in_the_folder_gives_no_error_of_the_server(site: Site, folder: Path) -> None:
+    (folder / "odd").mkdir()
+    (folder / "odd" / events.FILE).write_text('{"event":"network","title":NaN,"writer":["x",[]]}\n')
+    try:
+        assert site.ask("/api/runs", **BEARER)[0] == 200
+        assert site.ask(f"/api/runs/{'x' * 300}/events", **BEARER)[0] == 400
+    finally:
+        (folder / "odd" / events.FILE).unlink()
+        (folder / "odd").rmdir()
+
+
+def test_so_many_read_and_no_more(tmp_path: Path) -> None:
+    (tmp_path / "endless").mkdir()
+    (tmp_path / "endless" / events.FILE).write_text('{"event":"network","title":"t"')
+    with serving(Runs(tmp_path)) as site, ExitStack() as stack:
+        readers = [http.client.HTTPConnection("127.0.0.1", site.port, timeout=60) for _ in range(MOST_READERS + 20)]
+        for reader in readers:
+            stack.callback(reader.close)
+            reader.request("GET", "/api/runs/endless/events", headers=BEARER)
+        answers = [reader.getresponse() for reader in readers]
+        assert sorted(answer.status for answer in answers) == [200] * MOST_READERS + [503] * 20
+        assert len(json.loads(site.ask("/api/runs", **BEARER)[2])) == 1
+        stack.close()
+        for answer in answers:
+            answer.close()
+        left = (site.ask("/api/runs/none/events", **BEARER)[0] for _ in range(10))
+        assert set(left) == {400}
+        asked = http.client.HTTPConnection("127.0.0.1", site.port, timeout=60)
+        for _ in range(10_000):
+            asked.request("GET", "/api/runs/endless/events", headers=BEARER)
+            if (answer := asked.getresponse()).status == 200:
+                break
+            answer.read()
+        assert answer.status == 200  # who has gone has made room
+        asked.close()
+        answer.close()
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,11 @@ import os
 import shutil
 import sys
 import zipfile
-import zlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from omkl import data
@@ -138,25 +136,13 @@ def test_room_occupancy() -> None:
 
 @needs("online_mkl_benchmarks")
 @pytest.mark.parametrize("name", ["Twitter", "Air", "Energy"])
-def test_matlab_files_are_read_as_scipy_reads_them(name: str) -> None:
+def test_matlab_files(name: str) -> None:
     io = pytest.importorskip("scipy.io")
     told = io.loadmat(FULL / "online_mkl_benchmarks" / f"{name}Data.mat")
     X, y, *_ = data.load(name)
     for here, there in ((X, told["X"].T), (y[:, None], told["y"])):
         assert (there.min(), there.max()) == (0, 1)
         np.testing.assert_allclose(here, (there - there.mean(axis=0)) / there.std(axis=0), atol=1e-4)
-
-
-def test_a_matlab_file_by_hand() -> None:
-    def element(values: npt.NDArray[np.float64]) -> bytes:
-        shape = np.array(values.shape, "<i4").tobytes()
-        packed = zlib.compress(bytes(32) + shape + bytes(16) + values.tobytes(order="F"))
-        return (15).to_bytes(4, "little") + len(packed).to_bytes(4, "little") + packed
-
-    X, y = np.arange(6.0).reshape(2, 3), np.array([[7.0], [8], [9]])
-    raw = readers.matlab([bytes(128) + element(X) + element(y)])
-    np.testing.assert_array_equal(raw.table, X.T)
-    np.testing.assert_array_equal(raw.labels, [7, 8, 9])
 
 
 @needs("beijing_multisite")

@@ -12,8 +12,8 @@ import omkl
 from omkl import Faults, Gossip, Local, noise
 from omkl.errors import InputError
 from omkl.simulator import engine, rounds, scans
-from omkl.simulator.changing import Changing, Rows, changing
-from omkl.simulator.networks import Edges, Lists
+from omkl.simulator.changing import Changing, changing
+from omkl.simulator.networks import Dense, Edges, Lists
 from omkl.topology import Graph, Schedule, Topology, build, metropolis, ring, turns, union
 from omkl_lab import sweeps
 from tests import numpy_run
@@ -91,19 +91,19 @@ def some_graph(k: int) -> Topology:
     return metropolis((adjacency | adjacency.T).astype(int))
 
 
-@pytest.mark.parametrize("kind", [Lists, Rows, Edges])
+@pytest.mark.parametrize("kind", [Lists, Dense, Edges])
 @pytest.mark.parametrize("k", range(6))
 def test_w_of_a_round_is_symmetric_and_stochastic_and_the_stated_one(
     k: int, kind: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("omkl.simulator.changing.are_even", lambda *_: kind is Lists)
-    monkeypatch.setattr("omkl.simulator.changing.are_many", lambda *_: kind is Rows)
+    monkeypatch.setattr("omkl.simulator.changing.are_many", lambda *_: kind is Dense)
     topology, rng, seeds = some_graph(k), np.random.default_rng(k), [5, 6, 7]
     faults = Faults(links=float(rng.uniform()), nodes=float(rng.uniform(0, 0.5)))
     if k % 2:
         faults = given_faults(len(topology.graph.edges), topology.nodes, 20)
     network = changing([topology], faults, seeds)
-    assert isinstance(jax.eval_shape(network.at, jnp.uint32(0)).network, kind)
+    assert isinstance(jax.eval_shape(network.at, jnp.uint32(0)).links, kind)
     W = weights_of(network, topology.nodes, len(seeds), 20)
     np.testing.assert_array_equal(W, np.swapaxes(W, -1, -2))
     np.testing.assert_allclose(W.sum(axis=-1), 1, atol=1e-6)
@@ -116,15 +116,15 @@ def test_w_of_a_round_is_symmetric_and_stochastic_and_the_stated_one(
 
 @pytest.mark.parametrize(
     ("given", "kind"),
-    [(["ring", "path"], Lists), (["star", "ring"], Edges), (["complete", "path"], Rows)],
-    ids=["lists", "edges", "rows"],
+    [(["ring", "path"], Lists), (["star", "ring"], Edges), (["complete", "path"], Dense)],
+    ids=["lists", "edges", "dense"],
 )
 def test_mixing_keeps_the_mean_whatever_fails(given: list[str], kind: type, rng: np.random.Generator) -> None:
     built = turns(Schedule(given), 40)
     faults = Faults(links=0.4, nodes=0.2)
     network = changing(built, faults, list(range(3)))
     W = weights_of(network, 40, 3, 4)
-    assert isinstance(jax.eval_shape(network.at, jnp.uint32(0)).network, kind)
+    assert isinstance(jax.eval_shape(network.at, jnp.uint32(0)).links, kind)
     theta, hidden = (jnp.asarray(rng.normal(size=(40, 3, 2, 1, 4)).astype(np.float32)) for _ in range(2))
     mix = jax.jit(lambda t: network.at(t).mix(theta, hidden, 0.7))
     for t in range(4):
@@ -262,7 +262,7 @@ def test_hubs_among_nodes_without_links_are_counted() -> None:
     # Fewer directed links than nodes, and the hub is the last of them.
     hubs = [Graph(400, np.array([[399, k] for k in range(first, first + 133)])) for first in (0, 133, 266)]
     network = changing(turns(Schedule(hubs)), Faults(), [0])
-    assert isinstance(jax.eval_shape(network.at, jnp.uint32(0)).network, Edges)
+    assert isinstance(jax.eval_shape(network.at, jnp.uint32(0)).links, Edges)
     heard, links = count(network, 400, 4)
     assert (heard.tolist(), links.tolist()) == ([[134] * 4], [[266] * 4])
 

@@ -17,7 +17,7 @@ from omkl.features import Features, gaussian, laplacian
 from omkl.landmarks import Landmarks, centers, directions, marks, place, place_all
 from omkl.methods import Gossip, tables
 from omkl.model import load_model
-from omkl.simulator import calibrating, device
+from omkl.simulator import calibrating
 
 BANK = gaussian(0.5, 1, 2)
 
@@ -99,7 +99,7 @@ def test_a_seed_is_placed_alike_whatever_others_there_are() -> None:
     X = np.random.default_rng(0).normal(size=(400, 4)).astype(np.float32)
     bank = omkl.recommended(basis=Landmarks(rank=30, rows=80)).bank
     together = calibrating.drawn(bank, X, X[:, :1], range(5), False)
-    by_device = bank.draw_all(4, range(2, 4), X, False, X[:, :1], device.directions)
+    by_device = bank.draw_all(4, range(2, 4), X, False, X[:, :1], calibrating.directions)
     for seed in (2, 3):
         alone: Any = bank.draw(4, seed, X)
         parts: Any = zip(alone[1:6], together[1:6], by_device[1:6], strict=True)
@@ -114,7 +114,7 @@ def test_a_device_turns_equal_eigenvalues_as_numpy_does() -> None:
     settings = Landmarks(rank=4, rows=12)
     made: list[Any] = [
         place_all(gaussian(1), [marks(2, 0, circle, settings)] * 2, settings, solve=solve)
-        for solve in (directions, device.directions)
+        for solve in (directions, calibrating.directions)
     ]
     np.testing.assert_allclose(made[0].basis, made[1].basis, atol=1e-5)
     alone: Any = place(gaussian(1), 2, 0, circle, settings)

@@ -14,7 +14,7 @@ from omkl.arrays import Array, namespace
 from omkl.compiled import plan
 from omkl.methods import Mixing, Neighbors, tables
 from omkl.methods.mixing import MIXING
-from omkl.node import checkpoint
+from omkl.node.persistence import checkpoint
 from omkl.online import files
 from omkl_lab.torture import run as torture
 from omkl_lab.torture import shape

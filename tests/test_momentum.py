@@ -12,9 +12,9 @@ from omkl import Choco, Gossip, InputError, algorithm, features, topology
 from omkl.algorithm import State
 from omkl.learners import Newton
 from omkl.methods import Neighbors, Round, clipping
-from omkl.node import checkpoint
 from omkl.node.halves import Arrays
 from omkl.node.links import Kept
+from omkl.node.persistence import checkpoint
 from omkl.node.protocol import Protocol
 from omkl.quantizers import QSGD, Exact, Nearest, Quantizer
 from omkl.topology import Faults

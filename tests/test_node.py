@@ -12,10 +12,11 @@ import zenoh
 
 import omkl
 from omkl.errors import DivergedError, InputError, MissingExtraError
-from omkl.node import checkpoint, inputs, services
+from omkl.node import inputs, services
 from omkl.node.config import NetworkConfig, load
 from omkl.node.events import Event, Gossiped, Scored
 from omkl.node.node import Node
+from omkl.node.persistence import checkpoint
 from omkl.node.protocol import MOST_WAITING
 from omkl.node.transports.zenoh import Endpoints, ask
 from tests.node_processes import CHECKPOINT, LIMIT, samples, write_network
@@ -156,7 +157,9 @@ def test_observed_over_zenoh(config: NetworkConfig) -> None:
         assert len(refused) == 5
         assert sum(isinstance(event, Scored) for event in scored) == 1
         taken = node.protocol.round
-        assert json.loads(node.services.observe(b'{"x": [1, 2]}'))["waiting"] in (0, 1)
+        taking = node.services.observe(b'{"x": [1, 2]}')
+        assert isinstance(taking, bytes)
+        assert json.loads(taking)["waiting"] in (0, 1)
         node.wait(60)
         assert (node.protocol.round, len(refused)) == (taken + 1, 5)
 

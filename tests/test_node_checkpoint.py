@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from omkl.arrays import Array
 from omkl.errors import InputError
-from omkl.node import checkpoint
 from omkl.node.events import Moved, Resynced
 from omkl.node.links import LinkState
+from omkl.node.persistence import checkpoint
 from omkl.node.protocol import Protocol
 from omkl.node.role import Role
 from omkl.node.transports.memory import Conditions
@@ -216,7 +216,7 @@ def test_a_learners_memory_is_kept(path: Path, node: Protocol) -> None:
     np.testing.assert_array_equal(back.nested[0], np.full_like(memory.total, 8))
     checkpoint.save(path, node, clean=True)
     other = replace(node.role, method=replace(node.role.method, learner=Remembering()))
-    with pytest.raises(InputError, match=r"does not fit .*memory_0.*was it another learner's\? delete it"):
+    with pytest.raises(InputError, match=r"does not fit .*memory_0.*was it another learner's\? bring that back, or"):
         checkpoint.restore(path, other, 7, 0.0)
 
 
@@ -245,7 +245,9 @@ def test_a_diverged_node_keeps_its_last_good_one(path: Path, node: Protocol) -> 
 @pytest.mark.parametrize("content", [b"", b"no checkpoint", b"PK\x03\x04"])
 def test_what_is_no_checkpoint_is_refused(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"b.npz is no whole checkpoint \(.*\); .*last is not there; .*or delete them"):
+    with pytest.raises(
+        InputError, match=r"b.npz is no whole checkpoint \(.*\); .*last is not there; .*start anew: omkl"
+    ):
         checkpoint.restore(path, role(), 7, 0.0)
     assert path.read_bytes() == content
 

@@ -7,15 +7,17 @@ from pathlib import Path
 import pytest
 
 from omkl.errors import InputError
-from omkl.node import checkpoint
-from omkl.node.disk import Disk, RealDisk, held
 from omkl.node.events import Damaged
+from omkl.node.persistence import checkpoint, count
+from omkl.node.persistence.count import Count
+from omkl.node.persistence.disk import Disk, RealDisk, held
 from omkl.node.protocol import Protocol
 from tests.node_cluster import config
 from tests.node_disk import MemoryDisk
 
 FILE = Path("a.npz")
 LAST = Path("a.npz.last")
+COUNT = Path("a.count")
 
 
 def aged(rounds: int, boot: int = 1) -> Protocol:
@@ -54,21 +56,61 @@ def test_a_real_disk(tmp_path: Path) -> None:
         disk.move(one, other)
 
 
-@pytest.mark.parametrize("before", [b"", b"\x05\0\0"])
-def test_a_number_outlives_the_process_that_is_killed(tmp_path: Path, before: bytes) -> None:
+@pytest.mark.parametrize("before", [None, 5])
+def test_a_number_outlives_the_process_that_is_killed(tmp_path: Path, before: int | None) -> None:
     path = tmp_path / "a.count"
-    path.write_bytes(before)
+    if before is not None:
+        path.write_bytes(before.to_bytes(8, "little"))  # as 0.1 wrote it
     code = (
-        "import os, signal, sys; from pathlib import Path; from omkl.node.disk import RealDisk\n"
-        "counter = RealDisk().counter(Path(sys.argv[1])); counter.add(); counter.add(2**40)\n"
+        "import os, signal, sys; from pathlib import Path\n"
+        "from omkl.node.persistence.count import Count; from omkl.node.persistence.disk import RealDisk\n"
+        "count = Count(RealDisk(), Path(sys.argv[1])); count.reach(count.value + 1); count.reach(2**40)\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(path)], check=False).returncode == -9
-    counter = RealDisk().counter(path)
-    assert counter.value == int.from_bytes(before, "little") + 1 + 2**40
-    counter.value = 3
-    assert RealDisk().counter(path).value == 3
-    assert len(path.read_bytes()) == 8
+    assert count.read(path.read_bytes()) == [(before or 0) + 1, 2**40]
+    again = Count(RealDisk(), path)
+    assert (again.value, again.fault) == (2**40, None)
+    again.reach(3)
+    assert Count(RealDisk(), path).value == 2**40
+    assert [file.name for file in tmp_path.iterdir()] == ["a.count"]
+
+
+def test_a_number_is_whole_or_recognized_after_a_kill_at_any_byte() -> None:
+    disk = MemoryDisk()
+    number = Count(disk, COUNT)
+    for value in range(1, 4):
+        before = bytes(disk.numbers[COUNT])
+        number.reach(value)
+        after = bytes(disk.numbers[COUNT])
+        for cut in range(count.SIZE + 1):
+            torn = after[:cut] + before[cut:]
+            assert max(count.read(torn)) in (value - 1, value)
+
+
+def test_every_bit_of_a_number_counts() -> None:
+    disk = MemoryDisk()
+    for value in (6, 7):
+        Count(disk, COUNT).reach(value)
+    whole = bytes(disk.numbers[COUNT])
+    for bit in range(8 * len(whole)):
+        content = bytearray(whole)
+        content[bit // 8] ^= 1 << bit % 8
+        disk.numbers = {COUNT: content}
+        found = Count(disk, COUNT)
+        assert found.value in (6, 7)
+        assert found.fault == "is damaged, by its digests; more may be lost than it says"
+        assert Count(disk, COUNT).fault is None  # it was put right
+
+
+@pytest.mark.parametrize("content", [b"", b"\5\0\0", b"\xff" * 8, b"\xff" * count.SIZE, bytes(count.SIZE), bytes(4096)])
+def test_what_is_no_number_is_none(content: bytes) -> None:
+    disk = MemoryDisk()
+    disk.numbers = {COUNT: bytearray(content)}
+    found = Count(disk, COUNT)
+    assert (found.value, found.fault) == (0, "is damaged, by its digests; what a crash has lost is not known")
+    found.reach(8)
+    assert Count(disk, COUNT).value == 8
 
 
 def test_every_byte_counts() -> None:
@@ -170,15 +212,34 @@ def test_a_file_is_held_once_and_let_go_by_any_thread(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_cannot_be_had_is_no_reason_not_to_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    reached, no_folder = False, tmp_path / "file"
-    no_folder.touch()
-    with held(no_folder / "a.lock"):
+    reached, lock = False, tmp_path / "a.lock"
+    lock.mkdir()  # what cannot be opened as a file
+    with held(lock):
         reached = True
     assert reached
     assert "a second process of this node would not be noticed" in caplog.text
 
 
-def test_nodes_are_had_where_there_is_no_fcntl() -> None:
-    program = "import sys; sys.modules['fcntl'] = None; import omkl; print(omkl.Node.__name__)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "Node\n"
+def test_nodes_are_had_where_little_of_a_system_is() -> None:
+    """Without what only POSIX has: modules, signals, and folders that can be opened."""
+    program = """
+import os, pathlib, signal, sys, tempfile
+for name in ("fcntl", "resource", "termios", "tty", "pty", "pwd", "grp", "syslog"):
+    sys.modules[name] = None
+for name in ("SIGUSR1", "SIGUSR2", "SIGHUP", "SIGKILL", "SIGSTOP", "SIGCONT", "SIGPIPE", "SIGALRM", "pthread_sigmask"):
+    delattr(signal, name)
+del os.O_DIRECTORY
+sys.platform = "elsewhere"
+import omkl
+from omkl.node import daemon
+from omkl.node.persistence.disk import RealDisk, held
+with daemon.listening() as signals, tempfile.TemporaryDirectory() as folder, held(pathlib.Path(folder) / "a.lock"):
+    disk, one, other = RealDisk(), pathlib.Path(folder) / "one", pathlib.Path(folder) / "other"
+    disk.write(one, b"moved")
+    disk.move(one, other)
+    signal.raise_signal(signal.SIGTERM)
+    print(omkl.Node.__name__, disk.read(other), signals.end)
+"""
+    soft = "ignore:only soft file lock is available"  # says filelock; where Windows is, it has another
+    done = subprocess.run([sys.executable, "-W", soft, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("Node b'moved' it was told to\n", "")

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from omkl.node.events import Diverged, Dropped, Gossiped, Moved, Recovered, Renewed, Resynced, Scored
-from omkl.node.journal import BURST, PAUSE, Journal, JsonLines, TextLines, Throttle
+from omkl.node.events import Differs, Diverged, Dropped, Gossiped, Moved, Recovered, Renewed, Resynced, Scored
+from omkl.node.journal import BURST, LINK_BURST, PAUSE, Journal, JsonLines, TextLines, Throttle
 from omkl.node.links import LinkState
 from omkl.node.transports import Arrival
 from omkl.wire import Kind
@@ -72,6 +72,43 @@ def test_a_flood_is_told_in_few_lines(journal: Journal, clock: Clock, caplog: py
     clock.now += PAUSE
     journal.watch(Dropped("b", "round 3 again"))
     assert caplog.messages[-1] == f"bytes from b dropped: round 3 again ({1000 - BURST} like it were not told)"
+
+
+def test_a_neighbor_with_ever_new_boots_fills_no_log(
+    journal: Journal, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for k in range(12_000):
+        clock.now += 0.1
+        journal.watch(Moved("b", LinkState.SYNCED, LinkState.CONNECTING, f"boot {k} in place of {k - 1}"))
+        journal.watch(Resynced("b", k))
+        journal.watch(Renewed(k, "b knows more"))
+        journal.watch(Differs("b"))
+        for came in (False, True):
+            journal.tap(Arrival("b", came=came), [])
+        journal.remind()
+    assert len([record for record in caplog.records if record.omkl["event"] == "link"]) == 8 * LINK_BURST  # type: ignore[attr-defined]
+    assert len(caplog.messages) < 800  # in twenty minutes
+    journal.watch(Moved("c", LinkState.SYNCED, LinkState.LEFT_OUT, "silent"))
+    assert caplog.messages[-1] == "c is left out: silent"
+
+
+def test_what_was_held_back_last_is_told_in_the_end(
+    journal: Journal, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(100):
+        journal.watch(Moved("b", LinkState.SYNCED, LinkState.SYNCING, "round 3 after 1"))
+    journal.watch(Moved("b", LinkState.SYNCING, LinkState.SYNCED, "level at its round 3"))
+    journal.tap(Arrival("b", came=True), [])
+    journal.tap(Arrival("c", came=True), [])
+    caplog.clear()
+    journal.remind()
+    assert caplog.messages == []
+    clock.now += PAUSE
+    journal.remind()
+    journal.remind()
+    (told,) = caplog.messages
+    assert told.startswith("b is synced: level at its round 3 (")
+    assert told.endswith(" like it were not told)")
 
 
 def test_two_processes_under_one_id_are_told(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,20 +1,23 @@
 """What is acknowledged is kept, or told."""
 
+import json
 import threading
+from concurrent.futures import Future
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from omkl.errors import DivergedError
-from omkl.node import checkpoint, keep
+from omkl.errors import DivergedError, InputError
 from omkl.node.config import NetworkConfig, load
 from omkl.node.events import Event, Lost, Renewed, Scored, Unsaved
-from omkl.node.keep import Keep
 from omkl.node.node import Node
-from omkl.node.protocol import Protocol
+from omkl.node.persistence import Saver, count, saver
+from omkl.node.protocol import MOST_WAITING, Protocol
+from omkl.node.services import Services
 from omkl.node.settings import Checkpoint
 from tests.node_cluster import config
-from tests.node_disk import MemoryDisk, Number
+from tests.node_disk import MemoryDisk
 from tests.node_processes import LIMIT, samples, write_network
 
 KEPT = Path("kept")
@@ -29,9 +32,9 @@ class Life:
         settings = Checkpoint(folder=KEPT, every=every)
         role = config(1).role("a")
         self.events: list[Event] = []
-        self.node: Protocol = checkpoint.restore(settings.file("a"), role, boot, 0.0, disk)
-        self.keep = Keep(self.node, settings, disk, self.events.append)
-        self.keep.begin(0.0)
+        self.saver = Saver(role, settings, boot, self.events.append, disk)
+        self.node: Protocol = self.saver.protocol
+        self.saver.begin(0.0)
         self.events += self.node.wake(0.0)
 
     def observe(self, times: int) -> int:
@@ -40,10 +43,10 @@ class Life:
         for _ in range(times):
             pending += 1
             events = self.node.observe([1.0, -1.0], 1, 0.0)
-            if self.keep.settle():
+            if self.saver.settle():
                 acknowledged, pending = acknowledged + pending, 0
             for event in events:
-                self.keep.watch(event)
+                self.saver.watch(event)
         return acknowledged
 
 
@@ -51,11 +54,11 @@ def crashed(disk: MemoryDisk, taken: int) -> Life:
     """Return a node after a crash: of the samples that waited in its checkpoint so many were taken since."""
     life = Life(disk)
     life.node.waiting.extend((life.node.learning.inputs([1.0, -1.0]), None) for _ in range(3))
-    life.keep._write(clean=False)
+    life.saver._write(clean=False)
     life.node.waiting.popleft()
     life.node.wake(0.0)
     life.node.taken = taken
-    life.keep.settle()
+    life.saver.settle()
     return Life(disk)
 
 
@@ -68,8 +71,8 @@ def test_samples_that_wait_in_the_checkpoint_are_not_lost() -> None:
 def test_the_count_never_goes_back() -> None:
     disk = MemoryDisk()
     crashed(disk, 2)
-    (number,) = disk.numbers.values()
-    assert number.value >= 2
+    (content,) = disk.numbers.values()
+    assert max(count.read(content)) >= 2
 
 
 def test_what_a_crash_loses_is_told_once() -> None:
@@ -83,7 +86,7 @@ def test_what_a_crash_loses_is_told_once() -> None:
     third = Life(disk)
     assert third.events == [Lost(4)]
     assert (third.node.taken, third.node.lost) == (10, 7)
-    third.keep.end()
+    third.saver.end()
     fourth = Life(disk)
     assert (fourth.events, fourth.node.taken, fourth.node.lost) == ([], 10, 7)
 
@@ -105,7 +108,7 @@ def test_a_number_that_is_behind_is_put_right() -> None:
     disk.numbers.clear()  # as a power cut may do
     again = Life(disk)
     assert again.events == []
-    assert disk.counter(KEPT / "a.count").value == 10
+    assert disk.acknowledge(KEPT / "a.count", 0) == 10
 
 
 def test_what_waits_in_a_checkpoint_is_not_lost() -> None:
@@ -113,7 +116,7 @@ def test_what_waits_in_a_checkpoint_is_not_lost() -> None:
     life = Life(disk)
     life.observe(3)
     life.node.waiting.extend((life.node.learning.inputs([0, k]), None) for k in range(4))
-    life.keep.end()
+    life.saver.end()
     back = Life(disk)
     assert [type(event) for event in back.events].count(Scored) == 4  # at once: it is alone
     assert not [event for event in back.events if isinstance(event, Lost)]
@@ -132,20 +135,20 @@ def test_every_observation_is_kept_before_it_is_acknowledged() -> None:
 
 @pytest.mark.parametrize("step", range(3))
 def test_what_cannot_be_kept_is_not_acknowledged(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keep, "RETRY", 0.0)
+    monkeypatch.setattr(saver, "RETRY", 0.0)
     disk = MemoryDisk()
     life = Life(disk, "observation")
     life.observe(4)
     disk.fails_at = disk.calls + step
     assert life.observe(2) == 0
     assert [type(event) for event in life.events] == [Unsaved, Unsaved]
-    assert life.keep.failure is not None
+    assert life.saver.failure is not None
     disk.fails_at = None
     crashed = Life(disk, "observation")
     assert crashed.node.taken == 4  # nobody was told of the other two
     assert not [event for event in crashed.events if isinstance(event, Lost)]
-    assert life.keep.settle()
-    assert life.keep.failure is None
+    assert life.saver.settle()
+    assert life.saver.failure is None
 
 
 def test_a_disk_that_fails_is_left_alone_for_a_while() -> None:
@@ -161,7 +164,7 @@ def test_a_checkpoint_that_cannot_be_marked_as_used_is_not_used_up() -> None:
     disk = MemoryDisk()
     life = Life(disk)
     life.observe(5)
-    life.keep.end()
+    life.saver.end()
     disk.fails_at = 0
     second = Life(disk, boot=9)
     assert [type(event) for event in second.events] == [Unsaved, Renewed]
@@ -175,7 +178,7 @@ def test_a_checkpoint_that_cannot_be_marked_as_used_is_not_used_up() -> None:
 
 def test_a_disk_without_a_number_says_so() -> None:
     class Without(MemoryDisk):
-        def counter(self, path: Path) -> Number:
+        def memory(self, path: Path, content: bytes) -> bytearray:
             raise OSError(28, "No space left on device")
 
     life = Life(Without())
@@ -193,7 +196,7 @@ def each(tmp_path: Path) -> NetworkConfig:
 def test_a_node_acknowledges_when_the_disk_has_room_again(
     each: NetworkConfig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(keep, "RETRY", 0.0)
+    monkeypatch.setattr(saver, "RETRY", 0.0)
     disk, done, failed = MemoryDisk(), threading.Semaphore(0), threading.Event()
     watch = [lambda event: failed.set() if isinstance(event, Unsaved) else None]
     with Node(each, "a", watch, disk=disk).start() as node:
@@ -224,6 +227,35 @@ def test_a_model_that_diverged_is_not_acknowledged(each: NetworkConfig) -> None:
     assert len(acknowledged) == 1
 
 
+def test_a_node_that_fails_to_start_lets_go_of_all_it_holds(
+    each: NetworkConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Services, "declare", Mock(side_effect=RuntimeError("no queryable")))
+        with pytest.raises(RuntimeError, match="no queryable"):
+            Node.join(each, "a")
+    with Node.join(each, "a") as node:  # its port, its page and its lock
+        node.observe([0, 1], 1)
+        node.wait(LIMIT)
+
+
+def test_answers_that_wait_for_a_checkpoint_are_bounded_and_keep_nobody_waiting(tmp_path: Path) -> None:
+    network = load(write_network(tmp_path, "ab", tables=EACH))
+    question = b'{"x": [0, 1], "y": 1}'
+    with Node(network, "a", disk=MemoryDisk()).start() as node:  # its rounds wait for b
+        answers = [node.services.observe(question) for _ in range(MOST_WAITING)]
+        assert not any(isinstance(answer, bytes) or answer.done() for answer in answers)
+        with pytest.raises(InputError, match=f"{MOST_WAITING} observations wait for their round"):
+            node.services.observe(question)
+        assert json.loads(node.services.predict(question))["round"] == 0
+        with Node(network, "b", disk=MemoryDisk()).start() as other:
+            other.end()
+            first = answers[0]
+            assert isinstance(first, Future)
+            told = json.loads(first.result(LIMIT))
+            assert told == {"waiting": told["waiting"], "round": 1, "saved": True}
+
+
 def test_a_lost_count_is_in_the_status(tmp_path: Path) -> None:
     network = load(write_network(tmp_path, "a", tables=ROUNDS))
     disk = MemoryDisk()
@@ -231,7 +263,7 @@ def test_a_lost_count_is_in_the_status(tmp_path: Path) -> None:
         for x, y in samples(3):
             node.observe(x, y)
         node.wait(LIMIT)
-    disk.counter(tmp_path / "kept" / "a.count").add(4)
+    disk.acknowledge(tmp_path / "kept" / "a.count", 4)
     told: list[Event] = []
     with Node(network, "a", [told.append], disk=disk).start() as node:
         node.wait(LIMIT)

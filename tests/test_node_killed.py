@@ -1,12 +1,21 @@
 """Daemons that are killed, and what their next life knows of it."""
 
+import json
+import resource
 import shutil
 import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from omkl.errors import InputError
 from omkl.node.config import load
+from omkl.node.transports import zenoh
+from omkl.node.transports.zenoh import Endpoints
 from tests.node_processes import CHECKPOINT, LIMIT, Daemon, as_json, daemons, samples, write_network
 from tests.test_cli_node import get
 
@@ -72,3 +81,128 @@ def test_a_lost_disk_is_given_back(tmp_path: Path) -> None:
                 acknowledged(node, 5)
             for node in (a, back):
                 assert node.stop()[0] == 0
+
+
+# What is acknowledged, and where: the count, the zenoh key, the predictions
+
+
+def count_of(network: Path, id: str = "a") -> Path:
+    return network.parent / "kept" / f"{id}.count"
+
+
+def aged(network: Path, samples: int = 13) -> Path:
+    """Return the count of a node that was killed after so many observations."""
+    with Daemon(network, "a", *FED) as a:
+        feed(a, samples)
+        kill(a)
+    return count_of(network)
+
+
+@pytest.mark.parametrize("bit", [0, 3, 40, 63, 8 * 8 + 5])
+def test_a_count_with_a_flipped_bit_is_not_believed(tmp_path: Path, bit: int) -> None:
+    count = aged(path := write_network(tmp_path, "a", tables=CHECKPOINT))
+    content = bytearray(count.read_bytes())
+    content[bit // 8] ^= 1 << bit % 8
+    count.write_bytes(content)
+    with Daemon(path, "a", *FED) as a:
+        joined = a.until("joined", restored=True)
+        assert joined["lost"] <= 3
+        assert "a.count" in a.until("damaged")["file"]
+        feed(a, 2, seed=1)
+        assert a.stop()[0] == 0
+
+
+@pytest.mark.parametrize("content", [b"\xff" * 8, b"\xff" * 32, b"", b"\x0d\0\0"], ids=["8", "32", "empty", "cut"])
+def test_a_count_that_makes_no_sense_keeps_no_node_from_its_work(tmp_path: Path, content: bytes) -> None:
+    count = aged(path := write_network(tmp_path, "a", tables=CHECKPOINT))
+    count.write_bytes(content)
+    for taken in (10, 17):
+        with Daemon(path, "a", *FED) as a:
+            joined = a.until("joined", restored=True)
+            assert (joined["taken"], joined["lost"]) == (taken, 0)
+            if taken == 10:
+                assert "a.count" in a.until("damaged")["file"]
+            feed(a, 7, seed=1)
+            assert a.stop()[0] == 0
+
+
+def ask(network: Path, key: str, question: dict[str, Any], timeout: float) -> dict[str, Any]:
+    config = load(network)
+    there = Endpoints(connect=[config.members[0].listen])
+    told: dict[str, Any] = json.loads(zenoh.ask(config.name, "a", key, json.dumps(question).encode(), there, timeout))
+    return told
+
+
+def at_work(network: Path) -> None:
+    """Wait until a node answers, which it does a moment after it has joined."""
+    until = time.monotonic() + LIMIT
+    while time.monotonic() < until:
+        with suppress(InputError):
+            ask(network, "predict", {"x": [0, 0]}, 5.0)
+            return
+
+
+def test_an_observation_over_zenoh_is_acknowledged_when_it_is_saved(tmp_path: Path) -> None:
+    path = write_network(tmp_path, tables=EACH)
+    sample = {"x": [0.5, -1.0], "y": 1}
+    with Daemon(path, "a") as a:
+        at_work(path)
+        with pytest.raises(InputError, match="has not answered"):  # it waits for a round, which waits for b
+            ask(path, "observe", sample, 2.0)
+        assert ask(path, "predict", sample, LIMIT)["round"] == 0  # others are answered meanwhile
+        with Daemon(path, "b", "--input", "-") as b:
+            b.until("joined")
+            told = ask(path, "observe", sample, LIMIT)
+            kill(a)
+            assert told["round"] == 2
+            assert told["saved"] is True
+            with Daemon(path, "a") as back:
+                joined = back.until("joined", restored=True)
+                assert (joined["taken"], joined["lost"]) == (2, 0)
+
+
+LIMITED = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="a process is limited from outside, by prlimit")
+
+
+@contextmanager
+def limited(node: Daemon, what: int, most: int) -> Iterator[None]:
+    """Let a process have no more of something."""
+    before = resource.prlimit(node.process.pid, what)
+    resource.prlimit(node.process.pid, what, (most, before[1]))
+    yield
+    resource.prlimit(node.process.pid, what, before)
+
+
+@LIMITED
+def test_what_is_not_saved_for_want_of_descriptors_is_acknowledged_when_there_are_some(tmp_path: Path) -> None:
+    path = write_network(tmp_path, "a", tables=EACH)
+    with Daemon(path, "a", *FED) as a:
+        feed(a, 3)
+        with limited(a, resource.RLIMIT_NOFILE, 3):
+            a.write(as_json(samples(1)))
+            assert "Too many open files" in a.until("unsaved", level="warning")["why"]
+        acknowledged(a, 1)
+        kill(a)
+    with Daemon(path, "a", *FED) as a:
+        joined = a.until("joined", restored=True)
+        assert (joined["taken"], joined["lost"]) == (4, 0)
+
+
+@LIMITED
+def test_predictions_go_on_when_there_is_room_again(tmp_path: Path) -> None:
+    path, written, most = write_network(tmp_path, "a"), tmp_path / "predictions", 4096
+    with written.open("wb") as output, Daemon(path, "a", *FED, stdout=output) as a:
+        a.until("joined")
+        with limited(a, resource.RLIMIT_FSIZE, most):
+            a.write(as_json(samples(240)))
+            assert "File too large" in a.until("unwritten", level="warning")["why"]
+            assert written.stat().st_size == most
+        a.until("written")
+        a.end_input()
+        lines = iter(lambda: written.read_bytes().count(b"\n"), 240)
+        until = time.monotonic() + LIMIT
+        for _ in lines:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        assert a.stop()[1]["taken"] == 240
+    assert [json.loads(line)["line"] for line in written.read_text().splitlines()] == list(range(1, 241))

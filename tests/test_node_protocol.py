@@ -13,11 +13,11 @@ from omkl import features, wire
 from omkl.errors import InputError
 from omkl.features import gaussian, matern
 from omkl.losses import Huber, Softmax
-from omkl.node import checkpoint
 from omkl.node.events import Diverged, Event, Gossiped, Scored
 from omkl.node.halves import Arrays
 from omkl.node.leaps import MOST_SKIPPED
 from omkl.node.links import LAST_ROUND, LinkState
+from omkl.node.persistence import checkpoint
 from omkl.node.protocol import MOST_WAITING, Protocol
 from omkl.node.settings import Timing
 from omkl.node.transports.memory import Conditions

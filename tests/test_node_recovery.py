@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omkl import wire
-from omkl.node import checkpoint
 from omkl.node.events import Dropped, Event, Recovered, Renewed, Resynced
 from omkl.node.leaps import MOST_SKIPPED
 from omkl.node.links import LinkState
+from omkl.node.persistence import checkpoint
 from omkl.node.protocol import Protocol
 from omkl.node.settings import Timing
 from omkl.node.transports.memory import Conditions

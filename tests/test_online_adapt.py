@@ -14,9 +14,8 @@ from sklearn.datasets import make_moons
 import omkl
 from omkl.errors import InputError
 from omkl.online import Classification, Online, Regression, Row, Settings, begin, files
-from omkl.online.adaptive import Adaptive, reexpressed
+from omkl.online.adaptive import BLOCK, TRIALS, Adaptive, Watch, reexpressed
 from omkl.online.calibrating import described
-from omkl.online.drift import BLOCK, TRIALS, Watch
 from omkl.online.playing import Player
 from omkl.online.tracking import BOUND, Tracking, shared
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from omkl.errors import InputError
-from omkl.node import checkpoint
+from omkl.node.persistence import checkpoint
 from omkl.wire import read_gossip, write_gossip
 from omkl_lab.torture.faults import FAULTS
 from tests.oracles import digests, files, losses, wire

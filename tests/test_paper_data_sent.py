@@ -12,7 +12,7 @@ from omkl.wire import HEADER_BYTES
 from omkl_lab.paper.frontier import data_sent
 from omkl_lab.paper.frontier.data_sent import WIDTHS, coarse, flooded, heard, learned, mean_bytes, samples_sent
 from omkl_lab.paper.frontier.study import DATA, Study, alone
-from omkl_lab.paper.store import Store
+from omkl_lab.paper.letter import Store
 
 METHOD = alone(recommended(basis=Landmarks(rank=8, rows=30)))
 

@@ -16,13 +16,21 @@ from omkl.methods import Gossip, Local, letter, recommended
 from omkl.simulator import simulate
 from omkl_lab.paper import run
 from omkl_lab.paper.frontier import lines
-from omkl_lab.paper.frontier.figure import LINES, STYLES, apart, at_most_the_letters, beyond, frontier_figure, headline
+from omkl_lab.paper.frontier.figure import (
+    LINES,
+    STYLES,
+    apart,
+    at_most_the_letters,
+    beyond,
+    frontier_body,
+    frontier_csv,
+    frontier_figure,
+    headline,
+)  # fmt: skip
 from omkl_lab.paper.frontier.lines import Table, online
-from omkl_lab.paper.frontier.section import frontier_body, frontier_csv
 from omkl_lab.paper.frontier.study import DATA, FAMILIES, PRESET, VARIATIONS, Frontier, Point, Study, alone, front
-from omkl_lab.paper.letter import Cases
+from omkl_lab.paper.letter import Cases, Store
 from omkl_lab.paper.run import Paper
-from omkl_lab.paper.store import Store
 
 FINITE = st.floats(0, 1)
 

@@ -142,7 +142,7 @@ def outcome(
     What runs is filled up with rounds that are not taken.
     """
     methods, skeletons, given = problem
-    program = rounds.Program(HERE, skeletons, measure, True, group if in_blocks else int(group == 1), in_blocks)
+    program = rounds.Program(HERE, skeletons, measure, group if in_blocks else int(group == 1), in_blocks)
     more = 0 if in_blocks else 5
     ends = [*range(group, count + 1, group)] if count >= group else [count]
     span = rounds.Span(np.int32(len(ends)), np.array([*ends, *[0] * more], np.int32), np.uint32(group))
@@ -159,7 +159,7 @@ def test_rounds_measured_at_once(
 ) -> None:
     one_by_one = outcome(problem, count, group)
     monkeypatch.setattr(rounds, "UNROLL", 4)
-    assert rounds._together(rounds.Program(HERE, (), metrics, True, group, True), one_by_one[0], count) == together
+    assert rounds._together(rounds.Program(HERE, (), metrics, group, True), one_by_one[0], count) == together
     running, records = outcome(problem, count, group, True)
     assert records[0].loss.shape == (count // group, 2)
     jax.tree.map(partial(np.testing.assert_allclose, atol=1e-5), (running, records), one_by_one)
@@ -196,7 +196,7 @@ def test_blocks_equal_segments_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_how_many_rounds_are_measured_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def most(count: int, group: int, held: int = 1000) -> int:
-        program = rounds.Program(HERE, (), metrics, True, group, True)
+        program = rounds.Program(HERE, (), metrics, group, True)
         return rounds._together(program, rounds.Running([(np.zeros((2, held // 8), np.float32),)], []), count)
 
     monkeypatch.setattr(rounds, "TOGETHER_BYTES", 50_000)

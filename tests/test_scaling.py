@@ -18,10 +18,10 @@ from omkl.errors import InputError
 from omkl.features import gaussian
 from omkl.methods import Gossip
 from omkl.model import load_model
-from omkl.node import checkpoint
 from omkl.node.config import NetworkConfig, load
 from omkl.node.events import Moved
 from omkl.node.links import LinkState
+from omkl.node.persistence import checkpoint
 from omkl.node.protocol import Protocol
 from omkl_lab.torture import campaign, shape
 from tests import node_cluster

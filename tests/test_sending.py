@@ -13,9 +13,9 @@ import omkl
 from omkl import Budget, Gossip, InputError, Pace, Sampled, Triggered, algorithm, features, topology, wire
 from omkl.config import experiment
 from omkl.methods import Neighbors
-from omkl.node import checkpoint
 from omkl.node.events import Gossiped, Scored
 from omkl.node.halves import Arrays
+from omkl.node.persistence import checkpoint
 from omkl.node.protocol import Protocol
 from omkl.node.settings import Timing
 from omkl.quantizers import QSGD, Nearest
@@ -96,12 +96,6 @@ def test_what_a_node_learns_in_a_fading_schedule_is_what_the_simulator_does(
     schedule = Fading(quarters / 4, least)
     assert int(schedule.rounds(schedule.learned(at) + 1)) > at >= int(schedule.rounds(schedule.learned(at)))
     assert sum(schedule.samples(round_) for round_ in range(1, at % 50 + 1)) == schedule.learned(at % 50)
-
-
-def test_counting_on_every_library(library: Library) -> None:
-    for pace in (*PACES, Fading(5.25, 0.5)):
-        counted = library.call(pace.rounds, np.arange(2000, dtype=np.uint32))
-        np.testing.assert_array_equal(counted, [pace.rounds(count) for count in range(2000)])
 
 
 @pytest.mark.parametrize(

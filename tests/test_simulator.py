@@ -21,7 +21,6 @@ from omkl.methods import Method, Neighbors
 from omkl.quantizers import Message
 from omkl.simulator import engine, rounds, scans
 from omkl.simulator.networks import Dense, Edges, Lists, network
-from omkl.simulator.waves import LIMIT, waves
 from tests import numpy_run
 from tests.conftest import assert_same_but_for_flips
 from tests.executors import SCANS, by
@@ -189,26 +188,13 @@ def test_all_ways_to_mix_are_the_algorithms(name: str) -> None:
         Lists(jnp.asarray(index), jnp.asarray(weights, dtype=jnp.float32)),
         Edges(*(jnp.asarray(a[order]) for a in (both[:, 0], both[:, 1], edge_weights))),
     ):
-        receiver, sender, weight = (np.asarray(part) for part in fast.edges())
-        assert (np.diff(receiver) >= 0).all()
-        matrix = np.zeros((12, 12))
-        np.add.at(matrix, (receiver, sender), weight)
-        np.testing.assert_allclose(matrix, built.matrix() * (1 - np.eye(12)), atol=1e-7)
         mix = jax.jit(fast.mix, static_argnums=(2, 3))
         np.testing.assert_allclose(mix(theta, hidden, 0.7), stated, atol=2e-6)
         if not isinstance(fast, Dense):
             np.testing.assert_allclose(mix(theta, hidden, 0.7, 3.0), clipped, atol=2e-6)
-        np.testing.assert_array_equal(fast.degrees(12), built.degrees)
-    np.testing.assert_array_equal(Neighbors(index, weights).degrees(12), built.degrees)
-
-
-def test_waves_are_sines_and_cosines(rng: np.random.Generator) -> None:
-    for reach in (1.0, 30.0, LIMIT):
-        angles = rng.uniform(-reach, reach, size=(1000, 20)).astype(np.float32)
-        exact = np.concatenate([np.sin(angles.astype(np.float64)), np.cos(angles.astype(np.float64))], axis=-1)
-        np.testing.assert_allclose(jax.jit(waves)(angles), exact, atol=2e-7)
-    halves = np.array([[0.0, np.pi / 4, -np.pi / 2, np.pi, 100 * np.pi]], dtype=np.float32)
-    np.testing.assert_allclose(waves(jnp.asarray(halves))[0, 5:], np.cos(halves[0].astype(np.float64)), atol=2e-7)
+    for known in (network(built), Neighbors(index, weights)):
+        np.testing.assert_array_equal(known.degrees(12), built.degrees)
+        np.testing.assert_allclose(known.weight(12), 1 - built.self_weights, atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -236,20 +222,20 @@ def test_orthogonal_features_are_drawn_where_asked_for() -> None:
 
 
 def test_the_way_to_mix_suits_the_network() -> None:
-    assert isinstance(network(topology.build("complete", 200)), Dense)
-    assert isinstance(network(topology.build("complete", 20)), Dense)
-    assert isinstance(network(topology.build("ring", 1000)), Lists)
-    assert isinstance(network(topology.build("star", 1000)), Edges)
-    assert isinstance(network(topology.build("complete", 200), clips=True), Edges)
-    assert isinstance(network(topology.build("complete", 20), clips=True), Lists)
-    assert isinstance(network(topology.build("star", 1000), clips=True), Edges)
+    assert isinstance(network(topology.build("complete", 200)).links, Dense)
+    assert isinstance(network(topology.build("complete", 20)).links, Dense)
+    assert isinstance(network(topology.build("ring", 1000)).links, Lists)
+    assert isinstance(network(topology.build("star", 1000)).links, Edges)
+    assert isinstance(network(topology.build("complete", 200), clips=True).links, Edges)
+    assert isinstance(network(topology.build("complete", 20), clips=True).links, Lists)
+    assert isinstance(network(topology.build("star", 1000), clips=True).links, Edges)
 
 
 @pytest.mark.parametrize("name", ["ring", "star"])
 def test_large_networks_learn_alike(name: str, monkeypatch: pytest.MonkeyPatch, in_jax: None) -> None:
     X, y = blobs(20, 70)
     sparse = omkl.simulate((X, y), name, method=Gossip(eta=1, gamma=0.5, quantizer=None))
-    monkeypatch.setattr("omkl.simulator.networks.DENSE_NODES", 100)
+    monkeypatch.setattr("omkl.simulator.layout.DENSE_NODES", 100)
     dense = omkl.simulate((X, y), name, method=Gossip(eta=1, gamma=0.5, quantizer=None))
     np.testing.assert_allclose(sparse.theta, dense.theta, atol=1e-5)
 

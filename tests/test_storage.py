@@ -257,6 +257,29 @@ def test_a_model_without_an_array_is_refused(lacking: str, tmp_path: Path) -> No
         load_model(tmp_path / "m.npz")
 
 
+@pytest.mark.parametrize("kind", ["U1", "S1", "M8[s]", "m8[s]", "c16", "?", "i8"])
+@pytest.mark.parametrize("name", ["theta", "frequencies", "log_weights"])
+def test_a_model_of_other_things_than_numbers_is_refused(name: str, kind: str, tmp_path: Path) -> None:
+    model().save(tmp_path / "m.npz")
+    header, arrays = storage.load(tmp_path / "m.npz")
+    storage.write(tmp_path / "m.npz", arrays | {name: np.zeros(arrays[name].shape, kind)}, header)
+    with pytest.raises(InputError, match=rf"m.npz is no omkl model \({name} has type .*; no numbers\); pass a file"):
+        load_model(tmp_path / "m.npz")
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0])
+def test_a_model_that_divides_by_nothing_is_refused(bad: float, tmp_path: Path) -> None:
+    model(center=np.zeros(1), scale=np.full(1, bad)).save(tmp_path / "m.npz")
+    with pytest.raises(InputError, match=rf"m.npz has {bad} in scale; inputs are divided by it; pass a file"):
+        load_model(tmp_path / "m.npz")
+
+
+def test_a_model_of_nothing_is_refused(tmp_path: Path) -> None:
+    model(theta=np.ones((2, 0, 6), np.float32)).save(tmp_path / "m.npz")
+    with pytest.raises(InputError, match=r"theta has type float32 and shape \(2, 0, 6\); no numbers"):
+        load_model(tmp_path / "m.npz")
+
+
 # Files that appear whole
 
 

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,23 +14,25 @@ from omkl.algorithm import State
 from omkl.compiled import plan
 from omkl.compiled.node import Loops
 from omkl.methods import Channel
-from omkl.node import checkpoint, protocol
+from omkl.node import links, protocol
 from omkl.node.events import Damaged, Event, Lost, Scored
 from omkl.node.halves import Arrays, Floats
-from omkl.node.keep import Keep
 from omkl.node.leaps import MOST_SKIPPED, Leaps
 from omkl.node.learning import Learning
 from omkl.node.links import TRANSITIONS, Kept, Link, LinkState, Signal
 from omkl.node.neighbors import Neighbors
+from omkl.node.persistence import Saver, checkpoint, count, saver
 from omkl.node.protocol import Protocol
 from omkl.node.recovery import Recovery
+from omkl.node.role import Role, agreed
 from omkl.node.start import Start
 from omkl.wire import Header, Kind, frames
-from omkl_lab.torture import runs
+from omkl_lab.torture import FAULTS, MORE, Faults, runs
 from omkl_lab.torture.disk import Disk
 from omkl_lab.torture.world import World
 
 MOST_SEEDS = 40
+BEGINNINGS = {kind: MORE[kind] for kind in ("back-off", "forged round")}
 Patch = pytest.MonkeyPatch
 Text: TypeAlias = type[Arrays] | type[Loops]
 
@@ -82,27 +85,29 @@ def trusting_an_old_checkpoint(patch: Patch) -> None:
 
 
 def with_the_weights_of_all(patch: Patch) -> None:
-    patch.setattr(Neighbors, "weights", property(lambda self: self._weights))
+    patch.setattr(
+        Neighbors, "weights", property(lambda self: np.float32([link.weight for link in self.links.values()]))
+    )
 
 
 def with_weights_dealt_out_anew(patch: Patch) -> None:
     def dealt(self: Neighbors) -> Any:
         synced = [link.state is LinkState.SYNCED for link in self.links.values()]
-        return self._weights * synced * len(synced) / max(1, sum(synced))
+        return np.float32([link.weight for link in self.links.values()]) * synced * len(synced) / max(1, sum(synced))
 
     patch.setattr(Neighbors, "weights", property(dealt))
 
 
 def acknowledging_before_saving(patch: Patch) -> None:
-    def settle(self: Keep) -> bool:
-        self._count()
+    def settle(self: Saver) -> bool:
+        self._acknowledge()
         return True
 
-    patch.setattr(Keep, "settle", settle)
+    patch.setattr(Saver, "settle", settle)
 
 
 def losing_without_a_word(patch: Patch) -> None:
-    patch.setattr(Keep, "_look_back", lambda self: None)
+    patch.setattr(Saver, "_look_back", lambda self, path: None)
 
 
 def leaving_out_for_ever(patch: Patch) -> None:
@@ -160,8 +165,8 @@ def without_kernel_weights(patch: Patch, text: Text) -> None:
 
 
 def learning_zeros_for_labels(patch: Patch) -> None:
-    learn = Learning.learn
-    patch.setattr(Learning, "learn", lambda self, x, y: learn(self, x, np.zeros_like(y)))
+    learn = Learning._learn
+    patch.setattr(Learning, "_learn", lambda self, x, y: learn(self, x, np.zeros_like(y)))
 
 
 def taking_zeros_for_labels(patch: Patch) -> None:
@@ -252,30 +257,30 @@ def not_telling_of_damage(patch: Patch) -> None:
 
 
 def counting_one_that_was_not_acknowledged(patch: Patch) -> None:
-    count = Keep._count
+    count = Saver._acknowledge
 
-    def more(self: Keep) -> None:
-        self._protocol.taken += 1
+    def more(self: Saver) -> None:
+        self.protocol.taken += 1
         count(self)
-        self._protocol.taken -= 1
+        self.protocol.taken -= 1
 
-    patch.setattr(Keep, "_count", more)
+    patch.setattr(Saver, "_acknowledge", more)
 
 
 def miscounting_after_an_old_file(patch: Patch) -> None:
-    bring_back, count = World.bring_back, Keep._count
+    bring_back, count = World.bring_back, Saver._acknowledge
     aged = set()
 
     def noted(self: World, id: str, *files: Any) -> None:
         aged.add(id)
         bring_back(self, id, *files)
 
-    def none(self: Keep) -> None:
-        if self._protocol.role.id not in aged:
+    def none(self: Saver) -> None:
+        if self.protocol.role.id not in aged:
             count(self)
 
     patch.setattr(World, "bring_back", noted)
-    patch.setattr(Keep, "_count", none)
+    patch.setattr(Saver, "_acknowledge", none)
 
 
 def mixing_who_is_ahead(patch: Patch) -> None:
@@ -315,8 +320,8 @@ def not_waiting_for_a_message_that_lacks(patch: Patch) -> None:
 
 
 def mixing_by_half(patch: Patch) -> None:
-    gossip = Learning.gossip
-    patch.setattr(Learning, "gossip", lambda self, copies, weights: gossip(self, copies, weights / 2))
+    gossip = Learning._gossip
+    patch.setattr(Learning, "_gossip", lambda self, copies, weights: gossip(self, copies, weights / 2))
 
 
 def sending_kernels_that_are_not_due(patch: Patch) -> None:
@@ -352,6 +357,72 @@ def saying_nothing_new(patch: Patch, text: Text) -> None:
         return said
 
     patch.setattr(text, "gossip", silent)
+
+
+def believing_a_damaged_count(patch: Patch) -> None:
+    def believed(content: bytes) -> list[int]:
+        whole = bytes(content[: count.SIZE]).ljust(count.SIZE, b"\0")
+        return [number for _, number in count._PLACE.iter_unpack(whole)]
+
+    patch.setattr(count, "read", believed)
+
+
+def failing_over_a_damaged_count(patch: Patch) -> None:
+    def fail(self: Saver, path: Path) -> None:
+        look_back(self, path)
+        if self._count is not None and self._count.fault:
+            raise OverflowError("no such number")
+
+    look_back = Saver._look_back
+    patch.setattr(Saver, "_look_back", fail)
+
+
+def not_telling_that_a_save_failed(patch: Patch) -> None:
+    fail = Saver._fail
+    patch.setattr(Saver, "_fail", lambda self, error, tell: fail(self, error, lambda event: None))
+
+
+def knowing_of_full_disks_alone(patch: Patch) -> None:
+    def narrow(self: Saver) -> bool:
+        told = attempt(self)
+        if self.failure is not None and "No space" not in self.failure:
+            raise OSError(self.failure)
+        return told
+
+    attempt = Saver._try
+    patch.setattr(Saver, "_try", narrow)
+
+
+def giving_up_a_disk_that_failed(patch: Patch) -> None:
+    patch.setattr(saver, "RETRY", math.inf)
+
+
+def going_by_ones_own_weight(patch: Patch) -> None:
+    patch.setattr(links, "agreed", lambda ours, theirs, weight: (weight, agreed(ours, theirs, weight)[1]))
+
+
+def not_telling_that_files_differ(patch: Patch) -> None:
+    patch.setattr(links, "agreed", lambda ours, theirs, weight: (agreed(ours, theirs, weight)[0], ""))
+
+
+def taking_any_contract(patch: Patch) -> None:
+    class Agreeable(str):
+        __slots__ = ()
+
+        def __ne__(self, other: object) -> bool:
+            return False
+
+    begin = Neighbors.__init__
+
+    def begun(self: Neighbors, role: Role, *given: Any) -> None:
+        begin(self, role, *given)
+        self.contract = Agreeable(self.contract)
+
+    patch.setattr(Neighbors, "__init__", begun)
+
+
+def speaking_of_two_files_under_one_boot(patch: Patch) -> None:
+    patch.setattr(checkpoint, "_is_same", lambda saved, role: True)
 
 
 MUTANTS: dict[Callable[[Patch], None], str] = {
@@ -401,15 +472,16 @@ def adding_what_comes_late(patch: Patch) -> None:
 
 
 def saying_anew_what_comes_late(patch: Patch) -> None:
-    begin_with = Recovery._begin_with
+    let_be = Recovery._let_be
 
-    def changed(self: Recovery, models: Floats, at: int, start: Start) -> None:
-        begin_with(self, models, at, start)
+    def changed(self: Recovery, models: Floats, at: int) -> None:
+        start = self._neighbors.start
+        let_be(self, models, at)
         learning = self._neighbors.learning
-        if start.begun:
+        if start is not None and start.begun:
             learning.state = learning.state._replace(hidden=models.copy())
 
-    patch.setattr(Recovery, "_begin_with", changed)
+    patch.setattr(Recovery, "_let_be", changed)
 
 
 def beginning_with_zeros(patch: Patch) -> None:
@@ -417,12 +489,13 @@ def beginning_with_zeros(patch: Patch) -> None:
 
 
 def beginning_with_a_sum(patch: Patch) -> None:
-    begin_with = Recovery._begin_with
+    let_be = Recovery._let_be
 
-    def doubled(self: Recovery, models: Floats, at: int, start: Start) -> None:
-        begin_with(self, 2 * models if start.adopted else models, at, start)
+    def doubled(self: Recovery, models: Floats, at: int) -> None:
+        start = self._neighbors.start
+        let_be(self, 2 * models if start is not None and start.adopted else models, at)
 
-    patch.setattr(Recovery, "_begin_with", doubled)
+    patch.setattr(Recovery, "_let_be", doubled)
 
 
 def believing_any_round(patch: Patch) -> None:
@@ -433,7 +506,7 @@ def never_going_back(patch: Patch) -> None:
     patch.setattr(Leaps, "doubts", lambda self, own, now: False)
 
 
-LATER: dict[Callable[[Patch], None], str] = {
+OF_BEGINNINGS: dict[Callable[[Patch], None], str] = {
     dropping_what_comes_late: "has given back is not taken",
     adding_what_comes_late: "models given back are .* from what was kept",
     saying_anew_what_comes_late: "what was said is changed|says two things of round",
@@ -442,7 +515,7 @@ LATER: dict[Callable[[Patch], None], str] = {
     believing_any_round: "rounds are skipped on somebody's word",
     never_going_back: "not in step after",
 }
-"""Those that only the faults of later find."""
+"""Those that only nodes show which neighbors reach late, which are new, or which are lied to."""
 
 IN_ONE_TEXT: dict[Callable[[Patch, Text], None], str] = {
     learning_four_of_five: "its models is .* from the algorithm's",
@@ -453,14 +526,27 @@ IN_ONE_TEXT: dict[Callable[[Patch, Text], None], str] = {
 }
 """Those of a round itself, over arrays or as compiled loops, while other nodes run the other text."""
 
+OF_LATER_FAULTS: dict[Callable[[Patch], None], str] = {
+    believing_a_damaged_count: "is to be told",
+    failing_over_a_damaged_count: "no such number",
+    not_telling_that_a_save_failed: "the disk failed, and nobody is told",
+    knowing_of_full_disks_alone: "Too many open files",
+    giving_up_a_disk_that_failed: "never acknowledged",
+    going_by_ones_own_weight: "has the weight .*, and was given",
+    not_telling_that_files_differ: "differs in .*, and nothing is told",
+    taking_any_contract: "is in step, and of another contract",
+    speaking_of_two_files_under_one_boot: "speaks of two files",
+}
+"""Those that the faults show which came later, and beside them nodes that crash or leave."""
+
 SOONER: dict[Callable[[Patch], None], int] = {without_the_round_check: 60, taking_messages_of_an_older_boot: 9}
 """Seeds that are tried before the others: the first to find these, which many do not. Any other would do as well."""
 
 
-def found(mutant: Callable[..., None], more: bool = False) -> str:
+def found(mutant: Callable[..., None], faults: Faults = FAULTS) -> str:
     """Return what is said of the first seed that finds it."""
     seeds = [*([SOONER[mutant]] if mutant in SOONER else []), *range(MOST_SEEDS)]
-    violations = (report.violation for report in runs(seeds, 100, more=more) if report.violation is not None)
+    violations = (report.violation for report in runs(seeds, 100, faults=faults) if report.violation is not None)
     return next(violations, "nothing is found").splitlines()[-1]
 
 
@@ -470,10 +556,16 @@ def test_a_broken_rule_is_found(mutant: Callable[[Patch], None], monkeypatch: Pa
     assert re.search(MUTANTS[mutant], found(mutant))
 
 
-@pytest.mark.parametrize("mutant", LATER, ids=lambda mutant: mutant.__name__)
-def test_a_broken_rule_is_found_by_later_faults(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+@pytest.mark.parametrize("mutant", OF_LATER_FAULTS, ids=lambda mutant: mutant.__name__)
+def test_a_later_fault_shows_a_broken_rule(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mutant(monkeypatch)
-    assert re.search(LATER[mutant], found(mutant, more=True))
+    assert re.search(OF_LATER_FAULTS[mutant], found(mutant, MORE | {kind: FAULTS[kind] for kind in ("crash", "leave")}))
+
+
+@pytest.mark.parametrize("mutant", OF_BEGINNINGS, ids=lambda mutant: mutant.__name__)
+def test_a_rule_of_beginnings_that_is_broken_is_found(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    mutant(monkeypatch)
+    assert re.search(OF_BEGINNINGS[mutant], found(mutant, FAULTS | BEGINNINGS))
 
 
 @pytest.mark.parametrize("text", [Arrays, Loops], ids=lambda text: text.__name__)

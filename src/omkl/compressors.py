@@ -40,20 +40,13 @@ class Sign:
 
 
 @dataclass(frozen=True)
-class TopK:
-    """The k largest elements, exact."""
+class _Few:
+    """k elements, exact."""
 
     k: int = 4
 
-    name: ClassVar[str] = "topk"
-    dithered: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         whole("k", self.k)
-
-    def quantize(self, vector: Array, uniforms: Array | None) -> Message:
-        """Return the vector with all but its k largest elements zero."""
-        return _kept(vector, -namespace(vector).abs(vector), self.k)
 
     def delta(self, n: int) -> float:
         """Return k/n."""
@@ -61,7 +54,26 @@ class TopK:
 
     def check(self, n: int) -> None:
         """Refuse to keep more elements than there are."""
-        _check_fits(self.k, n)
+        if self.k > n:
+            raise InputError(f"k is {self.k}; vectors have n = 2D = {n} elements; use k <= {n}")
+
+    def _kept(self, vector: Array, order: Any) -> Message:
+        """Return the vector with all but k elements zero, the first in this order."""
+        xp = namespace(vector)
+        rank = xp.argsort(xp.argsort(order, axis=-1), axis=-1)
+        return Exact().quantize(xp.where(rank < self.k, vector, xp.zeros_like(vector)), None)
+
+
+@dataclass(frozen=True)
+class TopK(_Few):
+    """The k largest elements, exact."""
+
+    name: ClassVar[str] = "topk"
+    dithered: ClassVar[bool] = False
+
+    def quantize(self, vector: Array, uniforms: Array | None) -> Message:
+        """Return the vector with all but its k largest elements zero."""
+        return self._kept(vector, -namespace(vector).abs(vector))
 
     def size(self, n: int) -> int:
         """Return k float32 and their places."""
@@ -69,28 +81,15 @@ class TopK:
 
 
 @dataclass(frozen=True)
-class RandK:
+class RandK(_Few):
     """k elements chosen at random, exact; not scaled up, which would no longer contract."""
-
-    k: int = 4
 
     name: ClassVar[str] = "randk"
     dithered: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        whole("k", self.k)
-
     def quantize(self, vector: Array, uniforms: Array | None) -> Message:
         """Return the vector with all but k random elements zero."""
-        return _kept(vector, uniforms, self.k)
-
-    def delta(self, n: int) -> float:
-        """Return k/n."""
-        return self.k / n
-
-    def check(self, n: int) -> None:
-        """Refuse to keep more elements than there are."""
-        _check_fits(self.k, n)
+        return self._kept(vector, uniforms)
 
     def size(self, n: int) -> int:
         """Return k float32: the places follow from the sender's seed, which its neighbors know."""
@@ -111,14 +110,3 @@ def named(quantizer: str | Quantizer | None) -> Quantizer:
     if isinstance(quantizer, type) or not hasattr(quantizer, "quantize"):
         raise InputError(f"quantizer is {quantizer!r}; give a name, an object such as QSGD(bits=3), or None for exact")
     return quantizer
-
-
-def _kept(vector: Array, order: Any, k: int) -> Message:
-    xp = namespace(vector)
-    rank = xp.argsort(xp.argsort(order, axis=-1), axis=-1)
-    return Exact().quantize(xp.where(rank < k, vector, xp.zeros_like(vector)), None)
-
-
-def _check_fits(k: int, n: int) -> None:
-    if k > n:
-        raise InputError(f"k is {k}; vectors have n = 2D = {n} elements; use k <= {n}")

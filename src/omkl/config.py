@@ -34,6 +34,7 @@ from omkl.topology import GRAPHS, Schedule
 Table: TypeAlias = dict[str, Any]
 Registry: TypeAlias = Mapping[str, Callable[..., Any]]
 
+MOST_BYTES = 2**22  # of a file
 TASK = ("loss",)  # of a method's settings: what is to be learned, not how
 
 
@@ -81,9 +82,11 @@ class File:
 
 def load(path: Path) -> Table:
     """Return the table of a TOML file; a data file in it is looked for beside it."""
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise InputError(f"{path} has {size} bytes; settings take {MOST_BYTES} at most; is it the right file?")
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also of numbers with too many digits
         raise InputError(f"{path} is no TOML ({error}); mend it") from None
     data = table.get("data")
     if isinstance(data, dict) and isinstance(data.get("file"), str):
@@ -272,7 +275,9 @@ def _converted(setting: Setting, value: Any, path: str, changes: bool) -> Any:
     if get_origin(hint) is tuple:
         return tuple(checked(list[get_args(hint)[0]], list(value) if isinstance(value, tuple) else value, path))  # type: ignore[misc]
     if hint is Path:
-        return Path(checked(str, value, path))
+        if "\0" in (text := checked(str, value, path)):
+            raise InputError(f"{path}: {text!r} given; a path has no NUL; write it as it is on the disk")
+        return Path(text)
     there = None if setting.default is REQUIRED else setting.default
     for kind in get_args(hint) or (hint,):
         if kind in PARTS:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -104,6 +104,10 @@ class Features(NamedTuple):
     """Of the Gaussians that compare them, ``(..., B)``."""
     relevance: Array | None = None
     """What columns are multiplied by before they are compared, ``(..., d)``; landmarks and limits have it in them."""
+
+    def of(self, seed: Any) -> "Features":
+        """Return those of one seed, or of some, of features ``(S, ...)``."""
+        return Features(*(None if part is None else part[seed] for part in self))
 
     @property
     def inputs(self) -> int:

@@ -123,8 +123,7 @@ def place(
     ((100, 3), (1, 100, 20), (1, 20))
     """
     _require_gaussians(kernels)
-    every = place_all(kernels, [marks(dimension, seed, sample, settings, targets)], settings, sigma)
-    return Features(*(None if part is None else part[0] for part in every))
+    return place_all(kernels, [marks(dimension, seed, sample, settings, targets)], settings, sigma).of(0)
 
 
 def marks(

@@ -161,6 +161,9 @@ def load_model(path: str | Path) -> Model:
     formats, remedy = tuple(range(FORMAT, WITH_RELEVANCE + 1)), "pass a file written by Model.save"
     header, arrays = storage.read(path, "model", formats, remedy)
     with storage.refusing(f"{path} is no omkl model", remedy):
+        for name in _ARRAYS:
+            if name in arrays and (arrays[name].dtype.kind != "f" or not arrays[name].size):
+                raise InputError(f"{name} has type {arrays[name].dtype} and shape {arrays[name].shape}; no numbers")
         given: Any = {"frequencies": None} | {name: arrays[name] for name in _ARRAYS if name in arrays}
         model = Model(**given, loss=loss_from(header["loss"]))
         # Kernels that count for nothing have log weights of -inf; the largest is never one.
@@ -168,6 +171,9 @@ def load_model(path: str | Path) -> Model:
         broken = [name for name in _ARRAYS if name in arrays and not np.isfinite(numbers[name]).all()]
     if broken:
         raise InputError(f"{path} has nan or inf in {broken[0]}; a model must be finite; save one that did not diverge")
+    for name in {"scale", "bandwidths"} & arrays.keys():
+        if (least := np.min(arrays[name])) <= 0:
+            raise InputError(f"{path} has {least} in {name}; inputs are divided by it; {remedy}")
     return model
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl.errors import extra, pick
+from omkl.metrics import progressive
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,10 +38,7 @@ def plot_loss(
     progressive loss, or with ``window`` a centered moving average over that many rounds.
     """
     losses = result.loss.astype(np.float64)
-    if window is None:
-        smooth = np.cumsum(losses, axis=1) / np.arange(1, losses.shape[1] + 1)
-    else:
-        smooth = np.stack([moving_average(curve, window) for curve in losses])
+    smooth = progressive(losses) if window is None else np.stack([moving_average(curve, window) for curve in losses])
     mean = smooth.mean(axis=0)
     half = 1.96 * smooth.std(axis=0, ddof=1) / len(smooth) ** 0.5 if len(smooth) > 1 else np.zeros_like(mean)
     rounds = result.rounds + 1.0

@@ -8,7 +8,9 @@ float32 without its sign: two bytes on the wire.
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
+
+import numpy as np
 
 from omkl.arrays import Array, namespace
 from omkl.errors import InputError, real, whole
@@ -227,24 +229,12 @@ class Nearest:
 def round_up(step: Array) -> Array:
     """Return the least step of nine significant bits at or above ``step``; zero below the smallest step.
 
-    Found by halving the exponent's range: multiplications by powers of two are exact everywhere, whereas logarithms
-    and the bits of a float are not portable. In NumPy and JAX the bits are at hand, and quick.
+    By the bits of a float32, whose upper half it is: logarithms are not portable.
     """
     xp = namespace(step)
-    if hasattr(step, "view") and step.dtype == xp.float32:
-        return _round_up_bits(xp, step)
-    mantissa = xp.clip(step, 0, LARGEST_STEP) / SMALLEST_STEP
-    power = xp.full(step.shape, SMALLEST_STEP, dtype=step.dtype)
-    for exponent in (64, 32, 16, 8, 4, 2, 1):
-        large = mantissa >= 2.0**exponent
-        mantissa = xp.where(large, mantissa * 2.0**-exponent, mantissa)
-        power = xp.where(large, power * 2.0**exponent, power)
-    rounded = xp.ceil(mantissa * 256) * (power / 256)
-    return xp.where(step < SMALLEST_STEP, xp.zeros_like(rounded), rounded)
-
-
-def _round_up_bits(xp: Any, step: Array) -> Array:
-    bits = xp.minimum(step, xp.float32(LARGEST_STEP)).view(xp.uint32)
+    if not hasattr(step, "view"):  # of another library than NumPy and JAX
+        return xp.asarray(round_up(np.asarray(step)))
+    bits = xp.minimum(step, LARGEST_STEP).astype(xp.float32).view(xp.uint32)
     rounded = (bits + xp.uint32(0x7FFF) & xp.uint32(0xFFFF8000)).view(xp.float32)
     return xp.where(step < SMALLEST_STEP, xp.float32(0), rounded)
 

@@ -8,6 +8,7 @@ at any time. See ``omkl.online`` for the rest.
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,28 +28,20 @@ Named: TypeAlias = dict[Any, Any]
 """A row: values by the names of their columns."""
 
 
+@dataclass(eq=False, repr=False)
 class _Estimator:
     """What all of them share."""
 
-    def __init__(
-        self,
-        kernels: tuple[float | Kernel, ...] = Settings.sigmas,
-        rank: int = Settings.rank,
-        learner: Learner | str | None = None,
-        forget: float | tuple[float, ...] | None = None,
-        weight_rate: float = Settings.weight_rate,
-        warmup: int = Settings.warmup,
-        method: Method | str | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.kernels = kernels
-        self.rank = rank
-        self.learner = learner
-        self.forget = forget
-        self.weight_rate = weight_rate
-        self.warmup = warmup
-        self.method = method
-        self.seed = seed
+    kernels: tuple[float | Kernel, ...] = Settings.sigmas
+    rank: int = Settings.rank
+    learner: Learner | str | None = None
+    forget: float | tuple[float, ...] | None = None
+    weight_rate: float = Settings.weight_rate
+    warmup: int = Settings.warmup
+    method: Method | str | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
         self._columns: dict[Any, int] = {}
         self._labels: dict[Any, int] = {}
         self._online: Online | None = None
@@ -153,26 +146,15 @@ class OMKLClassifier(_Estimator, base.MiniBatchClassifier):
         return [dict(zip(self._labels, p, strict=True)) for p in probabilities(self._outputs(rows)).tolist()]
 
 
-class _Regressor(_Estimator):
-    """What those of values share."""
+@dataclass(eq=False, repr=False)
+class _Lossy:
+    """What those of values have besides, before the rest."""
 
-    def __init__(
-        self,
-        loss: Loss | str = "squared",
-        kernels: tuple[float | Kernel, ...] = Settings.sigmas,
-        rank: int = Settings.rank,
-        learner: Learner | str | None = None,
-        forget: float | tuple[float, ...] | None = None,
-        weight_rate: float = Settings.weight_rate,
-        warmup: int = Settings.warmup,
-        method: Method | str | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(kernels, rank, learner, forget, weight_rate, warmup, method, seed)
-        self.loss = loss
+    loss: Loss | str = "squared"
 
 
-class OMKLRegressor(_Regressor, base.MiniBatchRegressor):
+@dataclass(eq=False, repr=False)
+class OMKLRegressor(_Estimator, _Lossy, base.MiniBatchRegressor):
     """A multi-kernel regressor that learns rows one after another.
 
     Targets are learned in units of the rows that it is calibrated on. Before the first row it predicts 0.
@@ -223,7 +205,8 @@ class OMKLRegressor(_Regressor, base.MiniBatchRegressor):
         return values
 
 
-class OMKLMultiTargetRegressor(_Regressor, base.MultiTargetRegressor):
+@dataclass(eq=False, repr=False)
+class OMKLMultiTargetRegressor(_Estimator, _Lossy, base.MultiTargetRegressor):
     """A multi-kernel regressor of several targets, each by its name; the first row has them all.
 
     Parameters

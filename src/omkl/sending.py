@@ -43,12 +43,13 @@ class Schedule:
     def _phases(self) -> Iterator[Phase]:
         raise NotImplementedError
 
-    def rounds(self, samples: Array | int) -> Array | int:
+    def rounds(self, samples: int) -> int:
         """Return how many rounds of gossip there are before the last of the first so many samples is learned."""
-        total: Array | int = 0
+        total = 0
         for start, length, often, seldom in self.phases:
-            inside = _within(samples, start, length)
-            total = total + often * ((inside + seldom - 1) // seldom)
+            if samples <= start:
+                break
+            total += often * -(-min(samples - start, length) // seldom)
         return total
 
     def samples(self, round_: int) -> int:
@@ -83,7 +84,7 @@ class Pace(Schedule):
 
     Examples
     --------
-    >>> [int(Pace(2, until=2).rounds(samples)) for samples in range(12)]
+    >>> [Pace(2, until=2).rounds(samples) for samples in range(12)]
     [0, 2, 4, 5, 6, 7, 8, 9, 10, 11, 11, 12]
     """
 
@@ -146,7 +147,7 @@ class Budget:
         message = FRAME_BYTES + models * (STEP_BYTES + NUMBER_BYTES * numbers)
         for quarters in range(MOST_RATE * FINENESS, 1, -1):
             made = Fading(quarters / FINENESS, self.least)
-            rounds = int(made.rounds(self.samples)) - 1  # in the first nothing is said
+            rounds = made.rounds(self.samples) - 1  # in the first nothing is said
             if FRAME_BYTES + message * rounds <= self.bytes * self.samples:
                 return made
         return Fading(1 / FINENESS, self.least)
@@ -162,7 +163,7 @@ class Fading(Schedule):
 
     Examples
     --------
-    >>> [int(Fading(4).rounds(samples)) for samples in range(8)]
+    >>> [Fading(4).rounds(samples) for samples in range(8)]
     [0, 1, 5, 8, 11, 13, 15, 17]
     """
 
@@ -189,13 +190,6 @@ def _check_rate(name: str, value: float) -> None:
             f"{name} is {value}; it must be 1 to {MOST_RATE} rounds of gossip a sample, or one round for as many "
             "samples; try 8 or 0.25"
         )
-
-
-def _within(samples: Array | int, start: int, length: int) -> Array | int:
-    if isinstance(samples, int):
-        return min(max(samples - start, 0), length)
-    xp = namespace(samples)
-    return xp.minimum(xp.where(samples > start, samples - start, xp.zeros_like(samples)), length)
 
 
 class Sending(Protocol):

@@ -176,12 +176,15 @@ class Explanation:
         return not self.terms.total < (math.inf if math.isnan(self.trivial) else self.trivial)
 
     def __str__(self) -> str:
-        return "\n".join([*self._network(), "", *self._bound(), "", "Assumptions", *map(_line, self.assumptions)])
+        marks = {True: "yes", False: "NO", None: "depends"}
+        told = [f"  {marks[one.holds]:<8} {one.statement}: {one.why}" for one in self.assumptions]
+        return "\n".join([*self._network(), "", *self._bound(), "", "Assumptions", *told])
 
     def _network(self) -> list[str]:
         if self.nodes == 1:
             return ["Network: one node; there is nothing to agree on, and nothing is sent."]
-        mixing = f"disagreement halves in {_rounds(self.halving)} where nothing disturbs it; there are {self.rounds:,}"
+        halves = f"about {max(1, round(self.halving)):,}" if math.isfinite(self.halving) else "no number of"
+        mixing = f"disagreement halves in {halves} rounds where nothing disturbs it; there are {self.rounds:,}"
         return [
             f"Network: {self.nodes:,} nodes, {self.links:,} links, {self.weights} weights",
             f"  rho     {self.rho:<9.3g} spectral gap: 1 agrees in one exact round, near 0 hardly ever",
@@ -267,11 +270,14 @@ def explain(
     '0.0082 1.7e-06 1.5e-07 True'
     """
     network, loss = build(topology, nodes, weights), losses.named(loss)
-    quantizer = 1.0 if quantizer is None else quantizer
+    given: Any = 1.0 if quantizer is None else quantizer
     _check(features=(features, 1, math.inf), regularization=(regularization, 0, math.inf), momentum=(momentum, 0, 1))
     n = 2 * features if sent is None else sent
-    delta = quantizer if isinstance(quantizer, (int, float)) else quantizer.delta(n)
-    auto = stable_step(network, seldom(_tracking(quantizer, n, delta), share), momentum)
+    delta = given if isinstance(given, (int, float)) else given.delta(n)
+    # Of a quantizer with a delta alone it is taken that it shrinks.
+    shrinking = Tracking(delta, (1 - delta) / max(delta, SMALLEST))
+    followed = tracking(given, n) if delta > 0 and hasattr(given, "quantize") else shrinking
+    auto = stable_step(network, seldom(followed, share), momentum)
     gamma = auto if gamma == "auto" else gamma
     _check(gamma=(gamma, 0, 1))
     rho, pull, usable = spectral_gap(network), beta(network), max(0.0, delta)
@@ -294,13 +300,6 @@ def _check(**values: tuple[float, float, float]) -> None:
         if not low <= value <= high:
             span = f"at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
             raise InputError(f"{name} is {value}; it must be {span}; correct {name}")
-
-
-def _tracking(quantizer: Any, n: int, delta: float) -> Tracking:
-    """Return how well a quantizer lets states be followed; of one with a delta alone it is taken that it shrinks."""
-    if delta > 0 and hasattr(quantizer, "quantize"):
-        return tracking(quantizer, n)
-    return Tracking(delta, (1 - delta) / max(delta, SMALLEST))
 
 
 def _halving(network: Topology, gamma: float, momentum: float) -> float:
@@ -355,19 +354,9 @@ def _loss_assumptions(loss: losses.Loss, start: float, regularization: float, ra
     inside = None if math.isnan(start) or start <= 1 < highest else highest <= 1
     start_text = "depends on the data" if math.isnan(start) else f"starts at {start:.3g}"
     range_text = f"{start_text}, at most {highest:.3g} for |theta| <= {radius:g}" if bounded else start_text
+    name = loss.name if known else f"{loss.name}, not one of ours"
     return (
-        Assumption(
-            "the loss is convex in theta", known or None, f"{loss.name}" + ("" if known else ", not one of ours")
-        ),
+        Assumption("the loss is convex in theta", known or None, name),
         Assumption("gradients are bounded by L", gradient_holds, gradient[gradient_holds]),
         Assumption("losses lie in [0, 1] (Lemma 2, Hedge)", inside, range_text),
     )
-
-
-def _line(assumption: Assumption) -> str:
-    mark = {True: "yes", False: "NO", None: "depends"}[assumption.holds]
-    return f"  {mark:<8} {assumption.statement}: {assumption.why}"
-
-
-def _rounds(number: float) -> str:
-    return "no number of rounds" if math.isinf(number) else f"about {max(1, round(number)):,} rounds"

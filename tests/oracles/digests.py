@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from omkl_lab.torture import Report, runs
+from omkl_lab.torture import FAULTS, Report, runs
 from tests.oracles import arithmetic
 
 FILE = Path(__file__).with_name("digests.json")
@@ -12,7 +12,7 @@ SEEDS, EVENTS = 200, 15
 
 def reports(seeds: int = SEEDS) -> list[Report]:
     """Return what comes of the seeds, or of the first of them."""
-    return list(runs(range(seeds), EVENTS, jobs=1, more=False))
+    return list(runs(range(seeds), EVENTS, jobs=1, faults=FAULTS))
 
 
 def key() -> str:

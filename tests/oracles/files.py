@@ -18,8 +18,8 @@ import omkl
 from omkl import topology
 from omkl.learners import Shared
 from omkl.methods import Gossip
-from omkl.node import checkpoint
 from omkl.node.config import Member, NetworkConfig
+from omkl.node.persistence import checkpoint
 from omkl.node.protocol import Protocol
 from omkl.node.settings import Timing
 from omkl.node.transports.memory import Conditions, Network

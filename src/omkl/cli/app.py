@@ -20,6 +20,7 @@ from omkl.errors import DivergedError, InputError, MissingExtraError
 from omkl.registry import added
 
 COMMANDS = (simulate, cluster, dashboard, explain, data, doctor)
+LONGEST = 1000  # letters of an error
 ADDED = "omkl.commands"  # the entry points by which other packages add to them
 
 
@@ -34,11 +35,18 @@ class _Commands(TyperGroup):
         except MissingExtraError as error:
             code, line = Exit.MISSING, f"error: {error}"
         except (InputError, OSError) as error:
-            code, line = Exit.DIVERGED if isinstance(error, DivergedError) else Exit.INPUT, f"error: {error}"
+            code, line = Exit.DIVERGED if isinstance(error, DivergedError) else Exit.INPUT, f"error: {_line(error)}"
         except KeyboardInterrupt:
             code, line = Exit.INTERRUPTED, "interrupted"
         print(f"omkl: {line}", file=sys.stderr)
         raise typer.Exit(code)
+
+
+def _line(error: Exception) -> str:
+    """Return what an error says in one line that a terminal can show: it may quote a file of anybody's."""
+    text = " ".join(str(error).split())
+    shown = "".join(letter if letter.isprintable() else "?" for letter in text[:LONGEST])
+    return shown if len(text) <= LONGEST else f"{shown} ..."
 
 
 def _show_warning(message: Warning | str, *_: Any) -> None:

@@ -55,7 +55,9 @@ class cluster(FLAGS):  # type: ignore[misc, valid-type]
             loaded = load(given.data)
             method, graph = suited(given.method, loaded.loss), given.topology or loaded.graph
             given = replace(given, data=loaded, method=method, topology=graph)
-        stream = _stream(given)
+        dtype = np.float64 if given.standardize else np.float32
+        whole, _ = as_stream(given.data, given.nodes, given.shuffle, dtype, given.partition)
+        stream = first_rounds(whole, given.rounds)
         network = processes.on_loopback(_network(given, stream, self.deadline))
         with show.progress(self.quiet) as report:
             outcomes = processes.run(network, *stream, progress=report and (lambda a, b: report(a, b, "gossiping")))
@@ -71,11 +73,6 @@ class cluster(FLAGS):  # type: ignore[misc, valid-type]
             show.print_json(summary)
         else:
             _print(called, network, summary)
-
-
-def _stream(given: Experiment) -> Stream:
-    dtype = np.float64 if given.standardize else np.float32
-    return first_rounds(as_stream(given.data, given.nodes, given.shuffle, dtype, given.partition)[0], given.rounds)
 
 
 def _network(given: Experiment, stream: Stream, deadline: float) -> "NetworkConfig":

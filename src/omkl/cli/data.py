@@ -1,7 +1,7 @@
 """``omkl data``: the data sets and where they are."""
 
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from omkl.cli import options, show
 from omkl.cli.options import Format
@@ -20,17 +20,13 @@ def data(output: options.Output = Format.TABLE) -> None:
     if output is Format.JSON:
         show.print_json(sets)
         return
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    columns = {"name": "left", "task": "left", "n": "right", "d": "right", "nodes": "right"}
-    columns |= {"license": "left", "copy": "left"}
-    for header, justify in columns.items():
-        table.add_column(header, justify=justify)  # type: ignore[arg-type]
+    n, d, nodes = (Column(name, justify="right") for name in ("n", "d", "nodes"))
+    table = Table("name", "task", n, d, nodes, "license", "copy", box=None, header_style="bold", padding=(0, 2, 0, 0))
     where = Table.grid(padding=(0, 2, 0, 0))
     told: set[str] = set()
     for one in sets:
         copy = "verified" if one.verified else "wrong" if one.place else "missing"
-        nodes = str(one.nodes or "")
-        table.add_row(one.name, one.task, f"{one.n:,}", f"{one.d:,}", nodes, one.license, copy)
+        table.add_row(one.name, one.task, f"{one.n:,}", f"{one.d:,}", str(one.nodes or ""), one.license, copy)
         where.add_row(one.name, escape(one.remedy or one.place or ""))
         for file, digest in one.checksums.items():
             if digest not in told:  # sets may be made of the same files

@@ -4,6 +4,7 @@ import os
 import platform
 import re
 import time
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Any
 
@@ -71,35 +72,31 @@ def _packages() -> dict[str, dict[str, str | None]]:
 
 
 def _version(package: str) -> str | None:
-    try:
+    with suppress(PackageNotFoundError):
         return version(package)
-    except PackageNotFoundError:
-        return None
+    return None
 
 
 def _devices() -> list[str]:
-    try:
+    with suppress(ImportError, RuntimeError):
         import jax
 
         return [str(device.device_kind) for device in jax.devices()]
-    except (ImportError, RuntimeError):
-        return []
+    return []
 
 
 def _programs() -> str | None:
-    try:
+    with suppress(ImportError):
         from omkl.simulator import cache
 
         return str(cache.folder() or "") or None
-    except ImportError:
-        return None
+    return None
 
 
 def _memory() -> float | None:
-    try:
+    with suppress(AttributeError, ValueError, OSError):  # Windows has no sysconf
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
-    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
-        return None
+    return None
 
 
 def _print(findings: dict[str, Any]) -> None:
@@ -109,7 +106,14 @@ def _print(findings: dict[str, Any]) -> None:
     console.print(f"{findings['cores']} cores{memory}; JAX on {', '.join(findings['devices']) or 'no device'}")
     programs = f"kept in {findings['programs']}" if findings["programs"] else "not kept"
     console.print(f"compiled programs are {programs}; $OMKL_CACHE names another folder, or is off\n")
-    console.print(_package_table(findings["packages"]))
+    packages = Table.grid(padding=(0, 2))
+    for extra, versions in findings["packages"].items():
+        here = [f"{name} {found}" for name, found in versions.items() if found]
+        missing = [name for name, found in versions.items() if not found]
+        if missing:
+            here.append(f"[yellow]missing: {', '.join(missing)}[/]; pip install 'omkl\\[{extra}]'")
+        packages.add_row(f"[bold]{extra}[/]", "; ".join(here))
+    console.print(packages)
     console.print("\n[bold]data[/]")
     page = Table.grid(padding=(0, 2))
     for name, place in findings["data"].items():
@@ -119,14 +123,3 @@ def _print(findings: dict[str, Any]) -> None:
     console.print(page)
     color = "green" if findings["works"] else "red"
     console.print(f"\n[bold {color}]{'works' if findings['works'] else 'broken'}[/]: {escape(findings['verdict'])}")
-
-
-def _package_table(packages: dict[str, dict[str, str | None]]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    for extra, versions in packages.items():
-        here = [f"{name} {found}" for name, found in versions.items() if found]
-        missing = [name for name, found in versions.items() if not found]
-        if missing:
-            here.append(f"[yellow]missing: {', '.join(missing)}[/]; pip install 'omkl\\[{extra}]'")
-        table.add_row(f"[bold]{extra}[/]", "; ".join(here))
-    return table

@@ -2,7 +2,6 @@
 
 import logging
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -10,10 +9,12 @@ import typer
 from rich.table import Table
 
 from omkl import storage
+from omkl.cli import network as networks
 from omkl.cli import options, show
 from omkl.cli.exits import Exit
+from omkl.cli.network import load as _load
 from omkl.cli.options import Format
-from omkl.errors import DivergedError, InputError, MissingExtraError
+from omkl.errors import DivergedError, InputError
 from omkl.node import inputs, journal  # light ones: no zenoh, no pydantic
 
 if TYPE_CHECKING:
@@ -105,29 +106,6 @@ def run(
 
 
 @node.command()
-def init(
-    path: Annotated[Path, typer.Argument(help="The file to write.", metavar="NETWORK.toml")] = Path("network.toml"),
-    nodes: Annotated[
-        int | None, typer.Option(help="How many; 5, or as many as hosts.", metavar="INT", show_default=False)
-    ] = None,
-    host: Annotated[
-        list[str] | None,
-        typer.Option(help="Address of a node; repeat. Without: 127.0.0.1 for all.", metavar="HOST", show_default=False),
-    ] = None,
-    topology: Annotated[str, typer.Option(help="The graph over them, by name.", metavar="NAME")] = "ring",
-    name: Annotated[str, typer.Option(help="The network's name.", metavar="WORD")] = "sensors",
-    inputs: Annotated[int, typer.Option(help="How many numbers an observation has.", metavar="INT")] = 2,
-) -> None:
-    """Write a network's file to start from, with comments that say what each key does.
-
-    Example: omkl node init --nodes 3 --topology path --inputs 2
-    """
-    write = _load("template").write
-    config = write(path, nodes=nodes, hosts=host or (), topology=topology, name=name, inputs=inputs)
-    print(f"{path}: {config.name}, {len(config.ids)} nodes: {', '.join(config.ids)}")
-
-
-@node.command()
 def check(
     path: Annotated[Path, typer.Argument(help="The network's file.", metavar="NETWORK.toml")] = Path("network.toml"),
     output: options.Output = Format.TABLE,
@@ -163,6 +141,22 @@ def predict(
 
 
 @node.command()
+def reset(id: Annotated[str, Id], network: Annotated[Path, File] = Path("network.toml")) -> None:
+    """Let a node that is not running start anew: remove its checkpoints and its count.
+
+    It begins with what its neighbors have kept of its models, or with nothing.
+
+    Example: omkl node reset --network network.toml --id a
+    """
+    config = _load("config").load(network)
+    config.index(id)  # refuses one that is not there
+    if config.checkpoint is None:
+        raise InputError(f"{network} has no [checkpoint]; a node without keeps nothing; start it")
+    removed = _load("persistence").reset(config.checkpoint, id)
+    print(f"{id}: removed {', '.join(map(str, removed)) or 'nothing'}")
+
+
+@node.command()
 def export(
     path: Annotated[Path, typer.Argument(help="The file to write.", metavar="MODEL.npz")],
     network: Annotated[Path, File],
@@ -177,12 +171,8 @@ def export(
     storage.write_whole(path, _load("client").model(_load("config").load(network), id, timeout, name))
 
 
-def _load(module: str) -> Any:
-    """Return a module of ``omkl.node``, which takes a while to import."""
-    try:
-        return import_module(f"omkl.node.{module}")
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "eclipse-zenoh", "node") from None
+for command in networks.COMMANDS:
+    node.command()(command)
 
 
 def _describe(config: "NetworkConfig") -> dict[str, Any]:

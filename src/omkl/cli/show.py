@@ -75,7 +75,9 @@ def _plain(value: Any) -> Any:
 @contextmanager
 def log(quiet: bool) -> Iterator[None]:
     """Print what the library logs to stderr, unless quiet."""
-    logger, handler = logging.getLogger("omkl"), _Log(logging.CRITICAL if quiet else logging.INFO)
+    logger, handler = logging.getLogger("omkl"), logging.StreamHandler()
+    handler.setLevel(logging.CRITICAL if quiet else logging.INFO)
+    handler.setFormatter(logging.Formatter("omkl: %(message)s"))
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -84,11 +86,6 @@ def log(quiet: bool) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
-
-
-class _Log(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        print(f"omkl: {record.getMessage()}", file=sys.stderr)
 
 
 @contextmanager

@@ -7,3 +7,13 @@ one, part by part. Numba is optional: without it, and for parts that have no com
 of a node's round, put together from ``features``, ``mixing``, ``quantizers``, ``losses`` and ``learners``; ``network``
 has those of a whole network, ``tracking`` the rows of an estimator, and ``coder`` the bytes of a message.
 """
+
+import numba
+
+KNOWN = 0, 68  # the last Numba that these loops are known to run with: they use parts of it that are its own affair
+
+if numba.version_info.short > KNOWN:
+    try:
+        from omkl.compiled import trial  # noqa: F401
+    except Exception as error:  # of any kind; the text over arrays runs, as without Numba
+        raise ImportError(f"Numba {numba.__version__} is not as these loops know it ({error})") from error

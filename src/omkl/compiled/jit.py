@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+import numba
 import numpy as np
 import numpy.typing as npt
 from numba import njit
@@ -31,12 +32,13 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wra
 
 
 def _sources() -> str:
-    """Return a digest of all that compiled loops are made of."""
+    """Return a digest of all that compiled loops are made of, and by."""
     package = Path(__file__).parent.parent
     files = [*Path(__file__).parent.glob("*.py")]
     for name in CONSTANTS:
         files += [package / name] if name.endswith(".py") else (package / name).glob("*.py")
-    return hashlib.blake2b(b"".join(file.read_bytes() for file in sorted(files)), digest_size=16).hexdigest()
+    parts = [numba.__version__.encode(), *(file.read_bytes() for file in sorted(files))]
+    return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
 
 
 _SOURCES = _sources()

@@ -10,7 +10,7 @@ import numpy as np
 
 from omkl import learners
 from omkl.compiled import losses
-from omkl.compiled.arithmetic import ONE, TWO, ZERO, add, clear, copy, dot
+from omkl.compiled.arithmetic import ONE, TWO, ZERO, add, clear, copy, dot, total
 from omkl.compiled.jit import Floats, inner, summed
 from omkl.learners import Learner
 from omkl.learners.pooled import FIRST_COUNT, OWN_FIRST, RECENT
@@ -155,18 +155,10 @@ def _settle(variance: Floats, known: np.float32, z: Floats, metric: Floats, move
 
 
 @inner
-def _sum(few: Floats) -> np.float32:
-    every = ZERO
-    for c in range(len(few)):
-        every += few[c]
-    return every
-
-
-@inner
 def _mean_curvature(s: Rule, f: Floats, y: Floats, bent: Floats) -> np.float32:
     """Return a sample's curvature, mean over outputs, in units of the bound and above the floor."""
     losses.curvatures(s.loss, s.delta, f, y, bent)
-    return max(_sum(bent) / (np.float32(len(f)) * s.bound), _LEAST)
+    return max(total(bent) / (np.float32(len(f)) * s.bound), _LEAST)
 
 
 @inner

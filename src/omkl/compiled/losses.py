@@ -38,7 +38,7 @@ def value(kind: int, delta: np.float32, f: Floats, y: Floats) -> np.float32:
 def derivative(kind: int, delta: np.float32, f: Floats, y: Floats, slope: Floats) -> None:
     """Write C'(f, y); ``slope`` may be f itself."""
     if kind == SOFTMAX:
-        _softmax(f, slope)
+        softmax(f, slope)
         for k in range(len(f)):
             slope[k] -= y[k]
         return
@@ -58,7 +58,7 @@ def derivative(kind: int, delta: np.float32, f: Floats, y: Floats, slope: Floats
 def curvatures(kind: int, delta: np.float32, f: Floats, y: Floats, bent: Floats) -> None:
     """Write the diagonal of C''(f, y)."""
     if kind == SOFTMAX:
-        _softmax(f, bent)
+        softmax(f, bent)
         for k in range(len(f)):
             bent[k] *= ONE - bent[k]
         return
@@ -74,7 +74,8 @@ def curvatures(kind: int, delta: np.float32, f: Floats, y: Floats, bent: Floats)
 
 
 @inner
-def _softmax(f: Floats, shares: Floats) -> None:
+def softmax(f: Floats, shares: Floats) -> None:
+    """Write shares in proportion to the exponentials, which add up to one."""
     top, total = highest(f), ZERO
     for k in range(len(f)):
         shares[k] = exp(f[k] - top)

@@ -10,7 +10,7 @@ import numpy as np
 
 from omkl.algorithm import WEIGHT_SCALE
 from omkl.compiled import learners, losses, mixing, quantizers, sizes
-from omkl.compiled.arithmetic import HALF, ONE, TWO, ZERO, dot, exp, highest, subtract, total
+from omkl.compiled.arithmetic import HALF, ONE, TWO, ZERO, dot, highest, subtract, total
 from omkl.compiled.jit import Floats, Whole, entry, inner
 from omkl.compiled.lending import borrowed
 from omkl.reach import AHEAD, ENOUGH, FALLS, KEPT, RISES, UNKNOWN
@@ -160,7 +160,7 @@ def price(s: Method, k: Room) -> np.float32:
             for piece in range(s.prices.pieces):
                 start = b * s.block + piece * ELEMENTS
                 stop = min(start + ELEMENTS, (b + 1) * s.block)
-                k.bits[b] = sizes.level_bits(k.levels[start:stop], s.prices)
+                k.bits[b] = sizes.level_bits(k.levels[start:stop], s.prices.levels)
     return sizes.message_bytes(k.steps, k.bits, s.prices)
 
 
@@ -230,19 +230,8 @@ def predict(s: Method, nodes: Nodes, j: int, z: Floats, k: Room) -> None:
             variance = s.rule.variance[p]
         theta, found = nodes.own[j, p * length : (p + 1) * length], k.outputs[p * views : (p + 1) * views]
         learners.readings(s.rule, theta, s.m, variance, z[p], seen, k.shrunk, found)
-    normalize(nodes.log_weights[j], k.weights)
+    losses.softmax(nodes.log_weights[j], k.weights)
     combine(k.outputs, k.weights, k.output)
-
-
-@inner
-def normalize(log_weights: Floats, weights: Floats) -> None:
-    """Write the weights, which add up to one."""
-    top, every = highest(log_weights), ZERO
-    for p in range(len(weights)):
-        weights[p] = exp(log_weights[p] - top)
-        every += weights[p]
-    for p in range(len(weights)):
-        weights[p] /= every
 
 
 @inner
@@ -317,14 +306,6 @@ def _learn(
         learners.shared(rule, theta, s.m, rule.variance[p], z, f, y, own, k)
     else:
         learners.newton(rule, theta, s.m, z, f, y, ONE, memory.root[j, rows], memory.trace[j, rows], k)
-
-
-@entry
-def learn_one(s: Method, nodes: Nodes, z: Floats, y: Floats, k: Room) -> tuple[np.float32, bool]:
-    """Take the one node through a sample; return the loss, and whether models and weights are sound."""
-    s, nodes, k = borrowed(s), borrowed(nodes), borrowed(k)
-    loss = observe(s, nodes, 0, z, y, k)
-    return loss, mixing.is_finite(nodes.own[0]) and not np.isnan(total(nodes.log_weights[0]))
 
 
 @entry

@@ -13,7 +13,6 @@ from omkl.quantizers import QSGD, Nearest, Quantizer
 from omkl.wire.coded import ELEMENTS
 from omkl.wire.sizes import BARE
 
-FEW = 8  # levels, up to which their costs are a polynomial of them: vectors have no quick way to look them up
 _EIGHTH, _BARE = np.float32(1 / 8), np.float32(BARE)
 
 
@@ -24,8 +23,7 @@ class Prices(NamedTuple):
     is_fixed: bool
     """Whether levels could go at fixed width; where neither, all messages are of one size."""
     levels: Floats
-    """Of a level by its magnitude, or the coefficients of a polynomial through these where they are few."""
-    are_few: bool
+    """Of a level by its magnitude."""
     last: np.float32
     near: np.float32
     far: np.float32
@@ -58,16 +56,10 @@ def prices(quantizer: Quantizer, rows: int, n: int) -> Prices:
     else:
         frame += math.ceil(rows * quantizer.size(n) / 8)
     together, pieces = min(blocks, ELEMENTS // length or 1), -(-length // ELEMENTS)
-    are_few = len(costs.levels) <= FEW
-    table = np.array(costs.levels)
-    if are_few:
-        table = np.linalg.solve(np.vander(np.arange(len(table)), increasing=True), table)
-        table = np.pad(table, (0, FEW - len(table)))
     return Prices(
         is_coded=isinstance(quantizer, QSGD | Nearest),
         is_fixed=width > 0,
-        levels=table.astype(np.float32),
-        are_few=are_few,
+        levels=np.array(costs.levels, np.float32),
         last=np.float32(costs.last),
         near=np.float32(costs.near),
         far=np.float32(costs.far),
@@ -82,23 +74,9 @@ def prices(quantizer: Quantizer, rows: int, n: int) -> Prices:
     )
 
 
-@inner
-def level_bits(levels: Floats, s: Prices) -> np.float32:
+@summed
+def level_bits(levels: Floats, costs: Floats) -> np.float32:
     """Return what levels cost."""
-    return _by_curve(levels, s.levels) if s.are_few else _by_table(levels, s.levels)
-
-
-@summed
-def _by_curve(levels: Floats, c: Floats) -> np.float32:
-    total, c0, c1, c2, c3, c4, c5, c6, c7 = ZERO, c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]
-    for i in range(len(levels)):
-        x = abs(levels[i])
-        total += c0 + x * (c1 + x * (c2 + x * (c3 + x * (c4 + x * (c5 + x * (c6 + x * c7))))))
-    return total
-
-
-@summed
-def _by_table(levels: Floats, costs: Floats) -> np.float32:
     total = ZERO
     for i in range(len(levels)):
         total += costs[np.int64(abs(levels[i]))]

@@ -135,7 +135,7 @@ def _predict(s: Method, node: Node, z: Floats, k: Room) -> None:
         for p in range(once, last):
             k.outputs[p, c] = s.sharper * k.outputs[p - once, c]
         k.outputs[last, c] = dot(node.line[c * length : (c + 1) * length], z[n - length :])
-    rounds.normalize(node.log_weights, k.weights)
+    losses.softmax(node.log_weights, k.weights)
     rounds.combine(k.outputs, k.weights, k.output)
 
 
@@ -178,6 +178,6 @@ def _bound(s: Method, f: Floats, target: Floats, spread: Floats) -> None:
 @inner
 def _deal(s: Method, log_weights: Floats, weights: Floats) -> None:
     """Deal a share of all weight out anew."""
-    rounds.normalize(log_weights, weights)
+    losses.softmax(log_weights, weights)
     for p in range(len(weights)):
         log_weights[p] = np.log((ONE - s.share) * weights[p] + s.share * s.stakes[p])

@@ -22,12 +22,44 @@ log = logging.getLogger(__name__)
 PERIOD = 0.5  # seconds from question to question
 TIMEOUT = 2.0  # seconds after which a node that does not answer counts as gone
 STATES = ["synced", "syncing", "connecting", "left out", "refused"]
+MOST_COUNTED = 2**53
+MOST_TOLD = 200  # letters of names
 CONNECTING = STATES.index("connecting")
 KEYS = ("loss", "disagreement", "weights", "round")
+COUNTS = ("sent_bytes", "resyncs", "frames_dropped")
+NO_LINK = {"state": "connecting"} | dict.fromkeys(COUNTS, 0.0)
+STRANGE = "answers in words that this page does not know; is it of another version?"
 
-Status = Mapping[str, Any]
+Status = dict[str, Any]
 Answers = Mapping[str, Status]
-"""What the nodes that answer say of themselves, by id."""
+Heard = Mapping[str, Status | None]
+"""What the nodes that answer say of themselves, by id; None is what is not understood."""
+
+
+def understood(answer: bytes, kernels: int) -> Status | None:
+    """Return what a node says of itself, each thing of its kind; None where one is not."""
+    try:
+        told = json.loads(answer)
+        links = {
+            peer: {"state": STATES[STATES.index(link["state"])]} | {key: _count(link.get(key, 0)) for key in COUNTS}
+            for peer, link in told["links"].items()
+        }
+        status: Status = {
+            "round": int(_count(told["round"])),
+            "boot": int(_count(told["boot"])),
+            "diverged": bool(told["diverged"]),
+            "gossip_bytes": _count(told["gossip_bytes"]),
+            "weights": [float(weight) for weight in told["weights"]],
+        } | {key: None if told[key] is None else float(told[key]) for key in ("loss", "disagreement")}
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None
+    return status | {"links": links} if len(status["weights"]) == kernels else None
+
+
+def _count(value: Any) -> float:
+    if not 0 <= value < MOST_COUNTED:
+        raise ValueError
+    return float(value)
 
 
 def described(config: NetworkConfig) -> Event:
@@ -41,7 +73,7 @@ def described(config: NetworkConfig) -> Event:
         ids=config.ids,
         positions=spread_out(len(members), graph.edges) if None in placed else placed,
         edges=graph.edges.tolist(),
-        kernels=[f"{kernel.name} {kernel.sigma:g}" for kernel in method.bank.kernels],
+        kernels=method.labels,
         rounds=None,
         loss=method.objective.name,
         disagreement="distance from its neighbors' hidden states",
@@ -72,19 +104,41 @@ class Changes:
 
     def __init__(self, config: NetworkConfig) -> None:
         self._ids, self._edges = config.ids, config.topology.graph.edges.tolist()
+        self._peers = {id: list(config.neighbors(id)) for id in config.ids}
+        self._odd: dict[str, str] = {}  # what was said of nodes that are not as this page's file has them
         self._before: dict[str, Status] = {}  # the last of each node, also of those that are gone
         self._alive = dict.fromkeys(config.ids, False)
         self._states = [CONNECTING] * len(self._edges)
         self._total = 0.0
 
-    def events(self, answers: Answers, at: float) -> list[Event]:
+    def events(self, heard: Heard, at: float) -> list[Event]:
         """Return a frame, after what there is to note."""
+        told = [one for k, id in enumerate(self._ids) if id in heard for one in self._oddity(heard[id], k)]
+        answers = {id: self._as_known(id, status) for id, status in heard.items() if status is not None}
         top = max((status["round"] for status in answers.values()), default=0)
-        told = [one for k in range(len(self._ids)) for one in self._node(answers, k)]
+        told += [one for k in range(len(self._ids)) for one in self._node(answers, k)]
         told += [one for e in range(len(self._edges)) for one in self._link(answers, e)]
         frame = self._frame(answers, top, at)
         self._before |= answers
         return [*(events.note(top, at, *one) for one in told), frame]
+
+    def _oddity(self, status: Status | None, k: int) -> Iterator[Told]:
+        """Yield in what a node is not as this page's file has it, once."""
+        id, text = self._ids[k], ""
+        if status is None:
+            text = f"{id} {STRANGE}"
+        elif {*status["links"]} != {*self._peers[id]}:
+            there, here = (
+                ", ".join(sorted(peers))[:MOST_TOLD] or "nobody" for peers in (status["links"], self._peers[id])
+            )
+            text = f"{id} has links to {there}, by this page's file to {here}; open the page with its file"
+        if text != self._odd.get(id, ""):
+            yield Told("fault", text, k) if text else Told("recovered", f"{id} is as this page's file has it", k)
+            self._odd[id] = text
+
+    def _as_known(self, id: str, status: Status) -> Status:
+        """Return a status with the links that this page's file has."""
+        return status | {"links": {peer: status["links"].get(peer, NO_LINK) for peer in self._peers[id]}}
 
     def _node(self, answers: Answers, k: int) -> Iterator[Told]:
         """Yield what has become of a node."""
@@ -200,12 +254,15 @@ class Observer:
         self._guest.close()
 
     def _run(self) -> None:
-        changes, began = Changes(self._config), time.monotonic()
+        changes, began, failed = Changes(self._config), time.monotonic(), False
+        kernels = len(self._config.method.labels)
         while not self._stop.wait(PERIOD):
             try:
                 told = self._guest.ask(self._config.ids, "status")
-                answers = {id: json.loads(answer) for id, answer in told.items()}
-                for event in changes.events(answers, time.monotonic() - began):
+                heard = {id: understood(answer, kernels) for id, answer in told.items()}
+                for event in changes.events(heard, time.monotonic() - began):
                     self._add(event)
-            except Exception:  # of one answer, of another version say; those after it should be seen
-                log.exception("the nodes' answers were not understood; the page goes on")
+            except Exception:  # those after it should be seen
+                if not failed:
+                    log.exception("the nodes' answers were not shown; the page goes on; this is said once")
+                failed = True

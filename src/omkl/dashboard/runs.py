@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from omkl.errors import InputError
 
 LOG, ERROR = "log.txt", "omkl: error: "
 MOST_RUNNING = 2  # simulations at a time
+LONGEST_NAME = 255  # bytes of a folder's name
 
 
 class Runs:
@@ -45,9 +47,9 @@ class Runs:
             return self._others[name]
         if _is_name(name):
             folder = self._folder / name
-            if name in self._started or (folder / events.FILE).is_file():
+            if name in self._started or _is_own(folder / events.FILE):
                 return File(folder / events.FILE)
-            if (folder / RESULT).is_file():
+            if _is_own(folder / RESULT):
                 return self._results.setdefault(name, Saved(folder))
         raise InputError(f"no run has the name {name!r}; open one of those listed")
 
@@ -55,11 +57,17 @@ class Runs:
         """Return what is known of every run, the newest first after those that were given."""
         self._reap()
         files = [path for kind in (events.FILE, RESULT) for path in self._folder.glob(f"*/{kind}")]
-        saved = {path.parent.name: path.stat().st_mtime for path in files}
-        found = {*saved, *self._started} - {*self._others}
-        names = sorted(found, key=lambda name: saved.get(name, math.inf), reverse=True)
-        own = set(self._started)
-        return [{"name": name, "own": name in own} | self.source(name).about() for name in [*self._others, *names]]
+        own, told = set(self._started), []
+        found = {path.parent.name for path in files if _is_name(path.parent.name)} | own
+        for name in [*self._others, *sorted(found - {*self._others}, key=self._changed, reverse=True)]:
+            with suppress(InputError, OSError):  # it was removed just now, or cannot be read
+                told.append({"name": name, "own": name in own} | self.source(name).about())
+        return told
+
+    def _changed(self, name: str) -> float:
+        """Return when a run was written to; one that has not begun to be comes first."""
+        times = [path.stat().st_mtime for kind in (RESULT, events.FILE) if _is_own(path := self._folder / name / kind)]
+        return times[-1] if times else math.inf
 
     def start(self, form: Any) -> str:
         """Return the name of a simulation that is started."""
@@ -105,7 +113,16 @@ class Runs:
 
 def _is_name(name: str) -> bool:
     """Return whether this can be a folder's name, and no way out of where it is."""
-    return name not in ("", ".", "..") and not any(letter in name for letter in "/\\\0")
+    try:
+        length = len(name.encode())
+    except UnicodeEncodeError:  # in a folder's name that is not UTF-8, which the page could not ask for
+        return False
+    return name not in (".", "..") and 0 < length <= LONGEST_NAME and not any(letter in name for letter in "/\\\0")
+
+
+def _is_own(path: Path) -> bool:
+    """Return whether a file is there, and no way to one elsewhere."""
+    return path.is_file() and not path.is_symlink()
 
 
 def _close(folder: Path, code: int) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from omkl import storage
 from omkl import topology as topologies
 from omkl.dashboard import events
 from omkl.dashboard.events import UP, Event, all_digits, digits
@@ -32,7 +33,8 @@ class Saved:
     def _lines(self) -> list[str]:
         from omkl.simulator import load
 
-        return [events.line(event).rstrip("\n") for event in replayed(load(self._folder))]
+        with storage.refusing(f"{self._folder} holds no run that can be shown", "simulate it again"):
+            return [events.line(event).rstrip("\n") for event in replayed(load(self._folder))]
 
     def read(self, cursor: int) -> Read:
         """Return the next lines."""

@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from omkl.dashboard.form import options
 from omkl.dashboard.runs import Runs
@@ -25,6 +26,40 @@ STATIC = Path(__file__).parent / "static"
 PAUSE = 0.1  # seconds between two looks for more; with what is read at a time, it bounds what is sent in a second
 SILENCE = 15.0  # seconds after which a word is sent, so that a lost connection shows
 MOST_BODY = 2**14  # bytes of a form
+MOST_READERS = 32  # of events at a time; each looks for more again and again
+
+
+class Readers:
+    """Counts those who read events, and turns away those that are too many."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def answer(self, messages: AsyncIterator[str]) -> Response:
+        """Return a response of messages, or one that says that there is no room."""
+        if self._count >= MOST_READERS:
+            text = f"{MOST_READERS} pages read events; that is the most; close one"
+            return JSONResponse({"error": text}, 503, {"Retry-After": "10"})
+        self._count += 1
+        return _Stream(messages, self._leave)
+
+    def _leave(self) -> None:
+        self._count -= 1
+
+
+class _Stream(StreamingResponse):
+    """A response of messages that tells when it is over, however it ends."""
+
+    def __init__(self, messages: AsyncIterator[str], leave: Callable[[], None]) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(messages, media_type="text/event-stream", headers=headers)
+        self._leave = leave
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._leave()
 
 
 class Server(uvicorn.Server):
@@ -42,6 +77,7 @@ class Server(uvicorn.Server):
 
 def application(runs: Runs) -> Starlette:
     """Return the application, yet to be guarded."""
+    readers = Readers()
 
     async def listed(_: Request) -> Response:
         return JSONResponse(await run_in_threadpool(runs.about))
@@ -59,9 +95,8 @@ def application(runs: Runs) -> Starlette:
 
     async def followed(request: Request) -> Response:
         name = request.path_params["name"]
-        runs.source(name)  # one that is not there is refused before the answer begins
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(_messages(runs, name), media_type="text/event-stream", headers=headers)
+        await run_in_threadpool(runs.source, name)  # one that is not there is refused before the answer begins
+        return readers.answer(_messages(runs, name))
 
     return Starlette(
         routes=[
@@ -84,7 +119,7 @@ async def _messages(runs: Runs, name: str) -> AsyncIterator[str]:
     while not ended and not runs.closed.is_set():
         try:
             lines, cursor, ended = await run_in_threadpool(lambda at: runs.source(name).read(at), cursor)
-        except InputError:  # its folder was removed
+        except (InputError, OSError):  # its folder was removed, or cannot be read
             break
         if lines:
             quiet = 0.0

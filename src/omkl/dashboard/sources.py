@@ -11,6 +11,8 @@ from omkl.dashboard import events
 from omkl.dashboard.events import Event
 
 MOST_BYTES = 2**16  # that are read at a time
+MOST_LINE = 2**24  # bytes; a longer one is no event
+MOST_TITLE = 200  # letters
 LEFT = "it was left unfinished: its process is gone"
 MOST_FRAMES, MOST_NOTES = 1000, 1000  # that are kept of a network
 
@@ -47,32 +49,32 @@ class File:
         with self._path.open("rb") as file:
             file.seek(cursor)
             block = file.read(MOST_BYTES)
-            while block and b"\n" not in block and (more := file.read(MOST_BYTES)):
+            while block and b"\n" not in block and len(block) < MOST_LINE and (more := file.read(MOST_BYTES)):
                 block += more
         whole = block[: block.rfind(b"\n") + 1]
         lines = whole.decode(errors="replace").splitlines()
-        if not lines and is_left:
+        if not lines and (is_left or len(block) >= MOST_LINE):
             return Read([events.line(events.end(0.0, LEFT, failed=True)).rstrip("\n")], cursor, True)
         return Read(lines, cursor + len(whole), bool(lines) and _is_end(lines[-1].encode()))
 
     def about(self) -> dict[str, Any]:
         """Return title and source, from the first line, and whether more is to come."""
         first, _ = self._ends()
-        live = self._is_written()
-        try:
-            header = json.loads(first)
-            title = header["title"] if header["event"] == "network" else f"nothing came of it: {header['text']}"
-        except (ValueError, TypeError, KeyError):
+        live, header = self._is_written(), _header(first)
+        title = header.get("title") if header.get("event") == "network" else header.get("text")
+        if not isinstance(title, str):
             title = "a run that begins" if live else f"a damaged {events.FILE}"
-            return {"title": title, "source": "simulation", "live": live}
-        return {"title": title, "source": header.get("source", "simulation"), "live": live}
+        elif header["event"] != "network":
+            title = f"nothing came of it: {title}"
+        source = "network" if header.get("source") == "network" else "simulation"
+        return {"title": title.encode(errors="replace").decode()[:MOST_TITLE], "source": source, "live": live}
 
     def _ends(self) -> tuple[bytes, bytes]:
         """Return the first line and the last."""
         if not self._path.is_file():
             return b"", b""
         with self._path.open("rb") as file:
-            first = file.readline()
+            first = file.readline(MOST_LINE)
             file.seek(max(0, self._path.stat().st_size - MOST_BYTES))
             return first, file.read().rstrip(b"\n").rpartition(b"\n")[2]
 
@@ -82,9 +84,9 @@ class File:
         if _is_end(last):
             return False
         if not first.endswith(b"\n"):
-            return True  # it begins only now
+            return len(first) < MOST_LINE  # it begins only now
         try:
-            host, process = json.loads(first)["writer"]
+            host, process = _header(first)["writer"]
         except (ValueError, TypeError, KeyError):
             return False
         return host != socket.gethostname() or _is_alive(process)
@@ -128,7 +130,18 @@ class Memory:
         return dict(self._about)
 
 
-def _is_alive(process: int) -> bool:
+def _header(line: bytes) -> dict[str, Any]:
+    """Return the object in a line; none where there is another thing."""
+    try:
+        header = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return header if isinstance(header, dict) else {}
+
+
+def _is_alive(process: Any) -> bool:
+    if not isinstance(process, int) or not 0 < process < 2**31:
+        return False
     try:
         os.kill(process, 0)
     except ProcessLookupError:

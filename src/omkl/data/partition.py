@@ -31,16 +31,24 @@ class Partition(Protocol):
         """Return the rows of every node, in any order; no row is anyone else's."""
 
 
+class _Checked:
+    """Settings of a partition: ``alpha`` is positive, and the others are whole numbers."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if name != "alpha":
+                whole(name, value, int(name == "each"))
+            elif not 0 < real(name, value) < math.inf:
+                raise InputError(f"{name} is {value}; it must be positive and finite; 0.1 is much skew, 100 hardly any")
+
+
 @dataclass(frozen=True)
-class IID:
+class IID(_Checked):
     """Nodes that are alike: rows at random."""
 
     seed: int = 0
 
     name: ClassVar[str] = "iid"
-
-    def __post_init__(self) -> None:
-        whole("seed", self.seed, 0)
 
     def rows(self, X: npt.NDArray[Any], y: npt.NDArray[Any], nodes: int) -> list[Integers]:
         """Return the rows of every node."""
@@ -48,7 +56,7 @@ class IID:
 
 
 @dataclass(frozen=True)
-class Dirichlet:
+class Dirichlet(_Checked):
     """Label skew: the classes of a node are in proportions drawn from a Dirichlet distribution.
 
     ``alpha`` is the parameter of a class of mean size, that of others in proportion: at 0.1 most nodes see one class or
@@ -61,10 +69,6 @@ class Dirichlet:
     seed: int = 0
 
     name: ClassVar[str] = "dirichlet"
-
-    def __post_init__(self) -> None:
-        _positive("alpha", self.alpha)
-        whole("seed", self.seed, 0)
 
     def rows(self, X: npt.NDArray[Any], y: npt.NDArray[Any], nodes: int) -> list[Integers]:
         """Return the rows of every node."""
@@ -88,7 +92,7 @@ class Dirichlet:
 
 
 @dataclass(frozen=True)
-class Shards:
+class Shards(_Checked):
     """Label skew: rows sorted by label and cut into shards, of which every node has ``each``, drawn at random.
 
     With two each, as in McMahan et al. (2017), most nodes see two classes.
@@ -98,10 +102,6 @@ class Shards:
     seed: int = 0
 
     name: ClassVar[str] = "shards"
-
-    def __post_init__(self) -> None:
-        whole("each", self.each)
-        whole("seed", self.seed, 0)
 
     def rows(self, X: npt.NDArray[Any], y: npt.NDArray[Any], nodes: int) -> list[Integers]:
         """Return the rows of every node."""
@@ -115,7 +115,7 @@ class Shards:
 
 
 @dataclass(frozen=True)
-class Quantity:
+class Quantity(_Checked):
     """Quantity skew: nodes that are alike, with numbers of rows drawn from a Dirichlet distribution.
 
     Every node has one at least. In the stream the node with most sets the number of rounds, and the others see their
@@ -127,10 +127,6 @@ class Quantity:
 
     name: ClassVar[str] = "quantity"
 
-    def __post_init__(self) -> None:
-        _positive("alpha", self.alpha)
-        whole("seed", self.seed, 0)
-
     def rows(self, X: npt.NDArray[Any], y: npt.NDArray[Any], nodes: int) -> list[Integers]:
         """Return the rows of every node."""
         logs = _log_gammas(np.full(nodes, self.alpha), self.seed)
@@ -140,7 +136,7 @@ class Quantity:
 
 
 @dataclass(frozen=True)
-class Column:
+class Column(_Checked):
     """Nodes that see different ranges of one input: slices along it, in the order of the nodes.
 
     For a column that names the nodes see ``by_node``.
@@ -149,9 +145,6 @@ class Column:
     column: int = 0
 
     name: ClassVar[str] = "column"
-
-    def __post_init__(self) -> None:
-        whole("column", self.column, 0)
 
     def rows(self, X: npt.NDArray[Any], y: npt.NDArray[Any], nodes: int) -> list[Integers]:
         """Return the rows of every node."""
@@ -208,11 +201,6 @@ def _classes(y: npt.NDArray[Any]) -> tuple[Integers, Integers]:
         f"y of shape {y.shape} with {len(np.unique(y))} values; label skew takes a class a row, of {MOST_CLASSES} at "
         "most; split by Position() or Column()"
     )
-
-
-def _positive(name: str, value: float) -> None:
-    if not 0 < real(name, value) < math.inf:
-        raise InputError(f"{name} is {value}; it must be positive and finite; 0.1 is much skew, 100 hardly any")
 
 
 def _log_gammas(shapes: Floats, seed: int) -> Floats:

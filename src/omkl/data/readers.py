@@ -5,7 +5,6 @@ Files are known by their digests, so readers check nothing.
 
 import gzip
 import io
-import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl.data.files import File, Floats, Raw, read_member
+from omkl.errors import extra
 
 Arrays: TypeAlias = tuple[Floats, Floats]
 Prepare: TypeAlias = Callable[[Raw], Arrays]
@@ -65,20 +65,11 @@ def room_occupancy(contents: Sequence[bytes]) -> Raw:
 
 
 def matlab(contents: Sequence[bytes]) -> Raw:
-    """Return a MATLAB 5 file of two arrays of doubles, X with a column per sample and then y, each compressed.
-
-    Behind a header of 128 bytes an array has 8 that tell its length; unpacked, its shape is at 32 and its columns one
-    after the other from 56.
-    """
-    content, place, arrays = contents[0], 128, []
-    while place < len(content):
-        size = int.from_bytes(content[place + 4 : place + 8], "little")
-        unpacked = zlib.decompress(content[place + 8 : place + 8 + size])
-        rows, columns = np.frombuffer(unpacked, "<i4", 2, offset=32)
-        arrays.append(np.frombuffer(unpacked, "<f8", rows * columns, offset=56).reshape(columns, rows))
-        place += 8 + size
-    X, y = arrays
-    return Raw(X, y[0])
+    """Return a MATLAB file of two arrays: X with a column per sample, and y."""
+    with extra("sim", "scipy"):
+        from scipy.io import loadmat
+    told = loadmat(io.BytesIO(contents[0]))
+    return Raw(told["X"].T, told["y"][:, 0])
 
 
 def csv(content: bytes, **options: Any) -> npt.NDArray[np.float64]:

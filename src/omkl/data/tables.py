@@ -49,13 +49,31 @@ def read_table(source: Any, target: str | Sequence[str], node: str | None = None
     for name in targets:
         if special.count(name) > 1:
             raise InputError(f"column {name!r} is the target and more; it can be one thing only; name another")
-    features = [name for name in columns if name not in special]
-    if not features:
-        raise InputError(f"columns {', '.join(columns)} leave no feature; a table needs one at least; drop fewer")
-    X = np.stack([_numbers(name, columns[name], "drop= it, or encode it") for name in features], axis=1)
+    X, _ = _features(columns, special)
     y = np.stack([_numbers(name, columns[name], "encode the labels, or drop these rows") for name in targets], axis=1)
     y = y[:, 0] if isinstance(target, str) else y
     return Table(X, y, _numbers_or_names(columns[node]) if node is not None else None)
+
+
+def read_inputs(source: Any, labels: Sequence[str] = (), drop: Sequence[str] = ()) -> tuple[Floats, Floats, list[str]]:
+    """Return the features ``(n, d)`` of a table, its labels ``(n, C)``, and the names of the features.
+
+    A column that is called ``y`` is no feature.
+    """
+    columns = _columns(source)
+    for name in (*labels, *drop):
+        pick("column", name, columns)
+    X, features = _features(columns, [*labels, *drop, "y"])
+    y = [_numbers(name, columns[name], "encode the labels, or drop these rows") for name in labels]
+    return X, np.stack(y, axis=1) if y else np.empty((len(X), 0)), features
+
+
+def _features(columns: Columns, others: Sequence[str]) -> tuple[Floats, list[str]]:
+    """Return the features ``(n, d)`` and their names: all columns but these."""
+    names = [name for name in columns if name not in others]
+    if not names:
+        raise InputError(f"columns {', '.join(columns)} leave no feature; a table needs one at least; drop fewer")
+    return np.stack([_numbers(name, columns[name], "drop= it, or encode it") for name in names], axis=1), names
 
 
 def _columns(source: Any) -> Columns:

@@ -7,9 +7,9 @@ alone, in one table; which part one belongs to follows from the parts.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_type_hints
 
+from omkl.display import as_html
 from omkl.errors import InputError, unknown
 from omkl.settings import Setting, changes, documented, settings
 
@@ -104,5 +104,4 @@ class Composed:
 
     def _repr_html_(self) -> str:
         rows = (one.partition("=") for one in changes(self, type(self)))
-        cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, _, value in rows)
-        return f"<table><caption>{type(self).__name__}</caption>{cells}</table>"
+        return as_html(type(self).__name__, {name: value for name, _, value in rows})

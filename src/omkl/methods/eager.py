@@ -1,6 +1,6 @@
 """Rounds of a method in NumPy, as it states them and one after another; a node need not have a sample in each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,17 +16,14 @@ Dither: TypeAlias = Callable[[int], npt.NDArray[np.float32] | None]
 """What the quantizers of all nodes are given in a round of gossip, ``(J, P, C, n)``; None where they need nothing."""
 
 
-def dither(method: Method, nodes: int, outputs: int, seed: int) -> Dither:
-    """Return the dither of a seed."""
+def dither(method: Method, nodes: int, outputs: int, seed: int | Sequence[int]) -> Dither:
+    """Return the dither of a seed, or of several, ``(J, S, P, C, n)``."""
     if not method.dithered:
-        return _nothing
-    key = noise.fold(noise.key(seed, "quantizer"), np.arange(nodes)[:, None])
+        return lambda round_: None
+    key = noise.key(seed, "quantizer")
+    key = noise.fold(key, np.arange(nodes).reshape(-1, *(1,) * key.low.ndim))
     shape = (method.bank.members, outputs, method.sent)
     return lambda round_: noise.dither(noise.fold(key, round_), shape)
-
-
-def _nothing(round_: int) -> None:
-    """Return no dither."""
 
 
 def advance(
@@ -56,7 +53,7 @@ def advance(
 def _gossiped(method: Gossip, state: Any, sample: Round, network: Network, dither: Dither) -> tuple[Any, Any]:
     """Return the state after as many rounds of gossip as go with the sample, and what was sent in all."""
     sent, t, pace = np.zeros(state.theta.shape[:-3]), int(sample.round), method.schedule
-    first, last = (t, t + 1) if pace is None else (int(pace.rounds(t)), int(pace.rounds(t + 1)))
+    first, last = (t, t + 1) if pace is None else (pace.rounds(t), pace.rounds(t + 1))
     for round_ in range(first, last):
         uniforms = sample.uniforms if pace is None else dither(round_)
         state, message = method.gossip(state, uniforms, network, round_)

@@ -16,6 +16,7 @@ from omkl.methods.composed import Composed
 from omkl.methods.protocol import Info, Method, Round
 from omkl.methods.weights import Weights
 from omkl.settings import Setting, brief
+from omkl.topology import Topology
 
 M = TypeVar("M", bound=Method)
 
@@ -158,6 +159,14 @@ class Ensemble(Composed):
         """The numbers that are sent of a model."""
         return self.bank.width
 
+    @property
+    def dithered(self) -> bool:
+        """Whether ``step`` needs uniforms."""
+        return False
+
+    def check(self, topology: Topology) -> None:
+        """Accept any network."""
+
     def equal_weights(self, theta: Array) -> Array:
         """Return the log weights to start from, ``(J, ..., P V)``."""
         return namespace(theta).zeros((*theta.shape[:-3], self.members * self.views), dtype=theta.dtype)
@@ -173,6 +182,10 @@ class Ensemble(Composed):
             return theta
         every = theta[..., None, :, :] * readings[..., None, :]
         return namespace(theta).reshape(every, (*theta.shape[:-3], -1, *theta.shape[-2:]))
+
+    def models(self, state: Any) -> tuple[Array, Array]:
+        """Return every node's models and log weights."""
+        return self.read(state.theta, state.memory), state.log_weights
 
     def observe(
         self, theta: Array, log_weights: Array, memory: Memory, inputs: Round

@@ -88,9 +88,6 @@ class Gossip(Ensemble):
         reach = self.reach if self.reach is None or self.reach.knots else self.reach.on(topologies, mixing.pull)
         return self if (mixing, reach) == (self.mixing, self.reach) else self.replace(mixing=mixing, reach=reach)
 
-    def check(self, topology: Topology) -> None:
-        """Accept any network."""
-
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> State:
         """Return zero models, zero hidden states and equal weights."""
         theta = self.bank.zeros(xp, leading, outputs)
@@ -173,7 +170,3 @@ class Gossip(Ensemble):
         theta, log_weights, told = algorithm.split_weights(own, self.views, self.told)
         memory = self.learner.hear(state.memory, told) if self.told else state.memory  # type: ignore[attr-defined]
         return state._replace(theta=theta, log_weights=log_weights, memory=memory)
-
-    def models(self, state: State) -> tuple[Array, Array]:
-        """Return every node's models and log weights."""
-        return self.read(state.theta, state.memory), state.log_weights

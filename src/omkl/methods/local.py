@@ -7,7 +7,6 @@ from omkl.arrays import Array
 from omkl.learners import Memory
 from omkl.methods.ensemble import Ensemble
 from omkl.methods.protocol import Info, Network, Round
-from omkl.topology import Topology
 
 
 class LocalState(NamedTuple):
@@ -31,17 +30,9 @@ class Local(Ensemble):
     name: ClassVar[str] = "local"
 
     @property
-    def dithered(self) -> bool:
-        """False: nothing is quantized."""
-        return False
-
-    @property
     def loss_gap_cap(self) -> float | None:
         """Ten, where the loss has no bound on its slope: an outlier would choose the kernel for good."""
         return None if self.has_bounded_slope else 10.0
-
-    def check(self, topology: Topology) -> None:
-        """Accept any network."""
 
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> LocalState:
         """Return zero models and equal weights."""
@@ -52,7 +43,3 @@ class Local(Ensemble):
         """Return the nodes after each has learned its own sample."""
         theta, log_weights, memory, info = self.observe(*state, inputs)
         return LocalState(theta, log_weights, memory), info
-
-    def models(self, state: LocalState) -> tuple[Array, Array]:
-        """Return every node's models and log weights."""
-        return self.read(state.theta, state.memory), state.log_weights

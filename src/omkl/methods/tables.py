@@ -10,9 +10,11 @@ from omkl.features import Kernel
 from omkl.settings import values
 
 
-def as_table(method: Any) -> dict[str, Any]:
-    """Return the table of a method: every setting that is not None, which TOML lacks, or empty."""
-    return _table(method)
+def as_table(thing: Any) -> dict[str, Any]:
+    """Return the table of a method or a part: every setting that is not None, which TOML lacks, or empty."""
+    given = {key: _plain(value) for key, value in values(thing).items()}
+    name = {"name": thing.name} if hasattr(thing, "name") else {}
+    return name | {key: value for key, value in given.items() if value is not None and value != ()}
 
 
 def as_toml(method: Any) -> str:
@@ -21,16 +23,10 @@ def as_toml(method: Any) -> str:
     return "[method]\n" + "".join(lines)
 
 
-def _table(thing: Any) -> dict[str, Any]:
-    given = {key: _plain(value) for key, value in values(thing).items()}
-    name = {"name": thing.name} if hasattr(thing, "name") else {}
-    return name | {key: value for key, value in given.items() if value is not None and value != ()}
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple) and value and all(isinstance(one, Kernel) for one in value):
         return _bank(value)
-    return _table(value) if is_dataclass(value) else value
+    return as_table(value) if is_dataclass(value) else value
 
 
 def _bank(kernels: tuple[Kernel, ...]) -> dict[str, list[float]]:

@@ -23,6 +23,7 @@ from omkl.scaling import Inputs
 from omkl.topology import Graph, Topology
 from omkl.topology.graphs import TOLERANCE
 
+MOST_NUMBERS = 2**26  # of a model and of what its features are made with: 256 MiB
 ON_THE_WIRE = (Exact, QSGD, Nearest, Sign)
 
 
@@ -101,6 +102,19 @@ def runnable(method: Method) -> Gossip:
             '{name = "softmax", classes = 3}'
         )
     return method
+
+
+def sized(method: Gossip, inputs: int) -> None:
+    """Refuse a model that no device holds, before memory is taken for it."""
+    bank, loss = method.bank, method.objective
+    outputs = max(getattr(loss, "classes", None) or 1, getattr(loss, "outputs", 1))
+    wide = bank.basis.rows if isinstance(bank.basis, Landmarks) else 2 * bank.features
+    made = wide * inputs + (0 if bank.basis is None else wide * max(wide, bank.width))
+    if (count := len(bank.kernels) * made + bank.members * outputs * bank.width) > MOST_NUMBERS:
+        raise InputError(
+            f"learning.method: {count:,} numbers with inputs = {inputs}; a node holds {MOST_NUMBERS:,} at most; lower "
+            "features, the rank, outputs or inputs"
+        )
 
 
 def calibrated(

@@ -6,9 +6,11 @@ what was simulated is what is deployed. Everything is checked when the file is r
 
 import hashlib
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from omkl import config
 from omkl import topology as topologies
@@ -18,11 +20,10 @@ from omkl.experiment import Experiment
 from omkl.methods import Gossip, for_inputs
 from omkl.methods.tables import as_table
 from omkl.node import checks
-from omkl.node.role import Role
+from omkl.node.role import DIGEST_BYTES, Role
 from omkl.node.settings import Access, Calibration, Checkpoint, Member, Timing, Tls, check_word
 from omkl.scaling import Inputs
 from omkl.topology import Graph, Schedule, Topology
-from omkl.wire import SETTINGS_BYTES
 
 __all__ = ["Access", "Calibration", "Checkpoint", "Member", "NetworkConfig", "Timing", "Tls", "load", "parse"]
 
@@ -73,6 +74,7 @@ class NetworkConfig:
         checks.paced(checks.runnable(self.method), self.timing)
         checks.connected(self.topology.graph, self.ids)
         checks.nonnegative(self.topology, self.ids)
+        checks.sized(self.method, self.inputs)
         rows = checks.calibrated(self.method, self.calibration, self.inputs, self.seed, self.standardize)
         method, labels = checks.labelled(self.method, self.calibration, self.labels, self.seed)
         for name, value in {"calibration": rows, "labels": labels, "method": method}.items():
@@ -110,16 +112,19 @@ class NetworkConfig:
             standardize=self.standardize,
             calibration=self.calibration,
             targets=None if self.labels is None else self.method.objective.encode(self.labels),
-            settings=self._settings(),
+            settings=self._digest(),
         )
 
-    def _settings(self) -> bytes:
-        """Return a digest of what is learned with and of the graph with its weights: equal where files are."""
+    def _digest(self) -> bytes:
+        """Return a digest of what is learned with, and of the timing: equal where files are.
+
+        Without the graph: a node that is added or removed elsewhere is no business of a link's, whose weight both its
+        ends tell each other.
+        """
         if any(kernel.spectrum is not None for kernel in self.method.bank.kernels):
-            return bytes(SETTINGS_BYTES)  # a spectrum of one's own has no text
-        graph = [self.ids, self.topology.graph.edges.tolist(), self.topology.weights.tolist()]
-        text = json.dumps([as_table(self.method), self.seed, *graph], sort_keys=True)
-        return hashlib.blake2b(text.encode(), digest_size=SETTINGS_BYTES).digest()
+            return bytes(DIGEST_BYTES)  # a spectrum of one's own has no text
+        text = json.dumps([as_table(self.method), self.seed, asdict(self.timing)], sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
 
     def endpoints(self, id: str) -> list[str]:
         """Return where a node connects to: the endpoints of its neighbors that are listed before it.
@@ -150,7 +155,15 @@ class _File:
 def load(path: Path | str) -> NetworkConfig:
     """Return the network that a TOML file describes."""
     path = Path(path)
-    return parse(_read(path, f"{path} is no file; nodes need their network's; write one: omkl node init"), path.parent)
+    table = _read(path, f"{path} is no file; nodes need their network's; write one: omkl node init")
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):  # what is too large is refused
+            return parse(table, path.parent)
+    except InputError:
+        raise
+    except (ArithmeticError, MemoryError, RecursionError, ValueError) as error:  # of numbers that nothing is made for
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{path} describes no network that can be run ({why}); look for absurd numbers") from None
 
 
 def parse(table: Table, folder: Path) -> NetworkConfig:

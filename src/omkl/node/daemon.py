@@ -13,6 +13,7 @@ from typing import TextIO
 
 from omkl.node import certificates
 from omkl.node.config import NetworkConfig
+from omkl.node.door import fitted
 from omkl.node.feed import Feed, Reader
 from omkl.node.journal import Journal
 from omkl.node.node import Node, endpoints
@@ -94,7 +95,11 @@ def run(
     def refuse(why: str) -> None:
         journal.say_rarely(logging.WARNING, "refused", f"no observation, skipped: {why}", None, why=why)
 
-    with listening() as signals, Node(config, id, [journal.watch], [journal.tap], [refuse]) as node:
+    with (
+        listening() as signals,
+        fitted(len(config.neighbors(id))),
+        Node(config, id, [journal.watch], [journal.tap], [refuse]) as node,
+    ):
         announce(journal, node, feed)
         node.start()
         reader = None if feed is None else Reader(node, feed, predictions, signals.wake)

@@ -54,9 +54,11 @@ class Dropped(NamedTuple):
 
 
 class Differs(NamedTuple):
-    """A neighbor has other settings or another graph, though its contract agrees."""
+    """A neighbor's file is another, though its contract agrees."""
 
     peer: str
+    what: str = "settings"
+    """``"settings"`` of learning or timing; or ``"weight"``, that of the link alone, of which the smaller counts."""
 
 
 class Diverged(NamedTuple):
@@ -105,7 +107,7 @@ class Unsaved(NamedTuple):
 
 
 class Damaged(NamedTuple):
-    """A checkpoint was not whole; the node goes on from the one before it."""
+    """A checkpoint, or the count of what was acknowledged, was not whole; the node goes on from the one before it."""
 
     file: str
     why: str

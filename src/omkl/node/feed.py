@@ -1,12 +1,16 @@
 """A stream of lines that feeds a node."""
 
+import errno
 import json
+import logging
+import os
 import queue
 import threading
+import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import BinaryIO, TextIO
 
 from omkl.errors import DivergedError, InputError
 from omkl.node import inputs
@@ -15,7 +19,11 @@ from omkl.node.inputs import Bad, Format, Sample
 from omkl.node.node import Node
 from omkl.node.runtime import Room
 
+GONE = (errno.EPIPE, errno.ECONNRESET, errno.EBADF)  # what says that nobody reads any more
+PAUSE = 0.5  # seconds until a line that could not be written is tried again
 AHEAD = 32  # lines read ahead of their round; without a checkpoint so many at most are lost when a node leaves
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +81,11 @@ class Reader:
 
     def __init__(self, node: Node, feed: Feed, predictions: TextIO | None, wake: threading.Event) -> None:
         self.lines = self.taken = 0
-        self._node, self._feed, self._predictions, self._wake = node, feed, predictions, wake
+        self._node, self._feed, self._wake = node, feed, wake
+        self._output = None if predictions is None else Output(predictions, node.id)
         self._room = Room(AHEAD)
         self._failure: Exception | None = None
         self._ended = self._admitted = False
-        self._silent = predictions is None
         self._scored: queue.SimpleQueue[tuple[int, Scored] | None] = queue.SimpleQueue()
         self._teller = threading.Thread(target=self._tell, name="omkl-tell", daemon=True)
         self._teller.start()
@@ -127,7 +135,7 @@ class Reader:
             self._node.refuse(why)
 
     def _done(self, number: int, event: Scored) -> None:
-        if self._silent:
+        if self._output is None:
             self._pass()
         else:
             self._scored.put((number, event))
@@ -142,12 +150,37 @@ class Reader:
             number, event = item
             label = decide(event.output).tolist()
             fields = {"line": number, "round": event.round, "label": label, "output": event.output.tolist()}
-            self._print(fields | {"loss": event.loss})
+            if self._output:
+                self._output.write(json.dumps(fields | {"loss": event.loss}) + "\n")
             self._pass()
 
-    def _print(self, fields: dict[str, Any]) -> None:
-        if self._predictions is not None:
+
+class Output:
+    """Lines for whoever reads them; where there is no room for one it waits, and those behind it.
+
+    Each line is an acknowledgement, so none is left out, and what a full disk took half of is continued.
+    """
+
+    def __init__(self, file: TextIO, id: str) -> None:
+        self._descriptor: int | None = file.fileno()  # a buffer would lose what it cannot write
+        self._id = id
+
+    def write(self, line: str) -> None:
+        """Write a line, unless nobody reads them any more."""
+        rest, held = line.encode(), False
+        while rest and self._descriptor is not None:
             try:
-                print(json.dumps(fields), file=self._predictions, flush=True)
-            except OSError:  # nobody reads them any more
-                self._predictions = None
+                rest = rest[os.write(self._descriptor, rest) :]
+            except OSError as error:
+                if error.errno in GONE:
+                    self._descriptor = None
+                elif not held:
+                    held = True
+                    self._say(logging.WARNING, "unwritten", f"predictions cannot be written, and wait: {error}", error)
+                time.sleep(PAUSE)
+        if held and self._descriptor is not None:
+            self._say(logging.INFO, "written", "predictions are written again")
+
+    def _say(self, level: int, event: str, text: str, error: OSError | None = None) -> None:
+        why = {} if error is None else {"why": str(error)}
+        logger.log(level, text, extra={"omkl": {"node": self._id, "event": event} | why})

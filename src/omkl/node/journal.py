@@ -5,6 +5,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -33,8 +34,14 @@ logger = logging.getLogger(__name__)
 
 PROGRESS = 1.0  # seconds between two lines of progress, at least
 PAUSE, BURST = 10.0, 5  # in so many seconds so many lines on the same trouble; what happens beyond them is counted
+LINK_BURST = 20  # lines on the same link and kind: a neighbor that starts again is worth some
+LONGEST_PAUSE = 320.0  # trouble that goes on is told ever more rarely, as who is waited for is
 FIRST_REMINDER, LAST_REMINDER = 2.0, 300.0  # seconds between two lines on who is waited for, ever longer
 RETURNS = 4  # of a boot that had been replaced; a frame that was late, or damaged, brings one or two
+DIFFERENCES = {
+    "settings": "has other settings; both learn on; compare network.toml on both, restart the older",
+    "weight": "has another weight for this link, by its graph or rule; the smaller counts; restart the older in time",
+}
 ADVICE = "lower eta or gamma, scale the inputs, or use a finer quantizer (see omkl explain)"
 
 
@@ -62,7 +69,7 @@ class Journal:
         self, id: str, peers: Mapping[str, str | None], every: int = 100, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._id, self._peers, self._every, self._clock = id, peers, every, clock
-        self._throttle = Throttle(PAUSE, BURST)
+        self._throttle, self._link_throttle = Throttle(PAUSE, BURST), Throttle(PAUSE, LINK_BURST)
         self._away = dict.fromkeys(peers, clock())
         self._boots = {peer: Boots() for peer in peers}
         self._remind_at, self._pause = clock() + FIRST_REMINDER, FIRST_REMINDER
@@ -74,9 +81,20 @@ class Journal:
 
     def say_rarely(self, level: int, event: str, text: str, key: Hashable, **fields: Any) -> None:
         """Write a line, unless some on the same were written just now."""
-        if (unsaid := self._throttle.pass_on((event, key), self._clock())) is not None:
-            text += f" ({unsaid:,} like it were not told)" if unsaid else ""
-            self.say(level, event, text, **fields, unsaid=unsaid)
+        self._say_through(self._throttle, level, event, text, key, fields)
+
+    def _say_of(self, peer: str, level: int, event: str, text: str, **fields: Any) -> None:
+        """Write a line on a link, unless many were written just now: the last of them is, when that is over."""
+        self._say_through(self._link_throttle, level, event, text, peer, fields | {"peer": peer})
+
+    def _say_through(
+        self, throttle: "Throttle", level: int, event: str, text: str, key: Hashable, fields: dict[str, Any]
+    ) -> None:
+        def write(unsaid: int) -> None:
+            many = f" ({unsaid:,} like it were not told)" if unsaid else ""
+            self.say(level, event, text + many, **fields, unsaid=unsaid)
+
+        throttle.write((event, key), self._clock(), write)
 
     def watch(self, event: Event) -> None:
         """Write what an event is worth."""
@@ -87,17 +105,16 @@ class Journal:
                 self._gossiped(event)
             case Moved(peer, before, after, why):
                 level = logging.WARNING if after in (LinkState.LEFT_OUT, LinkState.REFUSED) else logging.INFO
-                self.say(level, "link", f"{peer} is {after}: {why}", peer=peer, before=before, after=after, why=why)
+                self._say_of(peer, level, "link", f"{peer} is {after}: {why}", before=before, after=after, why=why)
             case Resynced(peer, round):
                 text = f"the copy of {peer} is replaced by a snapshot of its round {round}"
-                self.say(logging.INFO, "resync", text, peer=peer, round=round)
+                self._say_of(peer, logging.INFO, "resync", text, round=round)
             case Recovered() | Begun() | Adopted() | Renewed():
                 self._begins(event)
             case Dropped():
                 self._dropped(event)
-            case Differs(peer):
-                text = f"{peer} has other settings or another graph; compare network.toml on both, restart the older"
-                self.say(logging.WARNING, "differs", text, peer=peer)
+            case Differs(peer, what):
+                self._say_of(peer, logging.WARNING, "differs", f"{peer} {DIFFERENCES[what]}", what=what)
             case Diverged(round):
                 text = f"the model is not finite after round {round}; this node stops; {ADVICE}"
                 self.say(logging.ERROR, "diverged", text, round=round)
@@ -116,7 +133,7 @@ class Journal:
                 self.say(logging.INFO, "adopted", text, peers=peers)
             case Renewed(boot, why):
                 text = f"takes boot {boot} in place of its own: {why}"
-                self.say(logging.WARNING, "renewed", text, boot=boot, why=why)
+                self.say_rarely(logging.WARNING, "renewed", text, None, boot=boot, why=why)
 
     def tap(self, item: Any, _: list[Send]) -> None:
         """Note who comes into reach and who leaves it, and who is there twice."""
@@ -134,12 +151,14 @@ class Journal:
             self._away.setdefault(peer, now)
         elif (since := self._away.pop(peer, None)) is not None:
             text = f"{peer} is reached after {now - since:.1f} s"
-            self.say(logging.INFO, "reached", text, peer=peer, seconds=round(now - since, 3))
+            self._say_of(peer, logging.INFO, "reached", text, seconds=round(now - since, 3))
 
     def remind(self) -> list[str]:
-        """Say who is waited for, if that is due, and return them; to be called now and then."""
+        """Say who is waited for, if that is due, and return them, and what was held back; to be called now and then."""
         now, away = self._clock(), sorted(self._away)
-        if not away:
+        for throttle in (self._throttle, self._link_throttle):
+            throttle.settle(now)
+        if not away and now >= self._remind_at:  # one that comes and goes is told of no more often
             self._remind_at, self._pause = now + FIRST_REMINDER, FIRST_REMINDER
         elif now >= self._remind_at:
             self._pause = min(2 * self._pause, LAST_REMINDER)
@@ -224,21 +243,51 @@ class Progress:
         }
 
 
+@dataclass
+class Flow:
+    """What a throttle knows of things of one kind: a while, how long it is, and what came in it."""
+
+    since: float = -math.inf
+    pause: float = 0.0
+    seen: int = 0
+    held: Callable[[int], object] | None = None
+
+
 class Throttle:
-    """Lets a few things of a kind pass in a while, and counts the others."""
+    """Lets a few things of a kind pass in a while, and counts the others; the last of them passes in the end.
+
+    While there are too many, each while is twice as long as the one before.
+    """
 
     def __init__(self, pause: float, burst: int) -> None:
         self._pause, self._burst = pause, burst
-        self._kinds: dict[Hashable, tuple[float, int]] = {}
+        self._kinds: dict[Hashable, Flow] = {}
+
+    def write(self, kind: Hashable, now: float, write: Callable[[int], object]) -> None:
+        """Call a function with how many were held back before it, now or, if no other comes, in the end."""
+        if (unsaid := self.pass_on(kind, now)) is not None:
+            write(unsaid)
+        else:
+            self._kinds[kind].held = write
 
     def pass_on(self, kind: Hashable, now: float) -> int | None:
         """Return how many were held back before this one; None holds it back too."""
-        since, seen = self._kinds.get(kind, (-math.inf, 0))
-        if now >= since + self._pause:
-            self._kinds[kind] = now, 1
-            return max(0, seen - self._burst)
-        self._kinds[kind] = since, seen + 1
-        return 0 if seen < self._burst else None
+        one = self._kinds.setdefault(kind, Flow())
+        one.held = None
+        if now < one.since + one.pause:
+            one.seen += 1
+            return 0 if one.seen <= self._burst else None
+        unsaid = max(0, one.seen - self._burst)
+        goes_on = unsaid and now < one.since + 2 * one.pause
+        one.since, one.pause, one.seen = now, min(2 * one.pause, LONGEST_PAUSE) if goes_on else self._pause, 1
+        return unsaid
+
+    def settle(self, now: float) -> None:
+        """Let the last of what was held back pass, where its while is over."""
+        for kind, one in list(self._kinds.items()):
+            if one.held is not None and now >= one.since + one.pause:
+                held, unsaid = one.held, self.pass_on(kind, now) or 1
+                held(unsaid - 1)
 
 
 class TextLines(logging.Formatter):

@@ -2,6 +2,8 @@
 
 import math
 import reprlib
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +27,27 @@ def outputs(loss: Loss) -> int:
     return count
 
 
+Mix: TypeAlias = Callable[[Floats, Floats], Message]
+Learn: TypeAlias = Callable[[Inputs, Floats], tuple[Floats, float]]
+Begin: TypeAlias = Callable[[Floats, int], None]
+
+
+class Witness(Protocol):
+    """Is there at both halves of every round, before and after: it does them, with what it is given to do them.
+
+    And when a node takes models to begin with.
+    """
+
+    def begin(self, half: Begin, models: Floats, round_: int) -> None:
+        """Take models to begin with."""
+
+    def gossip(self, half: Mix, copies: Floats, weights: Floats) -> Message:
+        """Return the message of a round."""
+
+    def learn(self, half: Learn, x: Inputs, y: Floats) -> tuple[Floats, float]:
+        """Return the output for a sample and its loss."""
+
+
 class Learning:
     """The models of one node, and the two halves of its round.
 
@@ -36,9 +59,15 @@ class Learning:
         (P, C, n) of a hidden state: n is 2D, or r in a basis, and more where kernel weights are common.
     moments
         Of the inputs of its stream, where they are standardized; else empty.
+    links
+        What the weights of its links add up to; None if all are heard always.
     is_sound
         Whether what the last half of a round made is finite, as it is unless a step was too large.
+    witness
+        Who looks on, if anyone does.
     """
+
+    witness: Witness | None = None
 
     def __init__(
         self,
@@ -57,7 +86,7 @@ class Learning:
         self.moments: Moments | tuple[()] = scaling.start(inputs) if standardize else ()
         self.round = 0
         self.is_sound = True
-        self._links = links
+        self.links = links
         self._heard: tuple[Floats | None, float] = (None, 1.0)
         state = method.init(np, (), outputs(method.objective), self.features.spectrum)
         kernels, count, length = state.hidden.shape
@@ -81,6 +110,13 @@ class Learning:
 
     def gossip(self, copies: Floats, weights: Floats) -> Message:
         """Return the message of the next round, good until the one after: mix, emit and absorb (lines 8, 9 and 12)."""
+        return (
+            self._gossip(copies, weights)
+            if self.witness is None
+            else self.witness.gossip(self._gossip, copies, weights)
+        )
+
+    def _gossip(self, copies: Floats, weights: Floats) -> Message:
         if weights is not self._heard[0]:  # they seldom change
             self._heard = weights, self._share(weights)
         message, self.is_sound = self._halves.gossip(copies, weights, self.round, self._heard[1])
@@ -89,12 +125,15 @@ class Learning:
 
     def _share(self, weights: Floats) -> float:
         """Return the share of its links that a node hears; one without links hears nobody."""
-        if self._links is None:
+        if self.links is None:
             return 1.0
-        return min(1.0, float(weights.sum()) / self._links) if self._links > 0 else 0.0
+        return min(1.0, float(weights.sum()) / self.links) if self.links > 0 else 0.0
 
     def learn(self, x: Inputs, y: Floats) -> tuple[Floats, float]:
         """Return the output and its loss, both from before the sample is learned (lines 3 to 6 and 14)."""
+        return self._learn(x, y) if self.witness is None else self.witness.learn(self._learn, x, y)
+
+    def _learn(self, x: Inputs, y: Floats) -> tuple[Floats, float]:
         output, loss, self.is_sound = self._halves.learn(self.scaled(x), y)
         self._count(x)
         return output, loss

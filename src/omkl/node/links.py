@@ -9,7 +9,6 @@ never causes a question unless something is lacking.
 The states and what moves a link between them are data, ``TRANSITIONS``; a signal that is not listed for a state leaves
 it as it is. A copy is used in mixing, and its next message applied, in SYNCED alone. In lock step a round waits for
 links that are CONNECTING, SYNCING or SYNCED, and goes on without those LEFT_OUT or REFUSED.
-
 Around the table ``boot`` and ``round`` say what the copy is of, ``inbox`` holds the messages after it, and ``shown`` is
 the round that the neighbor claims. Of questions the last was at ``asked``, the next is due at ``ask_at``, and ``retry``
 grows until there is an answer that helps. A link tells what happens to it in ``Terms.events``.
@@ -24,7 +23,7 @@ from typing import Any, NamedTuple
 from omkl import wire
 from omkl.node.events import Differs, Dropped, Event, Moved, Resynced
 from omkl.node.halves import Floats, total
-from omkl.node.role import differences
+from omkl.node.role import agreed, differences
 from omkl.wire import Header, VersionError, WireError, nearest
 
 MOST_AHEAD = 16  # messages kept until their turn comes; in lock step a neighbor is ahead by one
@@ -73,12 +72,7 @@ class Signal(StrEnum):
 
 _CONNECTING, _SYNCING, _SYNCED, _LEFT_OUT, _REFUSED = LinkState
 
-_ANYHOW = {
-    Signal.SILENT: _LEFT_OUT,
-    Signal.GONE: _CONNECTING,
-    Signal.RESTARTED: _CONNECTING,
-    Signal.DIFFERED: _REFUSED,
-}
+_ANYHOW = {Signal.SILENT: _LEFT_OUT, Signal.GONE: _CONNECTING, Signal.RESTARTED: _CONNECTING, Signal.DIFFERED: _REFUSED}
 TRANSITIONS: dict[LinkState, dict[Signal, LinkState]] = {
     _CONNECTING: {Signal.AGREED: _SYNCING, Signal.DIFFERED: _REFUSED, Signal.SILENT: _LEFT_OUT},
     _SYNCING: {Signal.CAUGHT_UP: _SYNCED} | _ANYHOW,
@@ -103,7 +97,6 @@ class Terms:
     """What all links of a node go by."""
 
     contract: str
-    settings: bytes
     codec: wire.Codec
     deadline: float
     pause: float
@@ -122,6 +115,10 @@ class Link:
     copy: Floats
     """Our copy of its hidden state, as of ``round``; zeros at round 0, where every hidden state begins."""
     terms: Terms
+    stance: bytes
+    """What it is told of our file."""
+    given: float
+    """Its gossip weight by our file."""
     state: LinkState = LinkState.CONNECTING
     reachable: bool = False
     unsure: bool = True
@@ -130,8 +127,10 @@ class Link:
     round: int = 0
     shown: int = 0
     """The round that it last showed in full."""
-    differs: bool = False
-    """Its settings or its graph are not ours, though the contract is."""
+    differs: str = ""
+    """What of its file is not ours, though the contract is: ``"settings"``, ``"weight"``, or nothing."""
+    weight: float = 0.0
+    """The gossip weight that both ends go by."""
     adrift: bool = True
     """The copy did not follow from message to message: any snapshot is welcome."""
     doubted: bool = False
@@ -146,6 +145,9 @@ class Link:
     asked: float = -math.inf
     ask_at: float = math.inf
     retry: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.weight = self.given
 
     @property
     def have(self) -> int:
@@ -217,7 +219,6 @@ class Link:
 
     def hello(self, header: Header, hello: wire.Hello, now: float) -> None:
         """Learn who it is, and how far it is."""
-        self._compare(hello.settings)
         if header.boot != self.boot:
             self._signal(Signal.RESTARTED, now, f"boot {header.boot} in place of {self.boot}")
             if self.kept is None and (held := self.held) and held.round:
@@ -228,6 +229,7 @@ class Link:
         if self.unsure:
             self._signal(Signal.DIFFERED, now, differences(self.terms.contract, hello.contract))
             return
+        self._compare(hello.settings)
         self._signal(Signal.AGREED, now, "contracts agree")
         if header.round == self.have:
             self._signal(Signal.CAUGHT_UP, now, f"level at its round {header.round}")
@@ -318,7 +320,7 @@ class Link:
     def restore(self, saved: dict[str, Any], copy: Floats, inbox: dict[int, bytes]) -> None:
         """Go on from what a checkpoint holds."""
         self.copy[...] = copy
-        self.boot, self.round, self.inbox = saved["boot"], saved["round"], inbox
+        self.inbox, self.boot, self.round = inbox, saved["boot"], saved["round"]
         self.adrift, self.doubted = saved["adrift"], saved["doubted"]
 
     def _signal(self, signal: Signal, now: float, why: str) -> None:
@@ -360,11 +362,11 @@ class Link:
         elif not self.unsure and self.state is not LinkState.SYNCED:  # there may be no room for the last one yet
             self._signal(Signal.CAUGHT_UP, now, f"its round {last} was all that lacked")
 
-    def _compare(self, settings: bytes) -> None:
-        """Note whether it has other settings or another graph: both learn, but not as either was told to."""
-        differs = any(settings) and any(self.terms.settings) and settings != self.terms.settings
-        if differs and not self.differs:
-            self.terms.events.append(Differs(self.peer))
+    def _compare(self, stance: bytes) -> None:
+        """Take the weight that both ends go by, and note what its file says otherwise."""
+        self.weight, differs = agreed(self.stance, stance, self.given)
+        if differs and differs != self.differs:
+            self.terms.events.append(Differs(self.peer, differs))
         self.differs = differs
 
     def _reset(self, boot: int) -> None:
@@ -383,8 +385,7 @@ class Link:
         return at, hidden
 
     def _add(self, at: int, data: bytes, copy: Floats) -> None:
-        assert self.boot is not None
-        if not wire.add_gossip(self.terms.codec, data, (self.boot, at), copy):
+        if not wire.add_gossip(self.terms.codec, data, (self.boot or 0, at), copy):
             raise WireError(ENDLESS)
 
     def _distrust(self, now: float, why: str) -> None:

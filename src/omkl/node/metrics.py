@@ -13,6 +13,7 @@ from omkl.node.neighbors import Send
 from omkl.node.protocol import Protocol
 from omkl.node.transports import Arrival
 
+DIFFERENCES = ("settings", "weight")
 RECENT = 100  # observations over which the loss is averaged, about
 BY_PEER = ("sent_bytes", "received_bytes", "resyncs", "frames_dropped")
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -119,14 +120,22 @@ class Metrics:
     def _show_links(self) -> None:
         up = Gauge("omkl_peer_up", "1 if a neighbor is in reach.", ["peer"], registry=self.registry)
         states = Gauge("omkl_link_state", "1 for the state a link is in.", ["peer", "state"], registry=self.registry)
+        text = "1 if a neighbor's file is another: in settings, or in the weight of the link alone."
+        differs = Gauge("omkl_peer_differs", text, ["peer", "what"], registry=self.registry)
         for peer, link in self._links.items():
             up.labels(peer).set_function(partial(_is_up, link))
+            for what in DIFFERENCES:
+                differs.labels(peer, what).set_function(partial(_differs_in, link, what))
             for state in LinkState:
                 states.labels(peer, state.replace(" ", "_")).set_function(partial(_is_in, link, state))
 
 
 def _is_up(link: Link) -> float:
     return float(link.reachable)
+
+
+def _differs_in(link: Link, what: str) -> float:
+    return float(link.differs == what)
 
 
 def _is_in(link: Link, state: LinkState) -> float:

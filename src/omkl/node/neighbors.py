@@ -59,14 +59,17 @@ class Neighbors:
         # One without samples may take its patience; a message that has not come then is asked for.
         pause = min(role.timing.patience, deadline / 2) + deadline / ASKS
         longest = wire.HEADER_BYTES + self.codec.most_bytes
-        self._terms = Terms(role.contract(), role.settings, self.codec, deadline, pause, longest, self.events)
+        self._terms = Terms(role.contract(), self.codec, deadline, pause, longest, self.events)
         self.copies: Floats = np.zeros((len(role.neighbors), *learning.shape), dtype=np.float32)
-        self.links = {peer: Link(peer, self.copies[k], self._terms) for k, peer in enumerate(role.neighbors)}
+        self.links = {
+            peer: Link(peer, copy, self._terms, role.stance(peer), weight)
+            for copy, (peer, weight) in zip(self.copies, role.neighbors.items(), strict=True)
+        }
         self.recent: deque[bytes] = deque(maxlen=RECENT)
         self.start: Start | None = Start(learning.state.theta, (boot + 1) % 2**16)
         self.sends: list[Send] = []
-        self._weights: Floats = np.array(list(role.neighbors.values()), dtype=np.float32)
-        self._in_step: tuple[list[bool], Floats] = [], np.zeros_like(self._weights)
+        self._weighed: list[tuple[float, bool]] = []
+        self._in_step: Floats = np.zeros(len(role.neighbors), dtype=np.float32)
 
     @property
     def contract(self) -> str:
@@ -76,10 +79,12 @@ class Neighbors:
     @property
     def weights(self) -> Floats:
         """The gossip weights, zero for a neighbor that is not in step: what it loses is the node's own."""
-        synced = [link.state is LinkState.SYNCED for link in self.links.values()]
-        if synced != self._in_step[0]:
-            self._in_step = synced, self._weights * np.array(synced, dtype=np.float32)
-        return self._in_step[1]
+        weighed = [(link.weight, link.state is LinkState.SYNCED) for link in self.links.values()]
+        if weighed != self._weighed:
+            self._weighed = weighed
+            self._in_step = np.array([weight * synced for weight, synced in weighed], dtype=np.float32)
+            self.learning.links = math.fsum(weight for weight, _ in weighed)
+        return self._in_step
 
     def came(self, peer: str, now: float) -> None:
         """Note that the transport reaches a neighbor: ask it who it is."""
@@ -172,15 +177,15 @@ class Neighbors:
 
     def _replies(self, link: Link, header: Header, have: wire.Copy | None) -> list[bytes]:
         if link.state is LinkState.REFUSED:
-            return self._lacking(None, None)
+            return self._lacking(link, None, None)
         kept, known = link.missed(header)
-        return [*([wire.write_kept(*kept)] if kept else []), *self._lacking(have, known)]
+        return [*([wire.write_kept(*kept)] if kept else []), *self._lacking(link, have, known)]
 
-    def _lacking(self, have: wire.Copy | None, known: wire.Copy | None) -> list[bytes]:
+    def _lacking(self, link: Link, have: wire.Copy | None, known: wire.Copy | None) -> list[bytes]:
         """Return what one that has this lacks; it is told what is known of it."""
         own = self.learning.round
         if have is None or have == (self.boot, own):
-            return [wire.write_hello(self.boot, own, self.contract, known, self._terms.settings)]
+            return [wire.write_hello(self.boot, own, self.contract, known, link.stance)]
         if have[0] == self.boot and 0 < own - have[1] <= len(self.recent):
             return list(self.recent)[have[1] - own :]
         return [wire.write_snapshot(self.boot, own, self.learning.hidden)]

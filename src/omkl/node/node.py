@@ -16,20 +16,16 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from omkl.algorithm import normalize
 from omkl.errors import DivergedError
 from omkl.model import Model
-from omkl.node import checkpoint
 from omkl.node import config as configs
-from omkl.node.config import Checkpoint, NetworkConfig
-from omkl.node.disk import Disk, RealDisk, held
-from omkl.node.events import Event
+from omkl.node.config import NetworkConfig
 from omkl.node.halves import Floats
-from omkl.node.keep import Keep
 from omkl.node.links import LinkState
 from omkl.node.metrics import Metrics
-from omkl.node.neighbors import Send
-from omkl.node.protocol import MOST_WAITING, Protocol
-from omkl.node.role import Role
-from omkl.node.runtime import Done, Guarded, Observation, Runtime, Tap, Watch
-from omkl.node.services import Refuse, Services
+from omkl.node.persistence import saved
+from omkl.node.persistence.disk import Disk
+from omkl.node.protocol import MOST_WAITING
+from omkl.node.runtime import Done, Each, Guarded, Observation, Refuse, Runtime, Tap, Watch
+from omkl.node.services import Services
 from omkl.node.transports.zenoh import Endpoints, ZenohTransport
 from omkl.node.web import Page, Server
 
@@ -62,44 +58,40 @@ class Node:
         refuse: Sequence[Refuse] = (),
         disk: Disk | None = None,
     ) -> None:
-        role, member = config.role(id), config.members[config.index(id)]
         self.config, self.id = config, id
-        disk = disk or RealDisk()
-        self._refuse = list(refuse)
+        self._watches, self._taps = Each(map(Guarded, watch)), Each(map(Guarded, taps))
+        self.refuse = Each(refuse)
+        """Tells of an observation that nobody could take, and why."""
+        role, boot, member = config.role(id), secrets.randbelow(2**16), config.members[config.index(id)]
         with ExitStack() as stack:
-            if config.checkpoint is not None:
-                config.checkpoint.folder.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(held(config.checkpoint.file(id).with_suffix(".lock")))
-            self.protocol = _protocol(role, config.checkpoint, disk)
-            self._watch: list[Watch] = [Guarded(one) for one in watch]
-            self._taps: list[Tap] = [Guarded(one) for one in taps]
-            self._keep = None if config.checkpoint is None else Keep(self.protocol, config.checkpoint, disk, self._tell)
-            if self._keep is not None:
-                self._watch.append(self._keep.watch)
+            self._saver = stack.enter_context(saved(role, config.checkpoint, boot, self._watches, disk))
+            self._watches.append(self._saver.watch)
+            self.protocol = self._saver.protocol
             self._metrics: Metrics | None = None
             if member.metrics is not None or config.access.status:
-                self._metrics = metrics = Metrics(self.protocol)
-                self._watch.append(metrics.watch)
-                self._taps.append(metrics.tap)
-                self._refuse.append(lambda _: metrics.refuse())
-            if member.metrics is not None:
-                stack.callback(Server(member.metrics, self._pages(metrics)).start().close)
-            tap, settle = self._tap if self._taps else None, self._keep.settle if self._keep else None
-            self.runtime = Runtime(self.protocol, self._tell, tap=tap, settle=settle)
+                self._metrics = self._measured()
+            if member.metrics is not None and self._metrics is not None:
+                stack.callback(Server(member.metrics, self._pages(self._metrics)).start().close)
+            self.runtime = Runtime(
+                self.protocol, self._watches, tap=self._taps if self._taps else None, settle=self._saver.settle
+            )
             inbox = self.runtime.inbox
             self.transport = ZenohTransport(role, endpoints(config, id), inbox.deliver, inbox.drop)
             stack.callback(self.transport.close)
-            self.services = Services(self, self.refuse)
+            self.services = Services(self)
             self._closed = threading.Event()
             threading.Thread(target=self._close_at_exit, name="omkl-exit").start()
             self._open = stack.pop_all()
 
     def start(self) -> Self:
-        """Begin to learn, gossip and serve; return this."""
-        if self._keep is not None:  # the last checkpoint is used up from here on, and not before the ports were had
-            self._keep.begin(time.monotonic())
-        self.runtime.start(self.transport)
-        self.services.declare(self.transport)
+        """Begin to learn, gossip and serve; return this. Close it if that fails."""
+        try:
+            self._saver.begin(time.monotonic())  # the last checkpoint is used up now that the ports are had
+            self.runtime.start(self.transport)
+            self.services.declare(self.transport)
+        except BaseException:
+            self.close()
+            raise
         return self
 
     @classmethod
@@ -181,8 +173,7 @@ class Node:
         with self._open.pop_all():
             if self.runtime.is_alive:
                 self.runtime.stop()
-                if self._keep is not None:
-                    self._keep.end()
+                self._saver.end()
 
     def status(self) -> dict[str, Any]:
         """Return how the node stands, in the node's thread: the metrics that it keeps, its weights and its links.
@@ -211,18 +202,13 @@ class Node:
             if not threading.main_thread().is_alive():
                 self.close()
 
-    def refuse(self, why: str) -> None:
-        """Count an observation that nobody could take."""
-        for refuse in self._refuse:
-            refuse(why)
-
-    def _tell(self, event: Event) -> None:
-        for watch in self._watch:
-            watch(event)
-
-    def _tap(self, item: Any, sends: list[Send]) -> None:
-        for tap in self._taps:
-            tap(item, sends)
+    def _measured(self) -> Metrics:
+        """Return metrics that are kept from here on."""
+        metrics = Metrics(self.protocol)
+        self._watches.append(metrics.watch)
+        self._taps.append(metrics.tap)
+        self.refuse.append(lambda _: metrics.refuse())
+        return metrics
 
     def _pages(self, metrics: Metrics) -> dict[str, Callable[[], Page]]:
         return {
@@ -239,7 +225,12 @@ class Node:
     @property
     def unsaved(self) -> str | None:
         """Why the last checkpoint could not be written; None if it could, or none is kept."""
-        return None if self._keep is None else self._keep.failure
+        return self._saver.failure
+
+    @property
+    def durable(self) -> bool:
+        """Whether an observation is on the disk before it is acknowledged: before its ``done`` is called."""
+        return self._saver.durable
 
     @property
     def is_ready(self) -> bool:
@@ -251,7 +242,7 @@ class Node:
         links = {peer: link.state.value for peer, link in self.protocol.links.items()}
         protocol = self.protocol
         counts = {"round": protocol.round, "taken": protocol.taken, "lost": protocol.lost}
-        differ = [peer for peer, link in protocol.links.items() if link.differs]
+        differ = {peer: link.differs for peer, link in protocol.links.items() if link.differs}
         lacks = {"awaited": protocol.awaited, "behind": protocol.behind}
         return {"node": self.id, **counts, "unsaved": self.unsaved, "links": links, "differ": differ, **lacks}
 
@@ -269,15 +260,6 @@ def endpoints(config: NetworkConfig, id: str) -> Endpoints:
 def certificate(config: NetworkConfig, name: str) -> dict[str, str] | None:
     """Return the files of TLS of a node or of another name; None where the network has none."""
     return None if config.tls is None else {key: str(path) for key, path in vars(config.tls.of(name)).items()}
-
-
-def _protocol(role: Role, settings: Checkpoint | None, disk: Disk) -> Protocol:
-    boot, now = secrets.randbelow(2**16), time.monotonic()
-    if settings is None:
-        return Protocol(role, boot, now)
-    protocol = checkpoint.restore(settings.file(role.id), role, boot, now, disk)
-    protocol.ended = False  # that was the stream of the process before
-    return protocol
 
 
 def _report(good: bool, status: dict[str, Any]) -> Page:

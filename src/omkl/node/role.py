@@ -1,6 +1,8 @@
 """Who a node is, and the contract that it shares with its neighbors."""
 
 import hashlib
+import math
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -13,6 +15,10 @@ from omkl.node.learning import outputs
 from omkl.node.settings import Timing
 from omkl.scaling import CLIP, Inputs
 from omkl.wire import SETTINGS_BYTES
+
+_STEP = struct.Struct("<f")
+DIGEST_BYTES = SETTINGS_BYTES - _STEP.size
+CLOSE = 1e-3  # relative: weights that are solved for differ in their last digits from device to device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +44,22 @@ class Role:
     compiled: bool = True
     """Whether its rounds run as compiled loops, where there are such; what it says fits either way."""
 
-    settings: bytes = bytes(SETTINGS_BYTES)
-    """A digest of all that the network's file says of learning and of the graph; zeros where there is none."""
+    settings: bytes = bytes(DIGEST_BYTES)
+    """A digest of all that the network's file says of learning and timing; zeros where there is none."""
+
+    def stance(self, peer: str) -> bytes:
+        """Return what a neighbor is told of this node's file: the digest, and how far a round closes their gap.
+
+        Both ends go by the smaller of their steps (``agreed``). Else, while their files differ in gamma, in the weights
+        or in the graph about them, mixing would move the mean of the models.
+        """
+        step = self.method.mixing.pull * self.neighbors[peer]
+        return self.settings + _STEP.pack(step)
+
+    @property
+    def stances(self) -> dict[str, str]:
+        """What each neighbor is told, in hexadecimal."""
+        return {peer: self.stance(peer).hex() for peer in self.neighbors}
 
     def contract(self) -> str:
         """Return what neighbors must have in common, a line for each: else their hidden states mean different things.
@@ -79,6 +99,22 @@ class Role:
 
 def _digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def agreed(ours: bytes, theirs: bytes, weight: float) -> tuple[float, str]:
+    """Return the weight that a link counts for at this end, and in what the files of its ends differ.
+
+    That is ``"settings"``, or ``"weight"`` if in nothing but the link's, or ``""``. Who tells nothing, or no sound
+    step, agrees.
+    """
+    (own,), (step,) = _STEP.unpack(ours[DIGEST_BYTES:]), _STEP.unpack(theirs[DIGEST_BYTES:])
+    told = own > 0 and 0 < step < math.inf
+    digests = ours[:DIGEST_BYTES], theirs[:DIGEST_BYTES]
+    if all(map(any, digests)) and digests[0] != digests[1]:
+        what = "settings"
+    else:
+        what = "weight" if told and not math.isclose(own, step, rel_tol=CLOSE) else ""
+    return weight * step / own if told and step < own else weight, what
 
 
 def describe(thing: Any) -> str:

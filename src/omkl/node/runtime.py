@@ -37,6 +37,9 @@ Tap: TypeAlias = Callable[[Any, list[Send]], None]
 Done: TypeAlias = Callable[[Scored], None]
 """Called in the node's thread when an observation has been taken: it is acknowledged."""
 
+Refuse: TypeAlias = Callable[[str], None]
+"""Called with what is wrong with an observation, in any thread."""
+
 Settle: TypeAlias = Callable[[], bool]
 """Called in the node's thread before observations are acknowledged; returns whether they may be, or must wait."""
 
@@ -252,6 +255,15 @@ class Guarded:
             if not self._failed:
                 self._failed = True
                 logger.exception("%r failed; the node goes on; this is said once", self._function)
+
+
+class Each(list[Callable[..., object]]):
+    """Functions that are called one after the other."""
+
+    def __call__(self, *args: Any) -> None:
+        """Call them all."""
+        for one in self:
+            one(*args)
 
 
 def _resolve(function: Callable[[], Any], result: "Future[Any]") -> None:

@@ -1,7 +1,9 @@
 """What a node serves on zenoh keys to whoever reaches it, under ``omkl/<network>/<id>/``.
 
     predict    a query ``{"x": [...]}``; the answer is ``{"label": 1, "output": [0.8], "round": 12}``
-    observe    a query or a put ``{"x": [...], "y": 1}``; a query is answered ``{"waiting": 1}``, or by an error
+    observe    a query or a put ``{"x": [...], "y": 1}``; a query is answered ``{"waiting": 1}``, or by an error.
+               With ``every = "observation"`` under ``[checkpoint]`` the answer comes when the sample has been learned
+               and saved: ``{"waiting": 0, "round": 12, "saved": true}``. Whoever has no answer asks again.
     model      a query; the answer is the file that ``omkl.load_model`` reads
     status     a query; the answer is JSON, how the node and its links stand (``Node.status``)
 
@@ -10,25 +12,23 @@ With TLS only those who hold a certificate of the network's reach it, and of the
 
 import io
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
 
 from omkl.errors import InputError
 from omkl.node import inputs
+from omkl.node.events import Scored
 
 if TYPE_CHECKING:
     from omkl.node.node import Node
     from omkl.node.transports.zenoh import ZenohTransport
 
-Refuse: TypeAlias = Callable[[str], None]
-"""Called with what is wrong with an observation, in any thread."""
-
 
 class Services:
     """The answers of one node."""
 
-    def __init__(self, node: "Node", refuse: Refuse) -> None:
-        self._node, self._refuse = node, refuse
+    def __init__(self, node: "Node") -> None:
+        self._node = node
 
     def declare(self, transport: "ZenohTransport") -> None:
         """Begin to answer what anyone may ask for."""
@@ -44,15 +44,26 @@ class Services:
         answer = {"label": label.tolist(), "output": output.tolist(), "round": node.protocol.round}
         return json.dumps(answer).encode()
 
-    def observe(self, payload: bytes) -> bytes:
-        """Take an observation, and return how many wait for their round."""
+    def observe(self, payload: bytes) -> "bytes | Future[bytes]":
+        """Take an observation, and return how many wait for their round; where all are kept, once it is on the disk.
+
+        Answers that wait are bounded: each is of an observation that waits.
+        """
+        node, later = self._node, Future[bytes]()
+
+        def done(event: Scored) -> None:
+            later.set_result(self._waiting(round=event.round, saved=True))
+
         try:
             sample = _parsed(payload)
-            self._node.observe(sample.x, sample.y, timeout=0)
+            node.observe(sample.x, sample.y, timeout=0, done=done if node.durable else None)
         except (InputError, TimeoutError) as error:
-            self._refuse(str(error))
+            node.refuse(str(error))
             raise InputError(str(error)) from None
-        return json.dumps({"waiting": len(self._node.protocol.waiting)}).encode()
+        return later if node.durable else self._waiting()
+
+    def _waiting(self, **more: Any) -> bytes:
+        return json.dumps({"waiting": len(self._node.protocol.waiting), **more}).encode()
 
     def status(self, _: bytes) -> bytes:
         """Return how the node stands."""

@@ -17,6 +17,7 @@ ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 EVERYWHERE = ("0.0.0.0", "[::]")
 
 EVERYONE = ("*",)
+LONGEST = 1e6  # seconds that a node waits for anything: eleven days
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +85,9 @@ class Timing:
 
     def __post_init__(self) -> None:
         for name in ("deadline", "patience", "period"):
-            if not 0 < (value := getattr(self, name)) < math.inf:
-                raise InputError(f"{name} is {value}; it must be positive and finite, in seconds; try {name} = 1.0")
+            if not 0 < (value := getattr(self, name)) <= LONGEST:
+                rule = f"it must be positive and {LONGEST:g} at most, in seconds"
+                raise InputError(f"{name} is {value}; {rule}; try {name} = 1.0")
         pause = "patience" if self.mode == "lockstep" else "period"
         if (value := getattr(self, pause)) >= self.deadline:
             raise InputError(

@@ -5,9 +5,10 @@ import string
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from omkl.errors import InputError, whole
-from omkl.node.config import NetworkConfig, parse
+from omkl.node.config import Calibration, NetworkConfig, parse
 
 LISTEN, METRICS = 7447, 9100  # the first ports, those of zenoh and of Prometheus's exporters
 
@@ -33,8 +34,9 @@ inputs = $inputs
 
 # The nodes. An id takes letters, digits, - and _.
 # listen: where its neighbors reach the node. On devices of their own put each one's address, as
-#   tcp/192.168.1.10:7447, and open that port. A link is one connection; the node that is listed
-#   later opens it, and opens it again when it was lost. So nodes that cannot be reached go last.
+#   tcp/192.168.1.10:7447, and open that port. A name will do that means this address on the device
+#   too, and not 127.0.1.1. A link is one connection; the node that is listed later opens it, and
+#   opens it again when it was lost. So nodes that cannot be reached go last.
 # metrics: where it serves health and Prometheus metrics over HTTP; 127.0.0.1 is for the device
 #   itself alone. Without the line it serves none.
 # position = [x, y]: where omkl dashboard draws it, to the right and up; leave it out, and it finds
@@ -49,17 +51,17 @@ $nodes
 topology = $topology
 weights = "metropolis"  # how much neighbors count, from how many each has
 seed = 0                # of the random features, which all nodes share, and of rounding at random
-# standardize = true    # x as it comes, scaled by what the node has seen; for nodes that see like data
+$standardize
 
-# The default method learns best and has nothing to tune but the loss. It compares x with landmarks.
-# source = "normal" draws them at random: no input leaves a device, and x must have a mean near 0 and a
-# deviation near 1. Other x are learned better with landmarks of their own: remove the line of basis
-# and give some 500 inputs without labels in [calibration], below. Every node then holds these inputs,
-# and nothing else of anyone's stream; centers of clusters or public rows do as well.
+# The default method learns best and has nothing to tune but the loss. It compares x with landmarks,
+# those of [calibration], below: some 500 inputs without labels, which every node holds, and nothing
+# else of anyone's stream. With basis = {source = "normal"} they are drawn at random and no input
+# leaves a device; x must then have a mean near 0 and a deviation near 1, and others are learned worse.
 [learning.method]
 name = "recommended"    # "frugal": a third of the bytes
-loss = "logistic"       # labels -1 and 1; "squared": numbers; {name = "softmax", classes = 3}: 0, 1, 2
-basis = {source = "normal"}
+# "logistic": labels -1 and 1; "squared": numbers; {name = "softmax", classes = 3}: 0, 1 or 2.
+loss = $loss
+$basis
 # clip = 0.1            # bounds what a neighbor that lies can do; for nodes that see like data
 
 # In seconds.
@@ -74,12 +76,11 @@ period = 1.0            # timer: from round to round; observations are learned a
 folder = "checkpoints"  # a file for each node, by its id
 every = 100             # rounds; "observation": before each is acknowledged, so that none is ever lost
 
-# The inputs that are shared, if any: an array X of some 500 inputs without labels, a row each, the same
-# file on every device, in the units that nodes observe in. They become the landmarks of the method.
-# Write it by np.savez("calibration.npz", X=X). With their labels too, y=y, columns are weighed by what
-# they say of these: much better where most columns say nothing.
-# [calibration]
-# file = "calibration.npz"
+# The inputs that are shared, if any: some 500 without labels, the same file on every device, in the
+# units that nodes observe in. They become the landmarks of the method. omkl node inputs rows.csv
+# writes it, or np.savez("calibration.npz", X=X). With their labels too (--labels; y=y), columns are
+# weighed by what they say of these: much better where most columns say nothing.
+$calibration
 
 # Who may ask a node for what, beside its neighbors' gossip. ["*"]: everyone who reaches its port; []:
 # nobody; with TLS, the names of certificates, as ["screen"].
@@ -91,23 +92,34 @@ status = ["*"]          # how it stands: what omkl dashboard shows
 
 # Nodes that prove who they are, on links that nobody else can read. Each listen above then begins
 # with tls/ instead of tcp/. {id} stands for the node's id; a device needs its own two files and ca.
-# A certificate's common name is the id, and nobody can speak as another. deploy/certificates.sh
+# A certificate's common name is the id, and nobody can speak as another. omkl node certificates
 # makes them.
-# [tls]
-# ca = "certificates/ca.pem"
-# certificate = "certificates/{id}.pem"
-# key = "certificates/{id}.key"
+$tls
 """)
+
+TLS = """\
+[tls]
+ca = "certificates/ca.pem"
+certificate = "certificates/{id}.pem"
+key = "certificates/{id}.key"
+"""
 
 
 def write(
     path: Path | str,
     *,
     nodes: int | None = None,
+    ids: Sequence[str] = (),
     hosts: Sequence[str] = (),
+    port: int = LISTEN,
+    metrics: str = f"127.0.0.1:{METRICS}",
     topology: str = "ring",
     name: str = "sensors",
-    inputs: int = 2,
+    inputs: int | None = None,
+    loss: str = "logistic",
+    calibration: Path | str | None = None,
+    standardize: bool = False,
+    tls: bool = False,
 ) -> NetworkConfig:
     """Return the network of a commented file that is written; an existing file is refused.
 
@@ -116,22 +128,43 @@ def write(
     path
         The file to write.
     nodes
-        How many; as many as hosts, or five.
+        How many; as many as ids or hosts, or five.
+    ids
+        Their names; letters, or n1, n2 and so on where those do not suffice.
     hosts
-        The address of each node; this machine's own, 127.0.0.1, where there are none.
+        The address of each node, or one with ``{id}`` or ``{n}`` in it, which counts from 1; this machine's own,
+        127.0.0.1, where there is none.
+    port
+        Where they listen; nodes on one machine take the next ones.
+    metrics
+        Host and port where they serve metrics, with ``{id}`` or ``{n}`` where that is wanted; "none" serves none.
     topology
         The graph over them, by name.
     name, inputs
-        The network's name, and the length of x.
+        The network's name, and the length of x: 2, or that of the inputs that are shared.
+    loss
+        ``"logistic"``, ``"squared"``, or a table as in TOML: ``{name = "softmax", classes = 3}``.
+    calibration
+        The file of the inputs that are shared, from beside the network's; without it landmarks are drawn at random.
+    standardize
+        Whether nodes scale inputs by what they see.
+    tls
+        Whether nodes prove who they are; their certificates are to be made.
     """
     path = Path(path)
-    nodes = whole("nodes", len(hosts) or 5 if nodes is None else nodes)
-    if hosts and len(hosts) != nodes:
-        raise InputError(f"{len(hosts)} hosts for {nodes} nodes; each node needs one; leave nodes out")
-    members = _members(hosts or ["127.0.0.1"] * nodes)
-    quoted = {"name": json.dumps(name), "topology": json.dumps(topology), "inputs": json.dumps(inputs)}
-    text = TEXT.substitute(quoted, file=path.name, first=_id(0, nodes), nodes=members)
-    config = parse(tomllib.loads(text), path.parent)
+    names = _names(ids, whole("nodes", len(ids) or _many(hosts) or 5 if nodes is None else nodes))
+    addresses = _addresses(hosts, names)
+    width = _width(path.parent, calibration, inputs)
+    members = _members(names, addresses, whole("port", port), metrics, "tls" if tls else "tcp")
+    text = TEXT.substitute(
+        name=json.dumps(name), topology=json.dumps(topology), inputs=json.dumps(width), file=path.name, first=names[0],
+        nodes=members, loss=loss if loss.startswith("{") else json.dumps(loss),
+        standardize=_line("standardize = true    # x as it comes, scaled by what the node has seen", standardize),
+        basis='basis = {source = "normal"}' if calibration is None else '# basis = {source = "normal"}',
+        calibration=_lines(f"[calibration]\nfile = {json.dumps(str(calibration or 'calibration.npz'))}", calibration),
+        tls=_lines(TLS.strip(), tls),
+    )  # fmt: skip
+    config = parse(_table(text, loss), path.parent)
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -140,16 +173,81 @@ def write(
     return config
 
 
-def _members(hosts: Sequence[str]) -> str:
-    tables = []
-    for k, host in enumerate(hosts):
-        beside = hosts[:k].count(host)  # nodes on one machine need ports of their own
-        tables.append(
-            f'[[nodes]]\nid = "{_id(k, len(hosts))}"\nlisten = {json.dumps(f"tcp/{host}:{LISTEN + beside}")}\n'
-            f'metrics = "127.0.0.1:{METRICS + beside}"\n'
+def filled(pattern: str, id: str, number: int) -> str:
+    """Return an address whose ``{id}`` and ``{n}`` are a node's id and its number, counted from 1."""
+    text = pattern.replace("{id}", id).replace("{n}", str(number))
+    if {"{", "}"} & set(text):
+        raise InputError(
+            f"{pattern} given; braces stand around id or n alone; write sensor-{{id}}.local or 10.0.0.{{n}}"
         )
+    return text
+
+
+def member(id: str, listen: str, metrics: str | None) -> str:
+    """Return the table of a node, as text."""
+    text = f'[[nodes]]\nid = "{id}"\nlisten = {json.dumps(listen)}\n'
+    return text + (f"metrics = {json.dumps(metrics)}\n" if metrics else "")
+
+
+def _members(ids: Sequence[str], hosts: Sequence[str], port: int, metrics: str, protocol: str) -> str:
+    tables = []
+    for k, (id, host) in enumerate(zip(ids, hosts, strict=True)):
+        beside = hosts[:k].count(host)  # nodes on one machine need ports of their own
+        page = None if metrics == "none" else _page(filled(metrics, id, k + 1), beside)
+        tables.append(member(id, f"{protocol}/{host}:{port + beside}", page))
     return "\n".join(tables)
 
 
-def _id(k: int, nodes: int) -> str:
-    return string.ascii_lowercase[k] if nodes <= 26 else f"n{k + 1}"
+def _page(address: str, beside: int) -> str:
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit():
+        raise InputError(f"metrics is {address}; it must be a host and a port, or none; write 127.0.0.1:{METRICS}")
+    return f"{host}:{int(port) + beside}"
+
+
+def _many(hosts: Sequence[str]) -> int:
+    """Return how many nodes hosts make; a pattern says nothing of that."""
+    return 0 if any("{" in host for host in hosts) else len(hosts)
+
+
+def _names(ids: Sequence[str], nodes: int) -> Sequence[str]:
+    if ids and len(ids) != nodes:
+        raise InputError(f"{len(ids)} ids for {nodes} nodes; each node has one; leave nodes out")
+    return ids or [string.ascii_lowercase[k] if nodes <= 26 else f"n{k + 1}" for k in range(nodes)]
+
+
+def _addresses(hosts: Sequence[str], ids: Sequence[str]) -> Sequence[str]:
+    if len(hosts) == 1 and "{" in hosts[0]:
+        return [filled(hosts[0], id, k + 1) for k, id in enumerate(ids)]
+    if hosts and len(hosts) != len(ids):
+        raise InputError(
+            f"{len(hosts)} hosts for {len(ids)} nodes; each node needs one; leave nodes out, or give a single one with "
+            "{id} or {n} in it, as 10.0.0.{n}"
+        )
+    return hosts or ["127.0.0.1"] * len(ids)
+
+
+def _width(folder: Path, calibration: Path | str | None, inputs: int | None) -> int:
+    if calibration is None:
+        return 2 if inputs is None else inputs
+    width = int(Calibration(file=Path(calibration)).read(folder)[0].shape[-1])
+    if inputs not in (None, width):
+        raise InputError(f"inputs is {inputs}; the rows of {calibration} have {width} numbers; leave inputs out")
+    return width
+
+
+def _table(text: str, loss: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(
+            f'loss is {loss}, which is no TOML ({error}); write logistic, squared or {{name = "softmax", classes = 3}}'
+        ) from None
+
+
+def _line(text: str, wanted: object) -> str:
+    return text if wanted else f"# {text}"
+
+
+def _lines(text: str, wanted: object) -> str:
+    return "\n".join(_line(line, wanted) for line in text.splitlines())

@@ -8,7 +8,7 @@ learned as it comes. So the state depends on the rows and their order alone, nev
 predicted in between; and it is computed when it is asked for, so that many rows given at once calibrate once.
 
 By default rows are learned at several rates of forgetting (``tracking``), and where the loss rises a calibration on the
-rows since then is tried (``drift``). Other methods calibrate on the first rows alone.
+rows since then is tried (``adaptive``). Other methods calibrate on the first rows alone.
 
 As a network, every row is one node's. A round goes on until all nodes have a sample, or one would get a second, and
 then they gossip and learn; nodes without a sample rest. All nodes share the calibration.

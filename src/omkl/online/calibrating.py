@@ -53,7 +53,8 @@ def calibrate(method: Any, X: Floats, targets: Units, learned: Rows, seed: int) 
     inputs = units(X)
     sample, factors, directions = standardized(X, inputs), None, None
     if isinstance(method.bank.basis, Landmarks):
-        marks = _some(len(sample))
+        count = min(len(sample), MOST_LANDMARKS)
+        marks = np.arange(count) * len(sample) // count  # evenly spaced
         factors = relevance(sample[marks], np.clip(learned[marks], -FARTHEST, FARTHEST))
         sample = sample[marks] * factors.astype(np.float32)
     method, made = calibrated(method, sample, seed)
@@ -64,12 +65,6 @@ def calibrate(method: Any, X: Floats, targets: Units, learned: Rows, seed: int) 
         spectrum = np.concatenate([made.spectrum, variance[None]], axis=1)
         method, made = lined(method, made._replace(spectrum=spectrum), len(variance))
     return Calibrated(len(X), method, made, inputs, targets, factors, directions)
-
-
-def _some(rows: int) -> npt.NDArray[np.int64]:
-    """Return which rows serve as landmarks: all, or so many evenly spaced ones."""
-    count = min(rows, MOST_LANDMARKS)
-    return np.arange(count) * rows // count
 
 
 def lined(method: Tracking, made: Features, lines: int) -> tuple[Tracking, Features]:
@@ -103,7 +98,7 @@ def calibrated(method: Any, sample: Rows, seed: int) -> tuple[Any, Features]:
     and the one coordinate is that of this place.
     """
     rows, inputs = sample.shape
-    unit = spread(sample)
+    unit = typical_distance(squared_distances(sample))
     if method.bank.sigma == "median":
         kernels = tuple(
             replace(one, sigma=one.sigma * (unit or calibration.normal_median(inputs))) for one in method.bank.kernels
@@ -134,16 +129,6 @@ def _placed(bank: Bank, sample: Rows) -> Features:
     return Features(None, basis, spectrum, marks, limits, widths)
 
 
-def spread(sample: Rows) -> float:
-    """Return the median distance between rows, or a fourth of its root mean square where most rows are alike."""
-    return typical_distance(squared_distances(sample))
-
-
-def widened(made: Features) -> Features:
-    """Return the features in float64: predictions of a row then do not depend on what others it is predicted with."""
-    return Features(*(None if part is None else part.astype(np.float64) for part in made))
-
-
 def units(table: Floats) -> Units:
     """Return mean and deviation of columns ``(n, d)``; what has not varied has scale 1, and nan is not counted.
 
@@ -169,10 +154,15 @@ def table(rows: list[Floats]) -> Floats:
 
 
 def described(X: Floats, made: Calibrated, dtype: Any = np.float32) -> npt.NDArray[Any]:
-    """Return the features of rows ``(n, P, r)``, in single or double precision."""
+    """Return the features of rows ``(n, P, r)``, in single or double precision.
+
+    In double precision predictions of a row do not depend on what others it is predicted with.
+    """
     apart = _apart(_columns(X, made), made.inputs)
     factors = np.ones(apart.shape[1]) if made.relevance is None else made.relevance
-    parts = made.features if dtype == np.float32 else widened(made.features)
+    parts = made.features
+    if dtype != np.float32:
+        parts = Features(*(None if part is None else part.astype(dtype) for part in parts))
     near = np.clip(apart, -FARTHEST, FARTHEST).astype(np.float32) * factors.astype(np.float32)
     z = mapped(near.astype(dtype), parts)
     if made.directions is None:

@@ -21,9 +21,8 @@ from omkl.learners import LEARNERS
 from omkl.losses import LOSSES
 from omkl.methods import METHODS
 from omkl.methods.mixing import MIXING
-from omkl.online.adaptive import Adaptive
+from omkl.online.adaptive import Adaptive, Watch
 from omkl.online.calibrating import Calibrated, Units, lined, table
-from omkl.online.drift import Watch
 from omkl.online.learner import Online
 from omkl.online.playing import Row
 from omkl.online.tracking import Tracking

@@ -63,10 +63,10 @@ class Online:
         self.state: Any = None
         self._learned = 0
         self._ahead: Any = None
-        self._loops: Any = None
+        self._player: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_loops": None}
+        return {**self.__dict__, "_player": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -74,21 +74,23 @@ class Online:
 
     def learn(self, row: Row) -> None:
         """Learn a row, or keep it."""
-        if row.weight != 1 and not isinstance(self.method, Local | Gossip):
-            raise InputError(f"a row of weight {row.weight} for {self.method.name}, which has none; leave weights out")
-        self.seen += 1
-        if self.kept is None:
-            self._take([row])
-        else:
-            self.kept.append(row)
-            if len(self.kept) == self.warmup:
-                self._catch_up()
-                self.kept = None
+        self.learn_many([row])
 
     def learn_many(self, rows: Sequence[Row]) -> None:
         """Learn rows in order: to the bit what they would do one by one, and sooner."""
-        for row in rows:
-            self.learn(row)
+        if not isinstance(self.method, Local | Gossip | Tracking) and (heavy := [r for r in rows if r.weight != 1]):
+            rule = f"a row of weight {heavy[0].weight} for {self.method.name}, which has none"
+            raise InputError(f"{rule}; leave weights out")
+        if self.kept is not None:
+            some, rows = rows[: self.warmup - len(self.kept)], rows[self.warmup - len(self.kept) :]
+            self.kept += some
+            self.seen += len(some)
+            if len(self.kept) < self.warmup:
+                return
+            self._catch_up()
+            self._complete()
+        self.seen += len(rows)
+        self._take(rows)
 
     def grow(self, classes: int) -> None:
         """Know more classes: from the start while rows are kept, later with outputs that begin at zero."""
@@ -118,14 +120,21 @@ class Online:
         """
         self._catch_up()
         center, scale = self.settled().targets
-        if self._loops is not None and self.nodes == 1:
-            return np.asarray(self._finite(self._loops.outputs(self.state, self._loops.features(X))) * scale + center)
-        blocks = (X[k : k + BLOCK] for k in range(0, len(X), BLOCK))
-        models = self.models(node)
-        with one_thread() if len(X) > 1 else nullcontext():
-            z = (described(block, self.settled(), np.float64) for block in blocks)
-            found = [algorithm.predict(*models, one).output for one in z]
-        return np.concatenate(found) * scale + center
+        with one_thread() if len(X) > 1 and not self._is_fast else nullcontext():
+            found = [self._outputs(X[k : k + BLOCK], node) for k in range(0, len(X), BLOCK)]
+        return np.asarray(self._finite(np.concatenate(found)) * scale + center)
+
+    @property
+    def _is_fast(self) -> bool:
+        """Whether compiled loops predict."""
+        return self._player is not None and self.nodes == 1
+
+    def _outputs(self, X: Floats, node: int | None) -> Floats:
+        """Return the outputs for rows of a block, as they are learned."""
+        if self._is_fast:
+            return self._player.outputs(self.state, self._player.features(X))  # type: ignore[no-any-return]
+        z = described(X, self.settled(), np.float64)
+        return np.asarray(algorithm.predict(*self.models(node), z).output)
 
     def models(self, node: int | None = None) -> tuple[Floats, Floats]:
         """Return theta ``(P, C, n)`` and log weights ``(P,)`` of one node, or their means."""
@@ -172,26 +181,28 @@ class Online:
         self.open, self.rounds, self._learned = {}, 0, 0
         self.compile()
 
+    def _complete(self) -> None:
+        """Drop the rows that were kept."""
+        self.kept = None
+
     def compile(self) -> None:
         """Take compiled loops for what has been calibrated, where there are such, and rows enough for their loading."""
-        made, self._loops = self.made, None
-        if made is None or made.rows < min(MANY, self.warmup) or (loops := compiled_loops(made.method)) is None:
-            return
-        self._loops = loops.Rounds(made, self.task.outputs, self.network, self.seed)
+        self._player = None if self.made is None else self._playing(self.made)
+
+    def _playing(self, made: Calibrated) -> Any:
+        loops = compiled_loops(made.method) if made.rows >= min(MANY, self.warmup) else None
+        return None if loops is None else loops.Rounds(made, self.task.outputs, self.network, self.seed)
 
     def _take(self, rows: Sequence[Row]) -> None:
         """Learn rows in order."""
         with one_thread() if len(rows) > 1 else nullcontext():
             for row in rows:
-                self._take_one(row)
-
-    def _take_one(self, row: Row) -> None:
-        self._ahead = None
-        if row.node in self.open:
-            self._close()
-        self.open[row.node] = row
-        if len(self.open) == self.nodes:
-            self._close()
+                self._ahead = None
+                if row.node in self.open:
+                    self._close()
+                self.open[row.node] = row
+                if len(self.open) == self.nodes:
+                    self._close()
 
     def _close(self) -> None:
         self.state = self._round(self.open)
@@ -202,10 +213,11 @@ class Online:
         """Return the state after a round in which these nodes have samples."""
         made = self.settled()
         method, outputs = made.method, self.task.outputs
-        if self._loops is not None and len(rows) == self.nodes and all(row.weight == 1 for row in rows.values()):
+        if self._player is not None and len(rows) == self.nodes and all(row.weight == 1 for row in rows.values()):
             every = [rows[node] for node in range(self.nodes)]
+            z = self._player.features(table([row.x for row in every]))
             y = np.stack([self.task.target(row.y, made.targets) for row in every])
-            return self._loops.learn(self.state, self._loops.features(table([row.x for row in every])), y, self.rounds)
+            return self._player.learn(self.state, z, y, self.rounds)
         z = np.zeros((self.nodes, method.bank.members, method.bank.width), np.float32)
         y, weight = np.zeros((self.nodes, outputs), np.float32), np.ones(self.nodes, np.float32)
         seen = np.zeros(self.nodes, bool)

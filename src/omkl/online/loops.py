@@ -147,7 +147,11 @@ class Rounds:
         """Return the state after round number t, of features ``(J, P, r)`` and targets ``(J, C)``."""
         before = self._stated(state)
         nodes, hidden = states.gathered(before, self._numbers)
-        both, (first, last) = np.stack([hidden, hidden]), self._gossips(t)
+        both, first, last = np.stack([hidden, hidden]), t, t + 1  # the rounds of gossip that go with a sample
+        if self._is_alone:
+            first, last = 0, 0
+        elif self._schedule is not None:
+            first, last = int(self._schedule.rounds(t)), int(self._schedule.rounds(t + 1))
         span = network.Span(t, 0, len(y), t + 2, False)  # of which no sample is measured
         network.advance(
             self._numbers, nodes, both, self._links, self._keys, np.zeros(1, np.float32), np.array([first, last]),
@@ -166,14 +170,6 @@ class Rounds:
             rounds.predict_one(self._numbers, nodes, one, self._room)
             row[:] = self._room.output
         return found
-
-    def _gossips(self, t: int) -> tuple[int, int]:
-        """Return the rounds of gossip that go with a sample, the first and the one after the last."""
-        if self._is_alone:
-            return 0, 0
-        return (
-            (t, t + 1) if self._schedule is None else (int(self._schedule.rounds(t)), int(self._schedule.rounds(t + 1)))
-        )
 
     def _stated(self, state: Any) -> Any:
         """Return the state as a method's that gossips."""

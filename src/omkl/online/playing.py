@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from omkl import algorithm
+from omkl.blas import one_thread
 from omkl.methods import Method, Round
 from omkl.online.calibrating import Calibrated, described, table
 from omkl.online.tasks import Task
@@ -41,27 +42,21 @@ class Player:
 
         It does not matter how calls cut them.
         """
-        if not rows:
-            return state, []
         if self.fast is None:
             losses = []
             for row in rows:
-                state, loss = self._learn_one(state, row)
-                losses.append(loss)
+                y = self.task.target(row.y, self.made.targets)[None]
+                weight = None if row.weight == 1 else np.full(1, row.weight, np.float32)
+                sample = Round(described(row.x[None], self.made), y, None, 0, weight)
+                with np.errstate(over="ignore", invalid="ignore"):  # a model may diverge: that is told when it is asked
+                    state, info = self.made.method.step(state, sample, None)  # type: ignore[arg-type]
+                losses.append(float(info.loss[0]) * self._unit)
             return state, losses
         X = rows[0].x[None] if len(rows) == 1 else table([row.x for row in rows])
         targets = np.array([self.task.target(row.y, self.made.targets) for row in rows])
-        weight = np.array([row.weight for row in rows], np.float32)
-        state, found = self.fast.learn(state, self.features(X), targets, weight)
+        weights = np.array([row.weight for row in rows], np.float32)
+        state, found = self.fast.learn(state, self.features(X), targets, weights)
         return state, (found * self._unit).tolist()
-
-    def _learn_one(self, state: Any, row: Row) -> tuple[Any, float]:
-        z = described(row.x[None], self.made)
-        y = self.task.target(row.y, self.made.targets)[None]
-        weight = None if row.weight == 1 else np.full(1, row.weight, np.float32)
-        with np.errstate(over="ignore", invalid="ignore"):  # a model may diverge: that is told when it is asked
-            state, info = self.made.method.step(state, Round(z, y, None, 0, weight), None)  # type: ignore[arg-type]
-        return state, float(info.loss[0]) * self._unit
 
     @property
     def _unit(self) -> float:
@@ -86,8 +81,9 @@ class Player:
         if self.fast is not None:
             found: Floats = self.fast.outputs(state, self.features(X))
             return found
-        theta, log_weights = (part[0].astype(np.float64) for part in self.made.method.models(state))
-        return np.asarray(algorithm.predict(theta, log_weights, self.features(X)).output)
+        with one_thread():
+            theta, log_weights = (part[0].astype(np.float64) for part in self.made.method.models(state))
+            return np.asarray(algorithm.predict(theta, log_weights, self.features(X)).output)
 
 
 def _loops(made: Calibrated) -> Any:

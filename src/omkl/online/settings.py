@@ -27,11 +27,6 @@ SHARPER = 1.75
 """Models that forget nothing are less sure than they could be: others would be preferred for being surer alone."""
 
 
-def _rank() -> int:
-    assert isinstance(_NETWORK.bank.basis, Landmarks)
-    return _NETWORK.bank.basis.rank
-
-
 @dataclass(frozen=True)
 class Settings:
     """How to learn: the defaults of all estimators.
@@ -54,7 +49,7 @@ class Settings:
     """
 
     kernels: tuple[Kernel, ...] = _NETWORK.bank.kernels
-    rank: int = _rank()
+    rank: int = _NETWORK.bank.basis.rank  # type: ignore[union-attr]
     learner: Learner = LEARNER
     forget: tuple[float, ...] | None = None
     weight_rate: float = _NETWORK.hedge_rate

@@ -1,7 +1,7 @@
 """What targets are: class numbers or values, as the loss wants them and back."""
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,24 +13,6 @@ from omkl.online.calibrating import Units, units
 from omkl.scaling import Floats
 
 ABSURD = 20.0  # interquartile ranges from the median
-
-
-class Task(Protocol):
-    """What the learner asks of a task."""
-
-    @property
-    def outputs(self) -> int:
-        """C."""
-
-    @property
-    def loss(self) -> Loss:
-        """The loss of so many outputs."""
-
-    def units(self, y: Floats) -> Units:
-        """Return what targets ``(n, ...)`` of the calibration rows are measured in."""
-
-    def target(self, y: Floats, units: Units) -> npt.NDArray[np.float32]:
-        """Return targets ``(..., C)`` as the loss wants them."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +72,9 @@ class Regression:
     def target(self, y: Floats, units: Units) -> npt.NDArray[np.float32]:
         """Return the targets of numbers ``(..., C)``."""
         return ((y - units.center) / units.scale).astype(np.float32)
+
+
+Task: TypeAlias = Classification | Regression
 
 
 def probabilities(outputs: Floats) -> Floats:

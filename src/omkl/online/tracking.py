@@ -82,6 +82,7 @@ class Tracking(Ensemble):
     lines: int = 0
 
     name: ClassVar[str] = "tracking"
+    dithered = False  # nothing is quantized
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,11 +94,6 @@ class Tracking(Ensemble):
         object.__setattr__(self, "share", real("share", self.share))
         if not 0 <= self.share < 1:
             raise InputError(f"share is {self.share}; it must lie in [0, 1); try {SHARE}")
-
-    @property
-    def dithered(self) -> bool:
-        """False: nothing is quantized."""
-        return False
 
     def check(self, topology: Topology) -> None:
         """Accept any network; nothing is sent on it."""

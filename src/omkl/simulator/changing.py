@@ -5,6 +5,7 @@ as in ``networks``. A place at which a node would hear itself is padding.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -15,63 +16,13 @@ from jax import Array
 from jax.ops import segment_sum
 
 from omkl.methods import Network
-from omkl.simulator.faults import Failing, failing, full_weights, numbered
+from omkl.simulator.faults import Failing, failing, full_weights, numbered, share_of
 from omkl.simulator.layout import are_even, are_many, directed
-from omkl.simulator.networks import Edges, Lists
+from omkl.simulator.networks import Dense, Edges, Linked, Lists
 from omkl.topology import Faults, Topology
 
 Places: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
 """Receivers and senders, broadcast against each other, and weights."""
-
-
-class Rows(NamedTuple):
-    """The links of every node to all others, weights ``(J, J, S)``."""
-
-    weights: Array
-
-    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Array | float | None = None) -> Array:
-        """Return theta + gamma sum_k w_k (h_k - h), a matrix product for every seed."""
-        assert radius is None, "a product does not clip"
-        kept = jnp.sum(self.weights, axis=1)[..., None, None, None] * hidden
-        return theta + gamma * (jnp.einsum("jks,ks...->js...", self.weights, hidden, precision="highest") - kept)
-
-    def degrees(self, nodes: int) -> Array:
-        """Return how many neighbors each node has under every seed."""
-        return jnp.count_nonzero(self.weights, axis=1)
-
-    def heard(self) -> float:
-        """Return one."""
-        return 1.0
-
-    def weight(self, nodes: int) -> Array:
-        """Return what the weights of each node's links add up to under every seed."""
-        return jnp.sum(self.weights, axis=1)
-
-
-class Live(NamedTuple):
-    """The network of a round, and the share of its links that each node hears in it, ``(J, S)``."""
-
-    network: Any
-    share: Array
-
-    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Array | float | None = None) -> Array:
-        """Return what the network does."""
-        mixed: Array = self.network.mix(theta, hidden, gamma, radius)
-        return mixed
-
-    def degrees(self, nodes: int) -> Array:
-        """Return how many neighbors each node has under every seed."""
-        degrees: Array = self.network.degrees(nodes)
-        return degrees
-
-    def heard(self) -> Array:
-        """Return the share."""
-        return self.share
-
-    def weight(self, nodes: int) -> Array:
-        """Return what the weights of each node's links add up to under every seed."""
-        weight: Array = self.network.weight(nodes)
-        return weight
 
 
 class Changing(NamedTuple):
@@ -93,16 +44,18 @@ class Changing(NamedTuple):
         failed = self.failing.failed(t, receivers, senders, numbers)
         up = (receivers != senders)[..., None] & ~failed
         weights = jnp.where(up, weights[..., None], 0)
+        total = partial(jnp.sum, axis=1)
         if senders.ndim == 1:
-            sums = segment_sum(weights, receivers, len(self.full), indices_are_sorted=True)
-            return Live(Edges(receivers, senders, weights), self._share(sums))
-        every = Rows(weights) if senders.shape[0] == senders.shape[1] else Lists(senders, weights)
-        return Live(every, self._share(jnp.sum(weights, axis=1)))
-
-    def _share(self, sums: Array) -> Array:
-        """Return sums of weights ``(J, S)`` as shares of all; a node without links hears nobody."""
-        full = self.full[:, None]
-        return jnp.where(full > 0, jnp.clip(sums / jnp.where(full > 0, full, 1), 0, 1), 0)
+            total = partial(segment_sum, segment_ids=receivers, num_segments=len(self.full), indices_are_sorted=True)
+        sums = total(weights)
+        if senders.ndim == 1:
+            links: Any = Edges(receivers, senders, weights)
+        elif senders.shape[0] > senders.shape[1]:
+            links = Lists(senders, weights)
+        else:
+            links = Dense(weights - jnp.eye(len(sums))[..., None] * sums)
+        share = share_of(sums, self.full[:, None])
+        return Linked(links, total(jnp.asarray(weights != 0, jnp.int32)), sums, share)
 
 
 def changing(turns: Sequence[Topology], faults: Faults, seeds: list[int], clips: bool = False) -> Changing:
@@ -138,7 +91,7 @@ def _rows(turn: Topology) -> Places:
 
 
 def _edges(turn: Topology, most: int) -> Places:
-    receivers, senders, weights = directed(turn)
+    receivers, senders, weights = directed(turn.graph.edges, turn.weights)
     missing = (0, most - len(senders))
     own = turn.nodes - 1  # the last, so that receivers stay sorted
     return (

@@ -5,6 +5,7 @@ import hashlib
 import platform
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -56,18 +57,11 @@ def describe_data(data: Any, stream: Stream) -> Any:
 
 def versions() -> dict[str, str]:
     """Return the versions of what ran, and the device."""
-    found = {"omkl": "not installed"} | {
-        name: version(name) for name in ("omkl", "numpy", "jax", "numba") if _has(name)
-    }
+    found = {"omkl": "not installed"}
+    for name in ("omkl", "numpy", "jax", "numba"):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
     return found | {"python": platform.python_version(), "platform": platform.platform(), "device": device()}
-
-
-def _has(name: str) -> bool:
-    try:
-        version(name)
-    except PackageNotFoundError:
-        return False
-    return True
 
 
 def device() -> str:

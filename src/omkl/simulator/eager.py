@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from omkl import features, noise
+from omkl import features
 from omkl.blas import one_thread
-from omkl.methods import Method, Neighbors, Round, eager
+from omkl.methods import Neighbors, Round, eager
 from omkl.methods.protocol import MethodState
 from omkl.simulator.engine import Case, Measure, Problem, Progress, require_finite, require_finite_models
 from omkl.storage import mapped
@@ -28,7 +28,7 @@ def _run(
     spectrum = problem.features.spectrum
     state = method.init(np, (nodes, len(seeds)), outputs, None if spectrum is None else spectrum[:, :kernels])
     index, weights = case.turns[0].neighbors()
-    network, dither = Neighbors(index, weights.astype(np.float32)), _dither(method, nodes, outputs, seeds)
+    network, dither = Neighbors(index, weights.astype(np.float32)), eager.dither(method, nodes, outputs, seeds)
     recorded, sent = [], np.zeros((nodes, len(seeds)), np.float32)
     paced = getattr(method, "schedule", None) is not None
     for t in range(rounds):
@@ -43,12 +43,3 @@ def _run(
         progress((place * rounds + t + 1) // cases, rounds)
     require_finite_models(state, rounds)
     return state, mapped(lambda *parts: np.stack(parts).astype(np.float32), *recorded)
-
-
-def _dither(method: Method, nodes: int, outputs: int, seeds: list[int]) -> eager.Dither:
-    """Return the dither of all nodes and seeds in a round of gossip, ``(J, S, P, C, n)``."""
-    if not method.dithered:
-        return lambda round_: None
-    key = noise.fold(noise.key(seeds, "quantizer"), np.arange(nodes)[:, None, None])
-    shape = (method.bank.members, outputs, method.sent)
-    return lambda round_: noise.dither(noise.fold(key, round_), shape)

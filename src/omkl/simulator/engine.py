@@ -75,8 +75,7 @@ class Problem(NamedTuple):
 
     def share(self, which: npt.NDArray[np.int64]) -> "Problem":
         """Return the same for some of the seeds."""
-        features = Features(*(None if part is None else part[which] for part in self.features))
-        return self._replace(features=features, seeds=[self.seeds[s] for s in which])
+        return self._replace(features=self.features.of(which), seeds=[self.seeds[s] for s in which])
 
 
 def run(
@@ -92,7 +91,7 @@ def run(
     The kernels of a case are the first of those the features were drawn for. ``place`` has the devices that share the
     work; None is this one. An audience is shown the first seed.
     """
-    tell = progress or _tell_nobody
+    tell = progress or tell_nobody
     if place is None and audience is None and not has_accelerator():
         if is_small(problem, cases):
             from omkl.simulator import eager
@@ -126,8 +125,8 @@ def _part(tell: Progress, before: int, own: int, every: int) -> Progress:
     return lambda done, rounds: tell((before * rounds + own * done) // every, rounds)
 
 
-def _tell_nobody(done: int, rounds: int) -> None:
-    pass
+def tell_nobody(done: int, rounds: int) -> None:
+    """Take no notice of progress."""
 
 
 @cache
@@ -166,8 +165,8 @@ def compiled_loops() -> Any:
     """Return the executor of compiled loops, where Numba is installed; else None."""
     try:
         from omkl.simulator import loops
-    except ImportError:
-        log.info('rounds run over arrays: Numba is not installed; pip install "omkl[fast]"')
+    except ImportError as error:
+        log.info('rounds run over arrays: %s; Numba comes with pip install "omkl[fast]"', error)
         return None
     return loops
 

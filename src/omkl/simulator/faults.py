@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from omkl import noise
 from omkl.arrays import Array, namespace
+from omkl.simulator.layout import directed
 from omkl.topology import Faults, Topology, union
 from omkl.topology.graphs import Floats, Integers
 
@@ -70,6 +71,12 @@ def full_weights(turns: Sequence[Topology]) -> Floats:
     return np.asarray(np.mean([1 - turn.self_weights for turn in turns], axis=0))
 
 
+def share_of(sums: Array, full: Array) -> Array:
+    """Return sums of weights as shares of all; a node without links hears nobody."""
+    xp = namespace(sums)
+    return xp.where(full > 0, xp.clip(sums / xp.where(full > 0, full, 1), 0, 1), 0)
+
+
 class Wires:
     """Who hears whom, sample by sample, under one seed."""
 
@@ -77,13 +84,10 @@ class Wires:
         self._changes = faults is not None or len(turns) > 1
         self._failing = failing(faults or Faults(), [seed])
         nodes, edges = turns[0].nodes, union(turns).edges if len(turns) > 1 else turns[0].graph.edges
-        both = np.concatenate([edges, edges[:, ::-1]])
-        order = np.argsort(both[:, 0], kind="stable")
-        self.receivers, self.senders = both[order].T.astype(np.int64)
+        self.receivers, self.senders, self._numbers = directed(edges.astype(np.int64), np.arange(len(edges)))
         self.start = np.concatenate([[0], np.cumsum(np.bincount(self.receivers, minlength=nodes))]).astype(np.int64)
-        self._weights = np.stack([_weights(turn, edges)[order] for turn in turns])
+        self._weights = np.stack([_weights(turn, edges)[self._numbers] for turn in turns])
         self._full = full_weights(turns)
-        self._numbers = np.tile(np.arange(len(edges)), 2)[order]
 
     def weights(self, first: int, last: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """Return the weights of all links for samples ``(T, E)``, and how much of its links each node hears ``(T, J)``.
@@ -97,13 +101,12 @@ class Wires:
         weights = np.where(failed, 0, self._weights[np.arange(first, last) % len(self._weights)]).astype(np.float32)
         ends = np.concatenate([np.zeros((len(weights), 1)), np.cumsum(weights, axis=1, dtype=np.float64)], axis=1)
         sums = ends[:, self.start[1:]] - ends[:, self.start[:-1]]
-        share = np.where(self._full > 0, np.clip(sums / np.where(self._full > 0, self._full, 1), 0, 1), 0)
-        return weights, share.astype(np.float32)
+        return weights, share_of(sums, self._full).astype(np.float32)
 
 
 def _weights(turn: Topology, edges: Integers) -> Floats:
-    """Return the weights of these links in a graph, both ways; zero where it has no such link."""
+    """Return the weights of these links in a graph; zero where it has no such link."""
     own, all_ = (links @ np.array([turn.nodes, 1]) for links in (turn.graph.edges, edges))
     found = np.zeros(len(edges))
     found[np.searchsorted(all_, own)] = turn.weights
-    return np.tile(found, 2)
+    return found

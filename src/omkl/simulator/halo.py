@@ -11,8 +11,8 @@ import numpy.typing as npt
 from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from omkl.simulator.layout import are_even
-from omkl.simulator.networks import Edges, Lists
+from omkl.simulator.layout import best, directed
+from omkl.simulator.networks import Edges, Linked, Lists, linked
 from omkl.topology import Graph, Topology
 
 AXIS = "devices"
@@ -77,24 +77,6 @@ class Halo:
         mixed = jax.shard_map(mix_block, mesh=self.mesh, in_specs=BLOCKS, out_specs=BLOCKS)
         return mixed(self.local, self.sends, theta, hidden)[:nodes]
 
-    def degrees(self, nodes: int) -> Array:
-        """Return how many neighbors each node has."""
-        size = block(nodes, self.mesh.size)
-        counted = jax.shard_map(lambda local: local.degrees(size), mesh=self.mesh, in_specs=BLOCKS, out_specs=BLOCKS)
-        degrees: Array = counted(self.local)[:nodes]  # type: ignore[no-untyped-call]
-        return degrees
-
-    def weight(self, nodes: int) -> Array:
-        """Return what the weights of each node's links add up to."""
-        size = block(nodes, self.mesh.size)
-        summed = jax.shard_map(lambda local: local.weight(size), mesh=self.mesh, in_specs=BLOCKS, out_specs=BLOCKS)
-        weight: Array = summed(self.local)[:nodes]  # type: ignore[no-untyped-call]
-        return weight
-
-    def heard(self) -> float:
-        """Return one: all links are there."""
-        return 1.0
-
     def _pass_on(self, rows: Array, shift: int) -> Array:
         devices = self.mesh.size
         pairs = [(n, (n + shift) % devices) for n in range(devices)]
@@ -103,7 +85,7 @@ class Halo:
 
 
 class _Links(NamedTuple):
-    """Both directions of every link, by receiver and then sender as the user numbers them; homes and rows in blocks."""
+    """Both directions of every link, by receiver as the user numbers them; homes and rows in blocks."""
 
     receiver: Integers
     receiver_home: Integers
@@ -113,23 +95,20 @@ class _Links(NamedTuple):
     weights: npt.NDArray[np.float64]
 
 
-def network(topology: Topology, places: Integers, mesh: Mesh) -> Halo:
+def network(topology: Topology, places: Integers, mesh: Mesh) -> Linked:
     """Return the topology in blocks, node j at place ``places[j]`` of the order that is dealt out."""
     size = block(topology.nodes, mesh.size)
     links = _links(topology, places, size)
     sends, column = _exchange(links, mesh.size, size)
-    even = are_even(topology.nodes, len(topology.graph.edges), int(topology.degrees.max()))
-    local = (_lists if even else _edges)(topology, links, column, mesh)
-    return Halo(local, tuple(_spread(mesh, rows) for rows in sends.values()), tuple(sends), mesh)
+    local = (_lists if best(topology, clips=True) == "lists" else _edges)(topology, links, column, mesh)
+    made = Halo(local, tuple(_spread(mesh, rows) for rows in sends.values()), tuple(sends), mesh)
+    return linked(made, topology, np.argsort(places))
 
 
 def _links(topology: Topology, places: Integers, size: int) -> _Links:
-    edges = topology.graph.edges
-    receiver, sender = np.concatenate([edges, edges[:, ::-1]]).T
-    order = np.lexsort((sender, receiver))
-    to, source = places[receiver[order]], places[sender[order]]
-    weights = np.tile(topology.weights, 2)[order]
-    return _Links(receiver[order], to // size, to % size, source // size, source % size, weights)
+    receiver, sender, weights = directed(topology.graph.edges, topology.weights)
+    to, source = places[receiver], places[sender]
+    return _Links(receiver, to // size, to % size, source // size, source % size, weights)
 
 
 def _exchange(links: _Links, devices: int, size: int) -> tuple[dict[int, Integers], Integers]:

@@ -1,14 +1,27 @@
 """How the links of a graph are best laid out for mixing: as a matrix, as lists of neighbors, or one by one."""
 
+from typing import Any, Literal
+
 import numpy as np
+import numpy.typing as npt
 
 from omkl.topology import Topology
-from omkl.topology.graphs import Floats, Integers
+from omkl.topology.graphs import Integers
 
 DENSE_NODES = 64  # up to here a J x J product costs less than the gathers
 LARGEST_MATRIX = 4096  # nodes; up to here it does so for graphs whose nodes hear an eighth of all others
 LONGEST_LIST = 32  # neighbors; each is compiled by itself
+SHORT_LIST = 8  # neighbors; on an accelerator a few gathers are part of a kernel, and a product is one by itself
 MOST_PADDING = 4  # lists may be this much longer than the edges they hold
+
+
+def best(topology: Topology, clips: bool = False, accelerates: bool = False) -> Literal["matrix", "lists", "edges"]:
+    """Return how a graph that stays is laid out; no matrix where copies are clipped, which it does not know."""
+    nodes, links, most = topology.nodes, len(topology.graph.edges), int(topology.degrees.max())
+    few = accelerates and most <= SHORT_LIST
+    if ((nodes <= DENSE_NODES and not few) or are_many(nodes, links)) and not clips:
+        return "matrix"
+    return "lists" if are_even(nodes, links, most) else "edges"
 
 
 def are_many(nodes: int, links: int) -> bool:
@@ -21,8 +34,8 @@ def are_even(nodes: int, links: int, most: int) -> bool:
     return most <= LONGEST_LIST and nodes * most <= MOST_PADDING * 2 * links
 
 
-def directed(topology: Topology) -> tuple[Integers, Integers, Floats]:
-    """Return receivers, senders and weights of the links both ways, sorted by receiver."""
-    both = np.concatenate([topology.graph.edges, topology.graph.edges[:, ::-1]])
-    order = np.argsort(both[:, 0], kind="stable")
-    return both[order, 0], both[order, 1], np.tile(topology.weights, 2)[order]
+def directed(edges: Integers, weights: npt.NDArray[Any]) -> tuple[Integers, Integers, npt.NDArray[Any]]:
+    """Return receivers, senders and weights of links both ways, sorted by receiver."""
+    receivers, senders = np.concatenate([edges, edges[:, ::-1]]).T
+    order = np.argsort(receivers, kind="stable")
+    return receivers[order], senders[order], np.tile(weights, 2)[order]

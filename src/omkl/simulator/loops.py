@@ -20,7 +20,6 @@ from omkl.compiled import network, plan, rounds, states
 from omkl.compiled.jit import Words
 from omkl.compiled.mapping import Mapping
 from omkl.compiled.network import Links, Records, Span
-from omkl.features import Features
 from omkl.methods import Gossip, clipping
 from omkl.methods.ensemble import Ensemble
 from omkl.methods.local import LocalState
@@ -61,7 +60,7 @@ class Run:
         schedule = method.schedule
         self._starts = np.zeros(count + 1, int)
         if self._talks:
-            self._starts[:] = [int(t if schedule is None else schedule.rounds(t)) for t in range(count + 1)]
+            self._starts[:] = [t if schedule is None else schedule.rounds(t) for t in range(count + 1)]
         self._radii = _radii(method, self._start, int(self._starts[-1]))
         self._span = Span(0, 0, nodes, problem.every, schedule is not None)
         self._records = _records(self.numbers, self._nodes, count // problem.every)
@@ -219,7 +218,7 @@ def _run_seed(
     """Return the outcomes of a seed."""
     X, y, every = problem.X, problem.y, problem.every
     count, nodes, _ = X.shape
-    runs, mapping = [Run(case, problem, s) for case in cases], _mapping(problem, s)
+    runs, mapping = [Run(case, problem, s) for case in cases], Mapping(problem.features.of(s))
     length = max(1, ROWS // nodes)
     for first in range(0, count, length):
         if stop.is_set():
@@ -244,7 +243,7 @@ def _run_large(
     problem: Problem, cases: Sequence[Case], s: int, tell: Callable[[], None], done: list[int]
 ) -> list[tuple[MethodState, Metrics]]:
     """Return the outcomes of a seed on a large network, sample after sample, by all threads."""
-    runs, mapping = [Run(case, problem, s) for case in cases], _mapping(problem, s)
+    runs, mapping = [Run(case, problem, s) for case in cases], Mapping(problem.features.of(s))
     with one_thread(), ThreadPoolExecutor(cores()) as pool:
         for t in range(len(problem.X)):
             for one in runs:
@@ -257,7 +256,3 @@ def _run_large(
             done[s] = t + 1
             tell()
     return _outcomes(runs, len(problem.X))
-
-
-def _mapping(problem: Problem, s: int) -> Mapping:
-    return Mapping(Features(*(None if part is None else part[s] for part in problem.features)))

@@ -22,18 +22,8 @@ class Metrics(NamedTuple):
     """By all nodes that somebody hears."""
     carried: Array
     """Over all directed links."""
-
-
-class PooledMetrics(NamedTuple):
-    """The same, and the loss of every node's model on all nodes' samples."""
-
-    loss: Array
-    accuracy: Array
-    disagreement: Array
-    weights: Array
-    sent: Array
-    carried: Array
-    pooled_loss: Array
+    pooled_loss: Array | tuple[()] = ()
+    """Of every node's model on all nodes' samples, where that is asked for."""
 
 
 def metrics(method: Method, given: Round, info: Info, degrees: Array, state: MethodState) -> Metrics:
@@ -53,9 +43,9 @@ def metrics(method: Method, given: Round, info: Info, degrees: Array, state: Met
     )
 
 
-def pooled_metrics(method: Method, given: Round, info: Info, degrees: Array, state: MethodState) -> PooledMetrics:
+def pooled_metrics(method: Method, given: Round, info: Info, degrees: Array, state: MethodState) -> Metrics:
     """Return ``metrics`` and the mean over nodes of each model's loss on the samples of all nodes."""
-    return PooledMetrics(*metrics(method, given, info, degrees, state), pooled_loss(method, given, info))
+    return metrics(method, given, info, degrees, state)._replace(pooled_loss=pooled_loss(method, given, info))
 
 
 def pooled_loss(method: Method, given: Round, info: Info) -> Array:

@@ -7,54 +7,59 @@ or edges. For lists and edges ``hidden`` may go on after the nodes that are mixe
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from jax import Array
-from jax.ops import segment_sum
 
 from omkl.algorithm import clipped
-from omkl.methods import Network
-from omkl.simulator.layout import DENSE_NODES, are_even, are_many, directed
+from omkl.simulator.layout import best, directed
 from omkl.topology import Topology
 
-Links: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
-"""Receivers, senders and weights, both directions of every link."""
 
-SHORT_LIST = 8  # neighbors; on an accelerator a few gathers are part of a kernel, and a product is one by itself
+class Linked(NamedTuple):
+    """A network: its links, laid out to be mixed, and what is known of every node's."""
+
+    links: Any
+    degree: Array
+    """How many neighbors each node has, ``(J,)``, or ``(J, S)`` where seeds differ."""
+    sums: Array
+    """What the weights of its links add up to, likewise."""
+    share: Array | None = None
+    """The part of its links that it hears, likewise; None is all."""
+
+    def mix(self, theta: Array, hidden: Array, gamma: float, radius: Array | float | None = None) -> Array:
+        """Return what the links make of it."""
+        mixed: Array = self.links.mix(theta, hidden, gamma, radius)
+        return mixed
+
+    def degrees(self, nodes: int) -> Array:
+        """Return how many neighbors each node has."""
+        return self.degree
+
+    def heard(self) -> Array | float:
+        """Return the share."""
+        return 1.0 if self.share is None else self.share
+
+    def weight(self, nodes: int) -> Array:
+        """Return the sums of the weights."""
+        return self.sums
 
 
 class Dense(NamedTuple):
-    """W - I as a matrix, so that rounding in the rows' sums does not leak."""
+    """W - I as a matrix, so that rounding in the rows' sums does not leak; it may have seeds last."""
 
     laplacian: Array
 
     def mix(self, theta: Array, hidden: Array, gamma: float, radius: Array | float | None = None) -> Array:
         """Return theta + gamma (W - I) h, in full float32 on every device."""
         assert radius is None, "a product does not clip"
+        if self.laplacian.ndim > 2:
+            return theta + gamma * jnp.einsum("jks,ks...->js...", self.laplacian, hidden, precision="highest")
         return theta + gamma * jnp.tensordot(self.laplacian, hidden, axes=1, precision="highest")
-
-    def degrees(self, nodes: int) -> Array:
-        """Return how many neighbors each node has."""
-        return jnp.count_nonzero(self.laplacian - jnp.diag(jnp.diagonal(self.laplacian)), axis=1)
-
-    def heard(self) -> float:
-        """Return one: all links are there."""
-        return 1.0
-
-    def weight(self, nodes: int) -> Array:
-        """Return what the weights of each node's links add up to."""
-        weight: Array = -jnp.diagonal(self.laplacian)
-        return weight
-
-    def edges(self) -> Links:
-        """Return receivers, senders and weights of the links, in order of receivers."""
-        off = np.asarray(self.laplacian) * (1 - np.eye(len(self.laplacian), dtype=np.float32))
-        receiver, sender = np.nonzero(off)
-        return receiver, sender, off[receiver, sender]
 
 
 class Lists(NamedTuple):
@@ -71,23 +76,6 @@ class Lists(NamedTuple):
             pull = pull + weight * (clipped(own, hidden[self.ids[:, k]], radius) - own)
         return theta + gamma * pull
 
-    def degrees(self, nodes: int) -> Array:
-        """Return how many neighbors each node has, under every seed where weights have seeds."""
-        return jnp.count_nonzero(self.weights, axis=1)
-
-    def heard(self) -> float:
-        """Return one: all links are there."""
-        return 1.0
-
-    def weight(self, nodes: int) -> Array:
-        """Return what the weights of each node's links add up to."""
-        return jnp.sum(self.weights, axis=1)
-
-    def edges(self) -> Links:
-        """Return receivers, senders and weights of the links, in order of receivers; padding has weight zero."""
-        nodes, most = self.ids.shape
-        return np.repeat(np.arange(nodes), most), np.asarray(self.ids).ravel(), np.asarray(self.weights).ravel()
-
 
 class Edges(NamedTuple):
     """Directed edges sorted by receiver; weights may have seeds last."""
@@ -102,35 +90,22 @@ class Edges(NamedTuple):
         pulls = _lift(self.weights, theta.ndim) * (clipped(own, hidden[self.sender], radius) - own)
         return theta.at[self.receiver].add(gamma * pulls, indices_are_sorted=True)
 
-    def degrees(self, nodes: int) -> Array:
-        """Return how many neighbors each node has, under every seed where weights have seeds."""
-        there = jnp.asarray(self.weights != 0, dtype=jnp.int32)
-        return segment_sum(there, self.receiver, nodes, indices_are_sorted=True)
 
-    def heard(self) -> float:
-        """Return one: all links are there."""
-        return 1.0
-
-    def weight(self, nodes: int) -> Array:
-        """Return what the weights of each node's links add up to."""
-        return segment_sum(self.weights, self.receiver, nodes, indices_are_sorted=True)
-
-    def edges(self) -> Links:
-        """Return receivers, senders and weights of the links, in order of receivers."""
-        return np.asarray(self.receiver), np.asarray(self.sender), np.asarray(self.weights)
-
-
-def network(topology: Topology, clips: bool = False) -> Network:
+def network(topology: Topology, clips: bool = False) -> Linked:
     """Return the way of mixing that suits the topology, and ``clips`` each neighbor's copy where that is asked for."""
-    nodes, edges, most = topology.nodes, topology.graph.edges, int(topology.degrees.max())
-    few = most <= SHORT_LIST and jax.default_backend() != "cpu"
-    dense = (nodes <= DENSE_NODES and not few) or are_many(nodes, len(edges))
-    if dense and not clips:
-        return Dense(jnp.asarray(topology.matrix() - np.eye(nodes), dtype=jnp.float32))
-    if are_even(nodes, len(edges), most):
-        index, weights = topology.neighbors()
-        return Lists(*_narrow(index, weights))
-    return Edges(*_narrow(*directed(topology)))
+    way = best(topology, clips, jax.default_backend() != "cpu")
+    if way == "matrix":
+        return linked(Dense(*_narrow(topology.matrix() - np.eye(topology.nodes))), topology)
+    if way == "lists":
+        return linked(Lists(*_narrow(*topology.neighbors())), topology)
+    return linked(Edges(*_narrow(*directed(topology.graph.edges, topology.weights))), topology)
+
+
+def linked(links: Any, topology: Topology, order: Any = slice(None)) -> Linked:
+    """Return the network of these links, its nodes in this order."""
+    ends = topology.graph.edges[topology.weights != 0].ravel()
+    known = np.bincount(ends, minlength=topology.nodes), 1 - topology.self_weights
+    return Linked(links, *_narrow(*(part[order] for part in known)))
 
 
 def _narrow(*arrays: npt.NDArray[Any]) -> Iterator[Array]:

@@ -67,11 +67,6 @@ def split(method: Any) -> tuple[Any, Numbers]:
     return _copy(type(method), made | tables), tuple(numbers)
 
 
-def joined(skeleton: Any, numbers: Numbers) -> Any:
-    """Return the method of these numbers, which may be arguments of a compiled program."""
-    return _filled(skeleton, numbers)
-
-
 def split_all(methods: Iterable[Method]) -> tuple[tuple[Any, ...], tuple[Numbers, ...]]:
     """Return the skeletons of methods, and the numbers of each."""
     skeletons, numbers = zip(*map(split, methods), strict=True)
@@ -123,13 +118,14 @@ def _costs(table: Any, numbers: list[Array]) -> Costs:
     return made
 
 
-def _filled(value: Any, numbers: Numbers) -> Any:
+def joined(value: Any, numbers: Numbers) -> Any:
+    """Return a skeleton, or a part of it, with these numbers, which may be arguments of a compiled program."""
     if isinstance(value, Slot):
         return numbers[value.place]
     if isinstance(value, Costs):
-        return Costs(*(_filled(one, numbers) for one in value))
+        return Costs(*(joined(one, numbers) for one in value))
     if isinstance(value, tuple):
-        return tuple(_filled(one, numbers) for one in value)
+        return tuple(joined(one, numbers) for one in value)
     if not _is_own(value):
         return value
-    return _copy(type(value), {name: _filled(one, numbers) for name, one in vars(value).items()})
+    return _copy(type(value), {name: joined(one, numbers) for name, one in vars(value).items()})

@@ -132,8 +132,7 @@ class Result:
 
     def features(self, s: int) -> Features:
         """Return what z(x) is computed with under seed number s of the run."""
-        given = {name: getattr(self, name) for name in _FEATURES}
-        return Features(**{name: None if part is None else part[s] for name, part in given.items()})
+        return Features(**{name: getattr(self, name) for name in _FEATURES}).of(s)
 
     @property
     def r2(self) -> npt.NDArray[np.float64]:

@@ -10,19 +10,18 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from omkl import noise
 from omkl.algorithm import State
-from omkl.arrays import Array, namespace
-from omkl.features import Features, transform
+from omkl.arrays import Array
+from omkl.features import Features, transform, waves
 from omkl.methods import Gossip, Info, Method, Network, Round
 from omkl.methods.protocol import MethodState
 from omkl.simulator.changing import Changing
+from omkl.simulator.engine import Measure
 from omkl.simulator.numbers import Numbers, joined
 from omkl.simulator.placement import Placement
-from omkl.simulator.waves import waves
 from omkl.wire import message_bytes
 
 CHUNK_BYTES = 8 * 2**20  # of projections held at a time by a CPU: they should stay in the cache
@@ -38,9 +37,6 @@ LEADING = {"nodes": 0, "seeds": 1}  # axes of a state
 
 Seen: TypeAlias = tuple[Round, Info, Array, MethodState]
 """What there is to measure of a round, in the order that a measure takes it."""
-
-Measure: TypeAlias = Callable[[Method, Round, Info, Array, MethodState], Any]
-"""What to record of a round, given how many hear each node: a NamedTuple of arrays ``(S, ...)``, first the loss."""
 
 
 class Chunk(NamedTuple):
@@ -59,8 +55,6 @@ class Program(NamedTuple):
     methods: tuple[Any, ...]
     """Skeletons, as ``numbers`` has them."""
     measure: Measure
-    near: bool
-    """Whether all angles are small enough for ``waves``."""
     group: int = 1
     """How many rounds there are to a measured one; in a program for any number of rounds 1, or 0 for another number."""
     in_blocks: bool = False
@@ -152,16 +146,6 @@ def segments(chunk: Chunk, every: int) -> list[int]:
     return [end - chunk.first for end in (ends if chunk.last % every == 0 else [*ends, chunk.last])]
 
 
-def reach(X: Array, frequencies: Array) -> float:
-    """Return a bound on the angles, found where the inputs are."""
-    return float((_reach if isinstance(X, np.ndarray) else jax.jit(_reach))(X, frequencies))
-
-
-def _reach(X: Array, frequencies: Array) -> Array:
-    xp = namespace(X)
-    return xp.sqrt(xp.einsum("tjd,tjd->tj", X, X).max() * xp.einsum("spfd,spfd->spf", frequencies, frequencies).max())
-
-
 def most_rounds(nodes: int, inputs: int, seeds: int, kernels: int, features: int, rank: int = 0) -> int:
     """Return how many rounds' projections, or inputs where those are short, fit a chunk."""
     cpu = jax.default_backend() == "cpu"
@@ -213,7 +197,7 @@ def _placed(
     running, key = jax.tree.map(partial(place.trim, **LEADING), (running, given.key))
     methods = tuple(map(joined, program.methods, given.numbers))
     chunk = Compiling(program, methods, given._replace(features=features, key=key))
-    samples = samples._replace(X=_project(program, features, X), y=y)
+    samples = samples._replace(X=_project(features, X), y=y)
     advance = chunk.blocks if program.in_blocks else partial(chunk.segments, span)
     running, measured = advance(running, samples)
     return jax.tree.map(partial(place.fill, **LEADING), running), jax.tree.map(place.fill, measured)
@@ -300,7 +284,7 @@ class Compiling(NamedTuple):
 
     def round(self, running: Running, samples: Samples) -> tuple[Running, list[Seen]]:
         """Return what runs on after a round, and what there is to measure of each case."""
-        z = _alone(_features(self.program, self.given.features, samples.X))
+        z = _alone(_features(self.given.features, samples.X))
         now, targets = noise.fold(self.given.key, samples.t), samples.y
         after, seen, sums = [], [], []
         for method, network, starts, state, sum_ in zip(
@@ -357,34 +341,23 @@ def is_paced(method: Method) -> TypeGuard[Gossip]:
     return isinstance(method, Gossip) and method.channel.pace is not None
 
 
-def _project(program: Program, features: Features, X: Array) -> Array:
+def _project(features: Features, X: Array) -> Array:
     """Return what is computed ahead of a chunk's inputs: features in a basis, or angles, or nothing."""
-    if features.landmarks is not None:
-        with jax.default_matmul_precision("highest"):
-            return transform(X, features)
-    V, basis = features.frequencies, features.basis
-    assert V is not None
-    if basis is None and X.shape[-1] <= SHORT_INPUT:
+    if features.basis is None and X.shape[-1] <= SHORT_INPUT:
         return X
-    if basis is None:
-        return jnp.tensordot(X, V, axes=((-1,), (-1,)), precision="highest")
-    angles = jnp.einsum("tjd,spfd->sptjf", X, V, precision="highest")  # in the order that the next product takes
-    return jnp.einsum("sptjk,spkr->tjspr", _waves(program, angles), basis, precision="highest")
+    with jax.default_matmul_precision("highest"):
+        if features.basis is not None:
+            return transform(X, features)
+        return jnp.tensordot(X, features.frequencies, axes=((-1,), (-1,)))
 
 
-def _features(program: Program, features: Features, projected: Array) -> Array:
-    V = features.frequencies
-    if features.basis is not None or V is None:
+def _features(features: Features, projected: Array) -> Array:
+    if features.basis is not None:
         return projected
-    angles = projected
+    V, angles = features.frequencies, projected
     if projected.ndim == 2:  # inputs, not yet projected
         angles = sum(projected[:, None, None, None, k] * V[..., k] for k in range(V.shape[-1]))
-    return _waves(program, angles)
-
-
-def _waves(program: Program, angles: Array) -> Array:
-    sines = waves(angles) if program.near else jnp.concat([jnp.sin(angles), jnp.cos(angles)], axis=-1)
-    return sines * angles.shape[-1] ** -0.5
+    return waves(angles)
 
 
 def _alone(array: Array) -> Array:

@@ -15,14 +15,22 @@ import numpy.typing as npt
 from omkl import noise
 from omkl.arrays import Array, namespace
 from omkl.blas import one_thread
-from omkl.errors import InputError
 from omkl.methods import Method, Network
 from omkl.methods.clipping import clips
 from omkl.methods.protocol import MethodState
 from omkl.process import cores
 from omkl.simulator.cache import kept_programs
 from omkl.simulator.changing import Changing, changing
-from omkl.simulator.engine import Audience, Case, Measure, Problem, Progress, require_finite, require_finite_models
+from omkl.simulator.engine import (
+    Audience,
+    Case,
+    Measure,
+    Problem,
+    Progress,
+    require_finite,
+    require_finite_models,
+    tell_nobody,
+)
 from omkl.simulator.numbers import Numbers, split_all
 from omkl.simulator.placement import Placement
 from omkl.simulator.rounds import (
@@ -37,11 +45,9 @@ from omkl.simulator.rounds import (
     compiled,
     is_paced,
     most_rounds,
-    reach,
     segments,
 )
 from omkl.simulator.watching import Look, Showing
-from omkl.simulator.waves import LIMIT
 from omkl.topology import Faults
 
 HERE = Placement()
@@ -65,7 +71,7 @@ def run(
     stop, pool = threading.Event(), ThreadPoolExecutor(len(shares))
     rest = [problem.share(share) for share in shares[1:]]
     with kept_programs(), one_thread() if len(shares) > 1 else nullcontext():
-        others = [pool.submit(_run_share, share, cases, measure, _tell_nobody, stop, place) for share in rest]
+        others = [pool.submit(_run_share, share, cases, measure, tell_nobody, stop, place) for share in rest]
         try:
             # The first share runs here, where Ctrl-C arrives and the caller's progress is called.
             outcomes = [_run_share(problem.share(shares[0]), cases, measure, progress, stop, place, audience)]
@@ -75,10 +81,6 @@ def run(
             _await(others)
             pool.shutdown()
     return [jax.tree.map(_join_seeds, *parts) for parts in zip(*outcomes, strict=True)]
-
-
-def _tell_nobody(done: int, rounds: int) -> None:
-    pass
 
 
 def _await(work: Sequence[Future[Any]]) -> None:
@@ -99,11 +101,6 @@ def network(case: Case, seeds: list[int], place: Placement) -> Network | Changin
     each = clips(case.method)
     if not case.changes:
         return place.network(case.turns[0], each)
-    if place.spreads_nodes:
-        raise InputError(
-            "faults or a schedule on nodes spread over devices; the exchange between devices is for one graph; "
-            'pass shard="seeds" (--shard seeds), or one device'
-        )
     made = changing(case.turns, case.faults or Faults(), seeds, each)
     placed: Changing = jax.tree.map(lambda leaf: place.put(np.asarray(leaf)), made)
     return placed
@@ -132,8 +129,6 @@ def _run_share(
     skeletons, numbers = split_all(methods)
     given = _given(problem, cases, numbers, place)
     running = place.start(lambda: _start(methods, (nodes, len(seeds)), y.shape[-1], features.spectrum))
-    where = (given if isinstance(X, jax.Array) else problem).features.frequencies
-    near = where is not None and reach(X, where) < LIMIT
     most = _most_rounds(problem) * place.devices
     if audience is not None:
         most = min(most, max(audience.every, every))
@@ -144,7 +139,7 @@ def _run_share(
         if stop.is_set():
             return []
         group = every if chunk.in_blocks else int(every == 1)
-        program = Program(place, skeletons, measure, near, group, chunk.in_blocks)
+        program = Program(place, skeletons, measure, group, chunk.in_blocks)
         cut = partial(_cut, chunk=chunk, length=_length(chunk, made))
         times, placed = np.arange(rounds, dtype=np.uint32), (place.put(cut(part), nodes=1) for part in (X, y))
         samples = Samples(cut(times), jax.tree.map(cut, starts), *placed)
@@ -229,7 +224,7 @@ def _starts(method: Method, rounds: int) -> tuple[npt.NDArray[np.uint32], npt.ND
     """Return the first round of gossip of every sample, and that of the next; None where each sample has one."""
     if not is_paced(method) or method.schedule is None:
         return None
-    starts = np.asarray(method.schedule.rounds(np.arange(rounds + 1)), np.uint32)
+    starts = np.array([method.schedule.rounds(t) for t in range(rounds + 1)], np.uint32)
     return starts[:-1], starts[1:]
 
 

@@ -54,10 +54,11 @@ class Sharded(Placement):
 
     def network(self, topology: Topology, clips: bool = False) -> Network:
         """Return the topology cut into blocks, or whole on every device where seeds are spread."""
+        whole = partial(jax.tree.map, lambda leaf: self.put(np.asarray(leaf)))
         if self.shard == "seeds":
-            whole: Network = jax.tree.map(lambda leaf: self.put(np.asarray(leaf)), network(topology, clips))
-            return whole
-        return halo.network(topology, np.argsort(self.order), self.mesh)
+            return whole(network(topology, clips))  # type: ignore[no-any-return]
+        made = halo.network(topology, np.argsort(self.order), self.mesh)
+        return made._replace(degree=whole(made.degree), sums=whole(made.sums))
 
     def put(self, array: npt.NDArray[Any], nodes: int | None = None, seeds: int | None = None) -> Array:
         """Return the array in blocks along the axis that is spread, if it has it; a device is sent its own alone."""

@@ -216,7 +216,8 @@ def _result(
     state, measured = outcome
     center, scale = (None, None) if moments is None else moments.units
     theta, log_weights = (np.asarray(part) for part in method.models(state))
-    curves = {name: np.moveaxis(curve, 1, 0) for name, curve in measured._asdict().items()}
+    told = {name: curve for name, curve in measured._asdict().items() if not isinstance(curve, tuple)}
+    curves = {name: np.moveaxis(curve, 1, 0) for name, curve in told.items()}
     return Result(
         config=config,
         seeds=np.array(runs),

@@ -14,7 +14,7 @@ from omkl.methods import Method
 from omkl.methods.clipping import clips
 from omkl.simulator.description import device
 from omkl.simulator.engine import has_accelerator
-from omkl.simulator.layout import DENSE_NODES, are_even, are_many
+from omkl.simulator.layout import best
 from omkl.storage import leaves
 from omkl.topology import Topology
 
@@ -102,12 +102,7 @@ def _copied(graph: Topology, clips: bool) -> int:
 
     To be clipped a copy is measured first: one for every node at a time, or all where there are edges.
     """
-    nodes, links = graph.nodes, len(graph.graph.edges)
-    if (nodes <= DENSE_NODES or are_many(nodes, links)) and not clips:
-        return 0
-    if are_even(nodes, links, int(graph.degrees.max())):
-        return nodes if clips else 0
-    return 2 * links
+    return {"matrix": 0, "lists": graph.nodes if clips else 0, "edges": 2 * len(graph.graph.edges)}[best(graph, clips)]
 
 
 def require_room(size: Size, devices: int = 1) -> None:

@@ -1,7 +1,8 @@
 """What both estimators share: parameters, learning, files."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -44,37 +45,24 @@ class Fixed:
         return self.model.theta.astype(np.float64), self.model.log_weights.astype(np.float64)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Estimator(BaseEstimator):  # type: ignore[misc]
     """Parameters, learning and files of both estimators."""
 
-    _online: Online | Fixed
+    kernels: tuple[float | Kernel, ...] = Settings.sigmas
+    rank: int = Settings.rank
+    learner: Learner | str | None = None
+    forget: float | tuple[float, ...] | None = None
+    weight_rate: float = Settings.weight_rate
+    warmup: int = Settings.warmup
+    shuffle: bool = True
+    nodes: int = 1
+    topology: Any = "ring"
+    method: Method | str | None = None
+    random_state: Any = 0
 
-    def __init__(
-        self,
-        *,
-        kernels: tuple[float | Kernel, ...] = Settings.sigmas,
-        rank: int = Settings.rank,
-        learner: Learner | str | None = None,
-        forget: float | tuple[float, ...] | None = None,
-        weight_rate: float = Settings.weight_rate,
-        warmup: int = Settings.warmup,
-        shuffle: bool = True,
-        nodes: int = 1,
-        topology: Any = "ring",
-        method: Method | str | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.kernels = kernels
-        self.rank = rank
-        self.learner = learner
-        self.forget = forget
-        self.weight_rate = weight_rate
-        self.warmup = warmup
-        self.shuffle = shuffle
-        self.nodes = nodes
-        self.topology = topology
-        self.method = method
-        self.random_state = random_state
+    _targets: ClassVar[dict[str, Any]] = {}
+    """What targets may be, for ``validate_data``."""
 
     @property
     def kernel_weights_(self) -> Floats:
@@ -134,6 +122,26 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         self._begun = self.get_params()
         return begin(task, method, int(seed), self.warmup, topology)
 
+    def _read(self, X: Any, y: Any, sample_weight: Any, first: bool = True) -> tuple[Any, Any, Floats]:
+        """Return rows, targets and a weight for every row; refuse what is none."""
+        X, y = validate_data(self, X, y, reset=first, **ROWS, **self._targets)
+        rule = f"there are {len(y)} rows; give each a finite weight of zero or more"
+        try:
+            weights = np.asarray(1.0 if sample_weight is None else sample_weight, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError(f"sample_weight is {sample_weight!r}; {rule}") from None
+        if weights.shape not in ((), (len(y),)) or not (np.isfinite(weights) & (weights >= 0)).all():
+            raise InputError(f"sample_weight has shape {weights.shape} and minimum {weights.min(initial=0):g}; {rule}")
+        return X, y, np.broadcast_to(weights, (len(y),))
+
+    def fit(self, X: Table, y: Any, sample_weight: Any = None, node: Any = None) -> Self:
+        """Return the estimator after it has learned these rows and no others."""
+        X, y, weights = self._read(X, y, sample_weight)
+        if not weights.any():
+            raise InputError("every sample weight is zero; rows of weight zero are ignored; give some rows weight")
+        self._expect(y)
+        return self._learn(X, self._numbered(y, weights), weights, node, self.shuffle)
+
     def _learn(self, X: Any, y: Floats, weights: Floats, node: Any, shuffle: bool = False) -> Self:
         """Learn rows; those of weight zero are ignored."""
         online = self._online
@@ -150,18 +158,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 for turn, (k, x) in enumerate(zip(some, _dense(X[some]), strict=True), start)
             ])  # fmt: skip
         return self
-
-    @staticmethod
-    def _weights(sample_weight: Any, rows: int) -> Floats:
-        """Return a weight for every row; refuse what is none."""
-        rule = f"there are {rows} rows; give each a finite weight of zero or more"
-        try:
-            weights = np.asarray(1.0 if sample_weight is None else sample_weight, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InputError(f"sample_weight is {sample_weight!r}; {rule}") from None
-        if weights.shape not in ((), (rows,)) or not (np.isfinite(weights) & (weights >= 0)).all():
-            raise InputError(f"sample_weight has shape {weights.shape} and minimum {weights.min(initial=0):g}; {rule}")
-        return np.broadcast_to(weights, (rows,))
 
     def _checked(self, nodes: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
         """Return a node for every row; refuse what is none."""
@@ -181,7 +177,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def _fix(self, model: Model | str | Path) -> Model:
         """Take a model for what has been learned."""
         model = model if isinstance(model, Model) else load_model(model)
-        self._online = Fixed(model)
+        self._online: Online | Fixed = Fixed(model)
         self.n_features_in_ = model.features.inputs
         return model
 

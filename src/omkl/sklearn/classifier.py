@@ -1,6 +1,7 @@
 """The classifier."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -8,19 +9,16 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
-from sklearn.utils.validation import validate_data
 
 from omkl.errors import InputError
-from omkl.features import Kernel
-from omkl.learners import Learner
-from omkl.methods import Method
 from omkl.model import Model
-from omkl.online import Classification, Settings, Task, files, probabilities
-from omkl.sklearn.base import ROWS, Estimator, Fixed, Floats, Table
+from omkl.online import Classification, Task, files, probabilities
+from omkl.sklearn.base import Estimator, Fixed, Floats, Table
 
 LEAST = 1e-300  # weight of a class whose logarithm is taken
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     """A multi-kernel classifier that learns rows one after another.
 
@@ -84,46 +82,7 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     True
     """
 
-    def __init__(
-        self,
-        *,
-        kernels: tuple[float | Kernel, ...] = Settings.sigmas,
-        rank: int = Settings.rank,
-        learner: Learner | str | None = None,
-        forget: float | tuple[float, ...] | None = None,
-        weight_rate: float = Settings.weight_rate,
-        warmup: int = Settings.warmup,
-        class_weight: dict[Any, float] | str | None = None,
-        shuffle: bool = True,
-        nodes: int = 1,
-        topology: Any = "ring",
-        method: Method | str | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        super().__init__(
-            kernels=kernels,
-            rank=rank,
-            learner=learner,
-            forget=forget,
-            weight_rate=weight_rate,
-            warmup=warmup,
-            shuffle=shuffle,
-            nodes=nodes,
-            topology=topology,
-            method=method,
-            random_state=random_state,
-        )
-        self.class_weight = class_weight
-
-    def fit(self, X: Table, y: Any, sample_weight: Any = None, node: Any = None) -> Self:
-        """Return the estimator after it has learned these rows and no others."""
-        X, y = validate_data(self, X, y, **ROWS)
-        check_classification_targets(y)
-        weights = self._weights(sample_weight, len(y))
-        if not weights.any():
-            raise InputError("every sample weight is zero; rows of weight zero are ignored; give some rows weight")
-        self._know(unique_labels(y))
-        return self._learn(X, self._numbered(y, weights), weights, node, self.shuffle)
+    class_weight: dict[Any, float] | str | None = None
 
     def partial_fit(self, X: Table, y: Any, classes: Any = None, sample_weight: Any = None, node: Any = None) -> Self:
         """Return the estimator after it has learned these rows too.
@@ -131,9 +90,8 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         The first call needs two classes or more, in ``y`` or in ``classes``. Others may turn up later.
         """
         first = not hasattr(self, "_online")
-        X, y = validate_data(self, X, y, reset=first, **ROWS)
+        X, y, weights = self._read(X, y, sample_weight, first)
         check_classification_targets(y)
-        weights = self._weights(sample_weight, len(y))
         named = unique_labels(y) if classes is None else unique_labels(classes)
         if (unknown := ~np.isin(y, named)).any():
             raise InputError(
@@ -190,6 +148,10 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         """
         outputs, offsets = super()._outputs(X, node), self._offsets()
         return outputs + (offsets[1] - offsets[0]) if outputs.shape[1] == 1 else outputs[:, self._place] + offsets
+
+    def _expect(self, y: npt.NDArray[Any]) -> None:
+        check_classification_targets(y)
+        self._know(unique_labels(y))
 
     def _know(self, classes: npt.NDArray[Any]) -> None:
         """Begin with these classes, if there are enough."""

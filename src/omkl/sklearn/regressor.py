@@ -1,22 +1,21 @@
 """The regressor."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
 
 from omkl.errors import InputError
-from omkl.features import Kernel
-from omkl.learners import Learner
 from omkl.losses import Loss
-from omkl.methods import Method
 from omkl.model import Model
-from omkl.online import Regression, Settings, Task, files
-from omkl.sklearn.base import ROWS, Estimator, Floats, Table
+from omkl.online import Regression, Task, files
+from omkl.sklearn.base import Estimator, Floats, Table
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class OMKLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     """A multi-kernel regressor that learns rows one after another, for one output or several.
 
@@ -45,56 +44,19 @@ class OMKLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     True
     """
 
-    def __init__(
-        self,
-        *,
-        loss: Loss | str = "squared",
-        kernels: tuple[float | Kernel, ...] = Settings.sigmas,
-        rank: int = Settings.rank,
-        learner: Learner | str | None = None,
-        forget: float | tuple[float, ...] | None = None,
-        weight_rate: float = Settings.weight_rate,
-        warmup: int = Settings.warmup,
-        shuffle: bool = True,
-        nodes: int = 1,
-        topology: Any = "ring",
-        method: Method | str | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        super().__init__(
-            kernels=kernels,
-            rank=rank,
-            learner=learner,
-            forget=forget,
-            weight_rate=weight_rate,
-            warmup=warmup,
-            shuffle=shuffle,
-            nodes=nodes,
-            topology=topology,
-            method=method,
-            random_state=random_state,
-        )
-        self.loss = loss
+    loss: Loss | str = "squared"
 
-    def fit(self, X: Table, y: Any, sample_weight: Any = None, node: Any = None) -> Self:
-        """Return the estimator after it has learned these rows and no others."""
-        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, **ROWS)
-        weights = self._weights(sample_weight, len(y))
-        if not weights.any():
-            raise InputError("every sample weight is zero; rows of weight zero are not there; give some rows weight")
-        self._expect(y.shape[1:])
-        return self._learn(X, y.reshape(len(y), -1).astype(np.float64), weights, node, self.shuffle)
+    _targets: ClassVar[dict[str, Any]] = {"multi_output": True, "y_numeric": True}
 
     def partial_fit(self, X: Table, y: Any, sample_weight: Any = None, node: Any = None) -> Self:
         """Return the estimator after it has learned these rows too."""
         first = not hasattr(self, "_online")
-        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, reset=first, **ROWS)
-        weights = self._weights(sample_weight, len(y))
+        X, y, weights = self._read(X, y, sample_weight, first)
         if first:
-            self._expect(y.shape[1:])
+            self._expect(y)
         elif y.shape[1:] != self._shape:
             raise InputError(f"y has shape {y.shape}; rows before had targets of shape {self._shape}; give the same")
-        return self._learn(X, y.reshape(len(y), -1).astype(np.float64), weights, node)
+        return self._learn(X, self._numbered(y, weights), weights, node)
 
     def predict(self, X: Table, node: int | None = None) -> Floats:
         """Return the values ``(n,)``, or ``(n, C)`` where the targets were."""
@@ -111,9 +73,12 @@ class OMKLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         estimator._shape = () if model.theta.shape[1] == 1 else (model.theta.shape[1],)
         return estimator
 
-    def _expect(self, shape: tuple[int, ...]) -> None:
-        self._online = self._begin(self._task(shape))
-        self._shape = shape
+    def _expect(self, y: npt.NDArray[Any]) -> None:
+        self._shape = y.shape[1:]
+        self._online = self._begin(self._task(self._shape))
+
+    def _numbered(self, y: npt.NDArray[Any], weights: Floats) -> Floats:
+        return np.asarray(y.reshape(len(y), -1), dtype=np.float64)
 
     def _task(self, shape: tuple[int, ...]) -> Task:
         return Regression(shape[0] if shape else 1, self.loss)

@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from omkl.errors import InputError, MissingExtraError
+from omkl.errors import InputError, extra
 from omkl.topology.graphs import Graph, Integers, counted, from_networkx
 
 
@@ -55,7 +54,9 @@ def erdos_renyi(nodes: int, p: float | None = None, seed: int = 0) -> Graph:
     p = min(1.0, 3 * math.log(nodes) / nodes) if p is None else p
     if not 0 <= p <= 1:
         raise InputError(f"p is {p}; a probability lies in [0, 1]; leave p out for one that suits the number of nodes")
-    return from_networkx(_networkx().fast_gnp_random_graph(nodes, p, seed=seed), "erdos_renyi")
+    with extra("sim", "networkx"):
+        from networkx import fast_gnp_random_graph
+    return from_networkx(fast_gnp_random_graph(nodes, p, seed=seed), "erdos_renyi")
 
 
 def geometric(nodes: int, radius: float | None = None, seed: int = 0) -> Graph:
@@ -65,7 +66,9 @@ def geometric(nodes: int, radius: float | None = None, seed: int = 0) -> Graph:
     """
     counted(nodes)
     radius = math.sqrt(2 * math.log(nodes + 2) / nodes) if radius is None else radius
-    return from_networkx(_networkx().random_geometric_graph(nodes, radius, seed=seed), "geometric")
+    with extra("sim", "networkx"):
+        from networkx import random_geometric_graph
+    return from_networkx(random_geometric_graph(nodes, radius, seed=seed), "geometric")
 
 
 def nearby(positions: npt.ArrayLike, slack: float = 1.0) -> Graph:
@@ -95,11 +98,3 @@ def rows(nodes: int) -> int:
 
 def _link(i: Integers, j: Integers) -> Integers:
     return np.stack([i.ravel(), j.ravel()], axis=1)
-
-
-def _networkx() -> Any:
-    try:
-        import networkx as nx
-    except ImportError:
-        raise MissingExtraError("networkx", "sim") from None
-    return nx

@@ -80,12 +80,9 @@ def from_networkx(graph: Any, name: str = "custom") -> Graph:
     number = {node: k for k, node in enumerate(graph.nodes)}
     ends = (number[node] for edge in graph.edges() for node in edge)
     places = [place for _, place in graph.nodes(data="pos")]
-    positions = np.array(places, dtype=np.float64) if places and all(_is_place(one) for one in places) else None
+    are_there = all(isinstance(one, tuple | list | np.ndarray) and np.shape(one) == (2,) for one in places)
+    positions = np.array(places, dtype=np.float64) if places and are_there else None
     return Graph(len(number), np.fromiter(ends, dtype=np.int64).reshape(-1, 2), name, positions)
-
-
-def _is_place(value: Any) -> bool:
-    return isinstance(value, tuple | list | np.ndarray) and np.shape(value) == (2,)
 
 
 def from_adjacency(matrix: npt.ArrayLike) -> Graph:

@@ -6,11 +6,12 @@ where it binds nothing; it is in the first constraint alone, for the solver spli
 """
 
 from contextlib import AbstractContextManager
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from omkl.errors import InputError, MissingExtraError
+from omkl.errors import InputError, extra
 from omkl.process import shared, silenced
 from omkl.topology.graphs import Floats, Graph, GraphLike, as_graph, refuse_parts
 from omkl.topology.weights import Topology
@@ -48,7 +49,9 @@ def _optimal(graph: Graph, rule: str, nonnegative: bool) -> Floats:
         )
     if graph.nodes == 1:
         return np.zeros(0)
-    cp, links = _cvxpy(), np.arange(len(graph.edges))
+    with extra("sdp", "cvxpy"):
+        cp: Any = import_module("cvxpy")
+    links = np.arange(len(graph.edges))
     incidence = np.zeros((graph.nodes, len(links)))
     incidence[graph.edges[:, 0], links], incidence[graph.edges[:, 1], links] = 1, -1
     w, gap, identity = cp.Variable(len(links), nonneg=nonnegative), cp.Variable(), np.eye(graph.nodes)
@@ -65,11 +68,3 @@ def _optimal(graph: Graph, rule: str, nonnegative: bool) -> Floats:
 def _quiet() -> AbstractContextManager[None]:
     """On very symmetric graphs the optimum is degenerate: the solver has eight digits of the gap and asks for more."""
     return silenced({"Solution may be inaccurate": UserWarning})
-
-
-def _cvxpy() -> Any:
-    try:
-        import cvxpy
-    except ImportError:
-        raise MissingExtraError("cvxpy", "sdp") from None
-    return cvxpy

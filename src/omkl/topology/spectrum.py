@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from omkl.errors import InputError, MissingExtraError
+from omkl.errors import InputError, extra
 from omkl.topology.families import GRAPHS, rows
 from omkl.topology.graphs import Floats, Graph
 
@@ -68,11 +68,9 @@ def _wave(k: float) -> float:
 
 
 def _sparse_ends(graph: Graph, weights: Floats) -> Floats:
-    try:
+    with extra("sim", "scipy"):
         from scipy.sparse import csgraph, csr_array
         from scipy.sparse.linalg import ArpackNoConvergence, eigsh
-    except ImportError:
-        raise MissingExtraError("scipy", "sim") from None
     there, back = graph.edges.T, graph.edges[:, ::-1].T
     links = csr_array((np.tile(weights, 2), np.hstack([there, back])), shape=(graph.nodes, graph.nodes))
     start = np.random.default_rng(0).standard_normal(graph.nodes)

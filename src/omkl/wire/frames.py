@@ -65,7 +65,7 @@ class Hello(NamedTuple):
     known: Copy | None
     """How far it knows the receiver."""
     settings: bytes
-    """A digest of all settings and of the graph; zeros where it does not tell."""
+    """A digest of its settings, and its step towards the receiver; zeros where it does not tell."""
 
 
 def peek(data: bytes) -> Header:

@@ -9,7 +9,7 @@ import math
 from array import array
 from decimal import Decimal, localcontext
 from functools import cache
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from omkl.errors import InputError
 from omkl.quantizers import QSGD, Nearest
@@ -62,22 +62,17 @@ def intervals(quantizer: Coded, length: int) -> dict[int, tuple[int, int, int]]:
     return found
 
 
-class Lookup(NamedTuple):
-    """How to pop a level: few and small tables, since a node that wakes for a message finds its cache cold."""
-
-    symbols: "array[int]"
-    """For every remainder, the place of its level in ``entries``."""
-    entries: list[tuple[int, int, int]]
-    """Of every level from the lowest: itself, F less its frequency, and where its interval starts."""
-
-
 @cache
-def lookup(quantizer: Coded, length: int) -> Lookup:
-    """Return how to pop the levels of vectors of this length."""
+def lookup(quantizer: Coded, length: int) -> tuple["array[int]", list[tuple[int, int, int]]]:
+    """Return how to pop the levels of vectors of this length, in small tables: a node wakes with its cache cold.
+
+    For every remainder the place of its level among entries, which have, of every level from the lowest, itself, F less
+    its frequency, and where its interval starts.
+    """
     found = intervals(quantizer, length).items()
     entries = [(level, rest, start) for level, (_, rest, start) in found]
     places = (place for place, (_, (frequency, _, _)) in enumerate(found) for _ in range(frequency))
-    return Lookup(array("H", places), entries)
+    return array("H", places), entries
 
 
 def _qsgd(most: int, length: int) -> list[Decimal]:

@@ -9,7 +9,6 @@ from typing import Any
 from omkl import config
 from omkl.config import Table
 from omkl.errors import InputError
-from omkl.experiment import Experiment
 from omkl_lab import sweeps
 from omkl_lab.sweeps import Point
 
@@ -72,20 +71,15 @@ def _put(table: Any, keys: list[str], value: Any, path: str) -> Any:
 
 
 def _point(table: Table, read: dict[str, Any]) -> Point:
-    spec, data = _resolve(table, read), table["data"]
+    data = table.get("data")
+    if isinstance(data, dict):  # a file is read once, however many points learn it
+        key = json.dumps(data, sort_keys=True, default=str)
+        if key not in read:
+            read[key] = config.data(data)
+        table = table | {"data": read[key]}
+    spec = config.experiment(table)
     known = {} if isinstance(spec.topology, str | None) else {"topology": table["topology"]}
     if isinstance(data, dict):
         rest = {key: data[key] for key in data if key != "file"}
         known["data"] = {"name": Path(data["file"]).name, **rest, "sha256": sweeps.fingerprint(*spec.data)}
     return sweeps.point(spec, **known)
-
-
-def _resolve(table: Table, read: dict[str, Any]) -> Experiment:
-    """Return what the table specifies; a file is read once, however many points learn it."""
-    data = table.get("data")
-    if isinstance(data, dict):
-        key = json.dumps(data, sort_keys=True, default=str)
-        if key not in read:
-            read[key] = config.data(data)
-        table = table | {"data": read[key]}
-    return config.experiment(table)

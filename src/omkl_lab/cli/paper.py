@@ -14,21 +14,11 @@ from omkl.cli.options import OUTPUT, Format
 from omkl.data import DATA_SETS
 from omkl.errors import InputError, extra, pick
 
-
-class Part(StrEnum):
-    """What to reproduce."""
-
-    FIGURE1 = "figure1"
-    FIGURE2 = "figure2"
-    CLAIMS = "claims"
-    REGRET = "regret"
-    QUANTIZERS = "quantizers"
-    FRONTIER = "frontier"
-    ALL = "all"
+Part = StrEnum("Part", "figure1 figure2 claims regret quantizers frontier all")
 
 
 def paper(
-    part: Annotated[Part, typer.Argument(help="What to reproduce.")] = Part.ALL,
+    part: Annotated[Part, typer.Argument(help="What to reproduce.")] = Part.all,
     seeds: Annotated[int | None, typer.Option(help="Runs of figures and claims; 100, or 10 with --quick.")] = None,
     data: Annotated[list[str] | None, typer.Option(help="Data set; repeat for several.", metavar="NAME")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Bundled data, fewer seeds, shorter streams.")] = False,
@@ -50,7 +40,7 @@ def paper(
         from omkl_lab.paper.run import BUNDLED, FULL, PARTS, Paper
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file; the results need a folder; name another")
-    parts = PARTS if part is Part.ALL else (part.value,)
+    parts = PARTS if part is Part.all else (part.value,)
     with show.progress(quiet) as report:
         work = Paper(
             out,

@@ -60,9 +60,11 @@ def sweep(
     points, folder = sweeps.unique(expand(grid)), out or Path("out") / grid.stem
     records = sweeps.recorded(points, folder)
     failed = sum(record["failure"] is not None for record in records.values())
-    counts = {"points": len(points), "recorded": len(records), "failed": failed}
     if dry_run:
-        _print_counts(counts, output)
+        if output is Format.JSON:
+            show.print_json({"points": len(points), "recorded": len(records), "failed": failed})
+        else:
+            print(_so_far(f"{len(points):,} points, {len(records):,} recorded", failed))
         return
     try:
         with show.progress(quiet) as report:
@@ -82,18 +84,12 @@ def sweep(
         show.print_json({"table": str(table), "ran": len(rows) - len(records) + retry * failed, "points": rows})
     else:
         _print(rows, table)
-    raise typer.Exit(_code(rows))
+    failures = {row["failure"] for row in rows}
+    raise typer.Exit(next((code for failure, code in CODES.items() if failure in failures), Exit.OK))
 
 
 def _so_far(what: str, failed: int) -> str:
     return f"{what}, {failed:,} failed" if failed else what
-
-
-def _print_counts(counts: dict[str, int], output: Format) -> None:
-    if output is Format.JSON:
-        show.print_json(counts)
-    else:
-        print(_so_far(f"{counts['points']:,} points, {counts['recorded']:,} recorded", counts["failed"]))
 
 
 def _print(rows: "list[Row]", table: Path) -> None:
@@ -118,8 +114,3 @@ def _print(rows: "list[Row]", table: Path) -> None:
 
 def _cell(value: Any) -> str:
     return "" if value is None else f"{value:.5g}" if isinstance(value, float) else escape(str(value))
-
-
-def _code(rows: "list[Row]") -> Exit:
-    failures = {row["failure"] for row in rows}
-    return next((code for failure, code in CODES.items() if failure in failures), Exit.OK)

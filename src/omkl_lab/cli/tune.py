@@ -1,6 +1,7 @@
 """``omkl tune``: the settings that learn most within so many bytes."""
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -84,7 +85,10 @@ class tune(FLAGS):  # type: ignore[misc, valid-type]
 def _search(spec: Path | None, flags: dict[str, Any]) -> dict[str, Any]:
     """Return arguments of ``omkl.tune`` from a file and flags."""
     table = config.load(spec) if spec else {}
-    space = _space(table.pop("tune", None))
+    told = table.pop("tune", None)
+    if told is not None and not (isinstance(told, dict) and set(told) == {"space"} and isinstance(told["space"], dict)):
+        raise InputError("tune: it must hold a table, space, and nothing else; write [tune.space]")
+    space = None if told is None else dict(_flat(told["space"]))
     table = config.merge({"seeds": SEEDS} | table, flags)
     for key in FOREIGN:
         if key in table:
@@ -93,25 +97,13 @@ def _search(spec: Path | None, flags: dict[str, Any]) -> dict[str, Any]:
     return {"space": space} | {one.name: getattr(given, one.name) for one in fields(given) if one.name not in FOREIGN}
 
 
-def _space(table: Any) -> dict[str, Any] | None:
-    """Return the space of a file, None where it has none."""
-    if table is None:
-        return None
-    if not isinstance(table, dict) or set(table) != {"space"} or not isinstance(table["space"], dict):
-        raise InputError("tune: it must hold a table, space, and nothing else; write [tune.space]")
-    return dict(_flat(table["space"]))
-
-
-def _flat(table: dict[str, Any], path: str = "") -> list[tuple[str, Any]]:
-    """Return dotted names and what to try of each, however the names were written in TOML."""
-    found: list[tuple[str, Any]] = []
-    for key, value in table.items():
-        name = f"{path}.{key}".lstrip(".")
-        if isinstance(value, dict) and set(value) != {"low", "high"}:
-            found += _flat(value, name)
-        else:
-            found.append((name, (value["low"], value["high"]) if isinstance(value, dict) else value))
-    return found
+def _flat(table: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield dotted names and what to try of each, however the names were written in TOML."""
+    if isinstance(table, dict) and set(table) != {"low", "high"}:
+        for key, value in table.items():
+            yield from _flat(value, f"{path}.{key}".lstrip("."))
+    else:
+        yield path, (table["low"], table["high"]) if isinstance(table, dict) else table
 
 
 def _print(tuned: "Tuned", file: Path) -> None:

@@ -60,6 +60,7 @@ class AdaRaker(Ensemble):
     """
 
     name: ClassVar[str] = "adaraker"
+    dithered = False  # nothing is quantized
     only_sgd: ClassVar[str] = "AdaRaker has rates for gradient steps"
 
     learner: Learner = SGD(30.0)  # noqa: RUF009 - it is frozen
@@ -72,11 +73,6 @@ class AdaRaker(Ensemble):
             raise InputError(f"levels is {self.levels}; it must be at most {MOST_LEVELS}; try 12")
         if self.weights.first:
             raise InputError("weigh_first is True; AdaRaker predicts before it sees the label; leave it out")
-
-    @property
-    def dithered(self) -> bool:
-        """False: nothing is quantized."""
-        return False
 
     @property
     def rates(self) -> list[float]:

@@ -63,6 +63,7 @@ class DOMKL(Ensemble):
     """
 
     name: ClassVar[str] = "domkl"
+    dithered = False  # nothing is quantized
     only_sgd: ClassVar[str] = "DOMKL solves for its models"
 
     learner: Learner = SGD(1.0)  # noqa: RUF009 - it is frozen
@@ -76,11 +77,6 @@ class DOMKL(Ensemble):
                 "loss is softmax; DOMKL solves for one output at a time, and softmax couples them; use Gossip, or one "
                 "class against the rest"
             )
-
-    @property
-    def dithered(self) -> bool:
-        """False: nothing is quantized."""
-        return False
 
     def check(self, topology: Topology) -> None:
         """Refuse weights below zero, which would push neighbors apart."""

@@ -1,7 +1,7 @@
 """The letter's claims (a) to (g), each with its figures and a verdict."""
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -13,6 +13,45 @@ ORDER = 1e-5  # below this a difference is of the order of 1e-6, claim (e)
 POINT = 0.01  # a percentage point of accuracy: what we take "minimal" to mean in claim (f)
 OF_FIGURE2 = "credit_card"  # the data set of figure 2
 MANY = 5.0  # times: what we take "many more" to mean in claim (g)
+
+Figure: TypeAlias = Mapping[str, Mapping[str, Runs]]
+"""The runs of each data set, by case."""
+Test: TypeAlias = Callable[[Runs, Runs], tuple[Spread, bool | None]]
+"""What sets two cases apart, run by run, and whether it is as claimed."""
+
+
+TEXTS = {
+    "a": ("gossip on the path is close to OMKL on the complete graph", f"final losses differ by less than {CLOSE:.1%}"),
+    "b": (
+        "three kernels clearly beat one",
+        "the final loss of the single kernel (sigma = 1) is higher, beyond the 95 % interval",
+    ),
+    "c": (
+        "at eta = 0.01 the topology makes no difference",
+        f"final losses on path, ring and complete graph differ by less than {SAME:.1%}",
+    ),
+    "d": (
+        "at eta = 0.1 the loss on the complete graph is below that on the ring, and that below the path's",
+        "both paired differences are positive beyond their 95 % intervals",
+    ),
+    "e": (
+        "every M >= 7 matches the unquantized run to the order of 1e-6",
+        f"the mean paired difference in final loss is below {ORDER:.0e}",
+    ),
+    "f": (
+        "differences in accuracy are minimal: gossip and OMKL",
+        "accuracies over the stream differ by less than one percentage point",
+    ),
+    "f'": (
+        "differences in accuracy are minimal: three kernels and one",
+        "the same for the single kernel; the letter does not say between whom",
+    ),
+    "g": (
+        "OMKL needs many more communications",
+        f"bits over all links of the graph are more than {MANY:g} times those of gossip on the path",
+    ),
+}
+"""The claims, and what we take each to mean."""
 
 
 class Finding(NamedTuple):
@@ -51,147 +90,81 @@ class Claim(NamedTuple):
         return f"holds on {good} of {len(places)}" + (f", undecided on {left}" if left else "")
 
 
-def judge(figure1: Mapping[str, Mapping[str, Runs]], figure2: Mapping[str, Mapping[str, Runs]]) -> list[Claim]:
+def judge(figure1: Figure, figure2: Figure) -> list[Claim]:
     """Return every claim with its findings, from the runs of each data set."""
-    return [
-        Claim(
-            "a",
-            "gossip on the path is close to OMKL on the complete graph",
-            f"final losses differ by less than {CLOSE:.1%}",
-            [_relative(data, "gossip - OMKL", r["gossip"], r["complete"], CLOSE) for data, r in figure1.items()],
-            _remark_alone(figure1),
-        ),
-        Claim(
-            "b",
-            "three kernels clearly beat one",
-            "the final loss of the single kernel (sigma = 1) is higher, beyond the 95 % interval",
-            [_larger(data, "single - three", runs["single"], runs["gossip"]) for data, runs in figure1.items()],
-            _remark_b(figure1),
-        ),
-        Claim(
-            "c",
-            "at eta = 0.01 the topology makes no difference",
-            f"final losses on path, ring and complete graph differ by less than {SAME:.1%}",
-            [
-                _relative(data, f"{graph} - path", runs[case], runs["gossip"], SAME)
-                for data, runs in figure1.items()
-                for graph, case in (("ring", "ring"), ("complete", "full"))
-            ],
-            _remark_alone(figure1),
-        ),
-        Claim(
-            "d",
-            "at eta = 0.1 the loss on the complete graph is below that on the ring, and that below the path's",
-            "both paired differences are positive beyond their 95 % intervals",
-            [
-                _larger(data, f"{high} - {low}", runs[high], runs[low])
-                for data, runs in figure2.items()
-                for low, high in (("complete", "ring"), ("ring", "path"))
-            ],
-            _remark_d(figure2),
-        ),
-        Claim(
-            "e",
-            "every M >= 7 matches the unquantized run to the order of 1e-6",
-            f"the mean paired difference in final loss is below {ORDER:.0e}",
-            [
-                _small(data, f"M={m} - exact", runs["gossip" if m == 7 else f"M={m}"], runs["exact"])
-                for data, runs in figure1.items()
-                for m in LEVELS
-            ],
-        ),
-        Claim(
-            "f",
-            "differences in accuracy are minimal: gossip and OMKL",
-            "accuracies over the stream differ by less than one percentage point",
-            [_accuracy(data, "gossip - OMKL", r["gossip"], r["complete"]) for data, r in figure1.items()],
-        ),
-        Claim(
-            "f'",
-            "differences in accuracy are minimal: three kernels and one",
-            "the same for the single kernel; the letter does not say between whom",
-            [_accuracy(data, "three - single", r["gossip"], r["single"]) for data, r in figure1.items()],
-            "Where one kernel loses, it is too narrow for the data and has learned next to nothing; where it wins, it "
-            "is the best of the three.",
-        ),
-        Claim(
-            "g",
-            "OMKL needs many more communications",
-            f"bits over all links of the graph are more than {MANY:g} times those of gossip on the path",
-            [
-                Finding(data, "OMKL / gossip", runs["complete"].link_bits / runs["gossip"].link_bits, 0.0,
-                        runs["complete"].link_bits > MANY * runs["gossip"].link_bits)
-                for data, runs in figure1.items()
-            ],
-            _remark_g(figure1),
-        ),
-    ]  # fmt: skip
+    gossip, single = [("gossip - OMKL", "gossip", "complete")], [("three - single", "gossip", "single")]
+    graphs = [("ring - path", "ring", "gossip"), ("complete - path", "full", "gossip")]
+    order = [("ring - complete", "ring", "complete"), ("path - ring", "path", "ring")]
+    levels = [(f"M={m} - exact", "gossip" if m == 7 else f"M={m}", "exact") for m in LEVELS]
+    ratios = {data: runs["complete"].link_bits / runs["gossip"].link_bits for data, runs in figure1.items()}
+    findings = {
+        "a": _findings(figure1, gossip, within(CLOSE, relative=True)),
+        "b": _findings(figure1, [("single - three", "single", "gossip")], above),
+        "c": _findings(figure1, graphs, within(SAME, relative=True)),
+        "d": _findings(figure2, order, above),
+        "e": _findings(figure1, levels, within(ORDER)),
+        "f": _findings(figure1, gossip, within(POINT, "accuracy")),
+        "f'": _findings(figure1, single, within(POINT, "accuracy")),
+        "g": [Finding(data, "OMKL / gossip", ratio, 0.0, ratio > MANY) for data, ratio in ratios.items()],
+    }
+    remarks = _remarks(figure1, figure2) if figure1 else {}
+    return [Claim(letter, *TEXTS[letter], found, remarks.get(letter, "")) for letter, found in findings.items()]
 
 
-def paired(one: Runs, other: Runs) -> Spread:
-    """Return the difference in final loss, run by run."""
-    return spread(one.final - other.final, one.shuffle)
+def _findings(figure: Figure, pairs: Sequence[tuple[str, str, str]], test: Test) -> list[Finding]:
+    """Return what a test says of pairs of cases on each data set."""
+    found = []
+    for data, runs in figure.items():
+        for what, one, other in pairs:
+            difference, holds = test(runs[one], runs[other])
+            found.append(Finding(data, what, difference.mean, difference.half, holds))
+    return found
 
 
-def _within(data: str, what: str, difference: Spread, bound: float) -> Finding:
-    """Return whether the whole interval lies within the bound, or the whole of it beyond."""
-    inside, beyond = abs(difference.mean) + difference.half < bound, abs(difference.mean) - difference.half > bound
-    return Finding(data, what, difference.mean, difference.half, True if inside else False if beyond else None)
+def within(bound: float, measure: str = "final", relative: bool = False) -> Test:
+    """Return a test that the whole interval lies within a bound, in units of the other's final loss if relative."""
+
+    def test(one: Runs, other: Runs) -> tuple[Spread, bool | None]:
+        apart = paired(one, other, measure)
+        limit = bound * float(other.final.mean()) if relative else bound
+        inside, beyond = abs(apart.mean) + apart.half < limit, abs(apart.mean) - apart.half > limit
+        return apart, True if inside else False if beyond else None
+
+    return test
 
 
-def _relative(data: str, what: str, one: Runs, other: Runs, bound: float) -> Finding:
-    return _within(data, what, paired(one, other), bound * float(other.final.mean()))
+def above(one: Runs, other: Runs) -> tuple[Spread, bool | None]:
+    """Return the difference in final loss, and whether the whole interval lies above zero."""
+    apart = paired(one, other)
+    return apart, True if apart.mean > apart.half else False if apart.mean < -apart.half else None
 
 
-def _small(data: str, what: str, one: Runs, other: Runs) -> Finding:
-    return _within(data, what, paired(one, other), ORDER)
+def paired(one: Runs, other: Runs, measure: str = "final") -> Spread:
+    """Return the difference in a measure, run by run."""
+    return spread(getattr(one, measure) - getattr(other, measure), one.shuffle)
 
 
-def _accuracy(data: str, what: str, one: Runs, other: Runs) -> Finding:
-    return _within(data, what, spread(one.accuracy - other.accuracy, one.shuffle), POINT)
-
-
-def _larger(data: str, what: str, one: Runs, other: Runs) -> Finding:
-    difference = paired(one, other)
-    above, below = difference.mean > difference.half, difference.mean < -difference.half
-    return Finding(data, what, difference.mean, difference.half, True if above else False if below else None)
-
-
-def _remark_alone(figure1: Mapping[str, Mapping[str, Runs]]) -> str:
-    apart = [abs(paired(runs["local"], runs["gossip"]).mean) / runs["gossip"].final.mean() for runs in figure1.values()]
-    if not apart or max(apart) > SAME:
-        return ""
-    return (
-        f"So do nodes that do not communicate at all: they differ from gossip by at most {max(apart):.2%}. At these "
+def _remarks(figure1: Figure, figure2: Figure) -> dict[str, str]:
+    """Return what else is to be said of claims, by their letters."""
+    apart = max(abs(paired(one["local"], one["gossip"]).mean) / one["gossip"].final.mean() for one in figure1.values())
+    alone = (
+        f"So do nodes that do not communicate at all: they differ from gossip by at most {apart:.2%}. At these "
         "steps communication has no time to matter."
     )
-
-
-def _remark_b(figure1: Mapping[str, Mapping[str, Runs]]) -> str:
-    reversed_on = [
-        TITLES[data] for data, runs in figure1.items() if np.mean(runs["single"].final - runs["gossip"].final) < 0
-    ]
-    if not reversed_on:
-        return ""
-    return (
-        f"Reversed on {', '.join(reversed_on)}: there sigma = 1 is the best of the three kernels, and at eta = 0.01 "
-        "the weights have no time to find that out."
+    lost = [TITLES[data] for data, one in figure1.items() if np.mean(one["single"].final - one["gossip"].final) < 0]
+    why = (
+        "there sigma = 1 is the best of the three kernels, and at eta = 0.01 the weights have no time to find that out"
     )
-
-
-def _remark_d(figure2: Mapping[str, Mapping[str, Runs]]) -> str:
     others = [
-        f"{TITLES[data]} ({runs['path'].loss.shape[1]} rounds)" for data, runs in figure2.items() if data != OF_FIGURE2
+        f"{TITLES[data]} ({one['path'].loss.shape[1]} rounds)" for data, one in figure2.items() if data != OF_FIGURE2
     ]
-    return f"The letter says so of Credit-Card over 1500 rounds; this is {', '.join(others)}." if others else ""
-
-
-def _remark_g(figure1: Mapping[str, Mapping[str, Runs]]) -> str:
-    if not figure1:
-        return ""
-    runs = next(iter(figure1.values()))
-    ratio = runs["complete"].bits / runs["gossip"].bits
-    return (
-        f"Counted per link. Where one broadcast reaches every node, OMKL's message is only {ratio:.2f} times as long: "
-        "the losses that go with it."
-    )
+    first = next(iter(figure1.values()))
+    return {
+        **(dict.fromkeys("ac", alone) if apart <= SAME else {}),
+        "b": f"Reversed on {', '.join(lost)}: {why}." if lost else "",
+        "d": f"The letter says so of Credit-Card over 1500 rounds; this is {', '.join(others)}." if others else "",
+        "f'": "Where one kernel loses, it is too narrow for the data and has learned next to nothing; where it wins, "
+        "it is the best of the three.",
+        "g": "Counted per link. Where one broadcast reaches every node, OMKL's message is only "
+        f"{first['complete'].bits / first['gossip'].bits:.2f} times as long: the losses that go with it.",
+    }

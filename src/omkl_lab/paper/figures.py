@@ -3,10 +3,11 @@
 import io
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from omkl.metrics import progressive
 from omkl.plots import figure
 from omkl.storage import write_whole
 from omkl_lab.paper.letter import TITLES, Floats, Runs, half_widths
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from omkl_lab.paper.studies import PooledStudy
+    from omkl_lab.paper.regret import Study
 
 METHODS = {
     "gossip": ("gossiped OMKL, path (M=7)", "C0", "-"),
@@ -64,7 +65,7 @@ def figure2(results: Mapping[str, Mapping[str, Runs]]) -> "Figure":
     return drawn
 
 
-def regret_figure(studies: "Mapping[str, PooledStudy]") -> "Figure":
+def regret_figure(studies: "Mapping[str, Study]") -> "Figure":
     """Return regret over the length of the stream, both in logarithms, with the fitted power of each case."""
     drawn, axes = figure(columns=len(studies), width=4.6)
     for axis, (title, study) in zip(axes, studies.items(), strict=True):
@@ -79,11 +80,6 @@ def regret_figure(studies: "Mapping[str, PooledStudy]") -> "Figure":
         axis.legend(frameon=False, fontsize=8)
     axes[0].set_ylabel("regret of a node")
     return drawn
-
-
-def progressive(loss: Any) -> Floats:
-    """Return the mean over all rounds so far: a single round scores one sample a node and is mostly noise."""
-    return np.asarray(np.cumsum(loss, axis=1, dtype=np.float64) / np.arange(1, loss.shape[1] + 1))
 
 
 def save(drawn: "Figure", folder: Path, name: str) -> None:

@@ -1,78 +1,56 @@
 """The lemmas behind Theorem 1, each checked apart from it.
 
-Lemma 1 is about pure consensus, so it is watched where nothing is learned. Lemma 2 and the proof's distance from
-consensus are read off the theorem's runs.
+Lemma 1 is about pure consensus, so it is watched where nothing is learned. Lemma 2 is read off the theorem's runs.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from omkl import noise, theory
 from omkl.quantizers import restore
 from omkl.topology import Topology, build
-from omkl_lab.paper.regret import ALONE, GAMMA, GRAPHS, LAMBDA, LENGTH, NODES, QUANTIZER, contraction
-from omkl_lab.paper.studies import Arrays, Floats, Integers, TheoremStudy
+from omkl_lab.paper.regret import ALONE, GAMMA, GRAPHS, LENGTH, NODES, QUANTIZER, Study, contraction
 
 SETTLING = 40  # rounds in which pure consensus is watched; on the complete graph little is left after them
 
 
-@dataclass(frozen=True)
-class LemmaStudy(Arrays):
-    """Measured against promised, one row for each check; ``(N,)`` arrays.
+class Check(NamedTuple):
+    """Measured against promised."""
 
-    Attributes
-    ----------
-    claim
-        ``"consensus"``, Lemma 1: the share of the squared disagreement that a round removes, at least c. ``"hedge"``,
-        Lemma 2: regret to the best kernel, at most ln P / eta + eta T / 8. ``"apart"``: r of the proof, at most
-        (2/c) sqrt(2J) eta L.
-    case, start, length
-        The network; where Lemma 1's check began; rounds.
-    gamma, measured, bound
-        The step used, and the two numbers compared.
-    covered
-        Whether the claim's assumptions hold: Lemma 1's gamma, losses in [0, 1].
-    """
-
-    claim: npt.NDArray[np.str_]
-    case: npt.NDArray[np.str_]
-    start: npt.NDArray[np.str_]
-    length: Integers
-    gamma: Floats
-    measured: Floats
-    bound: Floats
-    covered: npt.NDArray[np.bool_]
+    claim: str
+    """``"consensus"``, Lemma 1: the share of the squared disagreement that a round removes, at least c. ``"hedge"``,
+    Lemma 2: regret to the best kernel, at most ln P / eta + eta T / 8."""
+    case: str
+    """The network."""
+    start: str
+    """Where Lemma 1's check began."""
+    length: int
+    """Rounds."""
+    gamma: float
+    """The step used."""
+    measured: float
+    bound: float
+    covered: bool
+    """Whether the claim's assumptions hold: Lemma 1's gamma, losses in [0, 1]."""
 
     @property
-    def ratio(self) -> Floats:
-        """Measured over bound."""
-        return self.measured / self.bound
-
-    @property
-    def holds(self) -> npt.NDArray[np.bool_]:
+    def holds(self) -> bool:
         """Whether the measured number is on the promised side; rates from below, to three digits."""
-        return np.where(self.claim == "consensus", self.ratio > 0.999, self.ratio <= 1)
+        ratio = self.measured / self.bound
+        return ratio > 0.999 if self.claim == "consensus" else ratio <= 1
 
 
-def lemmas(study: TheoremStudy, trials: int = 50) -> LemmaStudy:
-    """Return Lemma 1 checked in pure consensus, and Lemma 2 and the proof's r in the runs of ``study``."""
-    rows: list[tuple[Any, ...]] = []
-    for graph in (build(name, NODES) for name in GRAPHS):
-        rows += _consensus_checks(graph, trials)
+def lemmas(study: Study, trials: int = 50) -> list[Check]:
+    """Return Lemma 1 checked in pure consensus, and Lemma 2 in the runs of ``study``."""
+    checks = [check for name in GRAPHS for check in _consensus_checks(build(name, NODES), trials)]
     for case, name in enumerate(study.cases.tolist()):
         for k, (rounds, eta) in enumerate(zip(study.lengths.tolist(), study.eta.tolist(), strict=True)):
-            gamma = 0.0 if name == ALONE else GAMMA
-            largest, lipschitz = study.loss[case, k].max(), 1 + 2 * LAMBDA * study.norm[case, k].max()
-            promised = np.log(3) / eta + eta * rounds / 8
-            rows.append(("hedge", name, "", rounds, gamma, study.hedge[case, k].max(), promised, largest <= 1))
-            if name != ALONE:
-                promised = theory.consensus_bound(NODES, eta, lipschitz, contraction(build(name, NODES)))
-                rows.append(("apart", name, "", rounds, gamma, study.apart[case, k].max(), promised, False))
-    return LemmaStudy(*(np.array(column) for column in zip(*rows, strict=True)))
+            promised, inside = np.log(3) / eta + eta * rounds / 8, bool(study.loss[case, k].max() <= 1)
+            step, regret = 0.0 if name == ALONE else GAMMA, float(study.hedge[case, k].max())
+            checks.append(Check("hedge", name, "", rounds, step, regret, float(promised), inside))
+    return checks
 
 
 def consensus_rate(graph: Topology, gamma: float, start: str, trials: int = 50) -> float:
@@ -101,8 +79,8 @@ def consensus_rate(graph: Topology, gamma: float, start: str, trials: int = 50) 
     return float(-np.expm1(np.log(squares[-1] / squares[middle]) / (SETTLING - 1 - middle)))
 
 
-def _consensus_checks(graph: Topology, trials: int) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of Lemma 1.
+def _consensus_checks(graph: Topology, trials: int) -> Iterator[Check]:
+    """Yield what Lemma 1 is checked by.
 
     At gamma* the slowest mode loses 2 gamma* rho of its square a round, of order rho^3: less than the promised c, of
     order rho^2, where rho is small. c goes with gamma*/rho: it is half of rho times that, the denominator being at most
@@ -113,4 +91,5 @@ def _consensus_checks(graph: Topology, trials: int) -> Iterator[tuple[Any, ...]]
     for gamma in dict.fromkeys((printed, printed / rho, GAMMA)):
         for start in ("random", "slowest"):
             rate = consensus_rate(graph, gamma, start, trials)
-            yield "consensus", graph.graph.name, start, SETTLING, gamma, rate, contraction(graph), gamma == printed
+            c = contraction(graph)
+            yield Check("consensus", graph.graph.name, start, SETTLING, gamma, rate, c, bool(gamma == printed))

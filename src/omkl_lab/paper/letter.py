@@ -6,19 +6,24 @@ as that over features.
 """
 
 import itertools
+import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
+from omkl import storage
 from omkl.methods import Choco, Complete, Local, Method, letter
 from omkl.quantizers import QSGD
 from omkl.simulator import compare
 from omkl.wire import VERSION
-from omkl_lab.paper.store import Arrays, Store
 
 NODES = 20
 SHUFFLES = 5
@@ -34,6 +39,8 @@ TITLES = {
 
 Cases = Mapping[str, tuple[Method, str]]
 Progress = Callable[[str, int, int], None]
+Tell = Callable[[int, int], None]
+Arrays: TypeAlias = storage.Arrays
 Floats = npt.NDArray[np.float64]
 
 FIGURE1: Cases = {
@@ -49,6 +56,25 @@ FIGURE1: Cases = {
 """The letter's steps, eta = 0.01 and gamma = 0.009."""
 
 FIGURE2: Cases = {graph: (letter(eta=0.1, gamma=0.09, quantizer=None), graph) for graph in ("complete", "ring", "path")}
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of npz files, each with the settings that made it."""
+
+    folder: Path
+
+    def get(self, name: str, settings: dict[str, Any], compute: Callable[[], Arrays]) -> Arrays:
+        """Return the arrays stored under ``name`` if made with these settings, else compute and store them."""
+        path, header = self.folder / f"{name}.npz", json.dumps(settings | {"omkl": version("omkl")}, sort_keys=True)
+        with suppress(FileNotFoundError, *storage.DAMAGED):
+            found = storage.load(path).arrays
+            if str(found.pop("settings", None)) == header:
+                return found
+        arrays = compute()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        storage.write(path, {"settings": np.array(header)} | arrays)
+        return arrays
 
 
 class Runs(NamedTuple):
@@ -69,11 +95,6 @@ class Runs(NamedTuple):
     def final(self) -> Floats:
         """The mean loss over the last tenth of the stream, ``(runs,)``."""
         return np.asarray(self.loss[:, -max(1, self.loss.shape[1] // 10) :].mean(axis=1, dtype=np.float64))
-
-    @property
-    def whole(self) -> Floats:
-        """The mean loss over the whole stream, ``(runs,)``."""
-        return np.asarray(self.loss.mean(axis=1, dtype=np.float64))
 
 
 class Spread(NamedTuple):
@@ -117,28 +138,33 @@ def dealt(seeds: int) -> list[range]:
     return [range(first, last) for first, last in itertools.pairwise(ends)]
 
 
+def joined(seeds: int, share: Callable[[int, range], Arrays]) -> tuple[Arrays, npt.NDArray[np.int64]]:
+    """Return the runs of all shuffles, given what returns those of one, and which shuffle each had."""
+    shares = dealt(seeds)
+    parts = [share(shuffle, some) for shuffle, some in enumerate(shares)]
+    arrays = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    return arrays, np.repeat(np.arange(len(shares)), [len(some) for some in shares])
+
+
 def run_cases(store: Store, data: str, name: str, cases: Cases, seeds: int, progress: Progress) -> dict[str, Runs]:
     """Return the runs of every case on a data set, computed or from the store."""
-    shares = dealt(seeds)
-    parts = []
-    for shuffle, share in enumerate(shares):
+
+    def share(shuffle: int, some: range) -> Arrays:
         title = f"{name}-{data}-{shuffle}"
-        settings = {"data": data, "shuffle": shuffle, "seeds": list(share), "cases": repr(cases), "wire": VERSION}
-        work = partial(_compute, data, cases, shuffle, share, partial(progress, title))
-        parts.append(store.get(title, settings, work))
+        settings = {"data": data, "shuffle": shuffle, "seeds": list(some), "cases": repr(cases), "wire": VERSION}
+        return store.get(title, settings, partial(_compute, data, cases, shuffle, some, partial(progress, title)))
+
+    found, shuffle = joined(seeds, share)
     return {
         case: Runs(
-            np.concatenate([part[f"{case}:loss"] for part in parts]),
-            np.concatenate([part[f"{case}:accuracy"] for part in parts]),
-            np.repeat(np.arange(len(shares)), [len(share) for share in shares]),
-            float(np.concatenate([part[f"{case}:bits"] for part in parts]).mean()),
-            float(np.concatenate([part[f"{case}:link_bits"] for part in parts]).mean()),
+            found[f"{case}:loss"], found[f"{case}:accuracy"], shuffle,
+            float(found[f"{case}:bits"].mean()), float(found[f"{case}:link_bits"].mean()),
         )
         for case in cases
-    }
+    }  # fmt: skip
 
 
-def _compute(data: str, cases: Cases, shuffle: int, share: range, progress: Callable[[int, int], None]) -> Arrays:
+def _compute(data: str, cases: Cases, shuffle: int, share: range, progress: Tell) -> Arrays:
     results = compare(data, cases, NODES, seeds=len(share), seed=share[0], shuffle=shuffle, progress=progress)
     arrays: dict[str, Any] = {}
     for case, result in results.items():

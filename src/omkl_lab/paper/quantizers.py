@@ -1,6 +1,7 @@
 """The quantizer study: what each message costs, how well it contracts, and what it does to the loss."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +16,7 @@ from omkl.simulator.measures import metrics
 from omkl.topology import build
 from omkl.wire import VERSION
 from omkl_lab.paper import report
-from omkl_lab.paper.letter import NODES, Floats, Progress
-from omkl_lab.paper.store import Arrays, Store
+from omkl_lab.paper.letter import NODES, Arrays, Floats, Progress, Store, Tell, spread
 
 D = 20
 SETTINGS = {"letter": (0.01, 0.009), "larger": (1.0, 0.1)}
@@ -55,16 +55,14 @@ def study(store: Store, data: str, setting: str, seeds: int, progress: Progress)
     """Return a row for every quantizer, computed or from the store."""
     title = f"quantizers-{data}-{setting}"
     found = store.get(title, {"seeds": seeds, "studied": repr(STUDIED), "steps": SETTINGS[setting], "wire": VERSION},
-                      lambda: _compute(data, setting, seeds, title, progress))  # fmt: skip
-    exact = found["final"][0]
-    rows = []
-    for i, (name, quantizer) in enumerate(STUDIED.items()):
-        method = Gossip(quantizer=quantizer)
-        difference = found["final"][i] - exact
-        error = float(difference.std(ddof=1) / len(difference) ** 0.5) if seeds > 1 else 0.0
-        bound = method.channel.quantizer.delta(2 * D)
-        rows.append(Row(name, float(found["bits"][i]), bound, float(found["delta"][i]), float(found["final"][i].mean()),
-                        float(difference.mean()), error))  # fmt: skip
+                      lambda: _compute(data, setting, seeds, partial(progress, title)))  # fmt: skip
+    rows, one_shuffle = [], np.zeros(seeds, dtype=np.int64)
+    for (name, quantizer), bits, delta, final in zip(
+        STUDIED.items(), found["bits"], found["delta"], found["final"], strict=True
+    ):
+        bound = Gossip(quantizer=quantizer).channel.quantizer.delta(2 * D)
+        apart = spread(final - found["final"][0], one_shuffle)
+        rows.append(Row(name, float(bits), bound, float(delta), float(final.mean()), apart.mean, apart.error))
     return rows
 
 
@@ -82,27 +80,21 @@ def table(rows: Sequence[Row]) -> str:
     ])  # fmt: skip
 
 
-def _compute(data: str, setting: str, seeds: int, title: str, progress: Progress) -> Arrays:
+def _compute(data: str, setting: str, seeds: int, tell: Tell) -> Arrays:
     eta, gamma = SETTINGS[setting]
     methods = [Gossip(eta=eta, gamma=gamma, quantizer=quantizer, features=D) for quantizer in STUDIED.values()]
     stream, _ = as_stream(data, NODES, 0)
     runs = list(range(seeds))
     V = np.stack([features.draw(methods[0].bank.kernels, D, stream.X.shape[-1], seed) for seed in runs])
-    targets = methods[0].objective.encode(stream.y)
     path = (build("path", NODES),)
-    cases = [Case(method, path) for method in methods]
-
-    def report(done: int, rounds: int) -> None:
-        progress(title, done, rounds)
-
-    outcomes = run(Problem(stream.X, targets, features.Features(V), runs), cases, metrics, report)
-    states: list[Any] = [state for state, _ in outcomes]
+    problem = Problem(stream.X, methods[0].objective.encode(stream.y), features.Features(V), runs)
+    outcomes: Any = run(problem, [Case(method, path) for method in methods], metrics, tell)
     last = max(1, len(stream.X) // 10)
     return {
         "bits": np.array([8 * measured.sent.mean(dtype=np.float64) / NODES for _, measured in outcomes]),
         "final": np.array([measured.loss[-last:].mean(axis=0, dtype=np.float64) for _, measured in outcomes]),
         "delta": np.array(
-            [_measured(m.channel.quantizer, s.theta - s.hidden) for m, s in zip(methods, states, strict=True)]
+            [_measured(m.channel.quantizer, s.theta - s.hidden) for m, (s, _) in zip(methods, outcomes, strict=True)]
         ),
     }
 

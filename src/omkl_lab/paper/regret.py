@@ -14,8 +14,8 @@ train in a hundred rounds, and regret then grows like T for want of learning; la
 and the slope flatter. gamma = 0.5 is a practical step, far above Lemma 1's.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,15 +24,19 @@ import numpy.typing as npt
 from omkl import algorithm, comparator, features, noise, theory
 from omkl.arrays import Array, namespace
 from omkl.data import load
+from omkl.errors import InputError
 from omkl.losses import Logistic
 from omkl.methods import Gossip, Info, Local, Method, Round, letter
 from omkl.methods.protocol import MethodState
 from omkl.quantizers import QSGD
 from omkl.simulator import engine
+from omkl.simulator.engine import Measure
 from omkl.simulator.measures import pooled_loss
-from omkl.simulator.rounds import Measure
 from omkl.topology import Topology, build
-from omkl_lab.paper.studies import Floats, Integers, PooledStudy, TheoremStudy
+from omkl_lab.paper.letter import Floats, spread
+
+Integers = npt.NDArray[np.int64]
+Graphs = Mapping[str, Topology]
 
 NODES = 20
 ETA_0 = 10.0
@@ -49,26 +53,80 @@ SETTING = repr((NODES, ETA_0, GAMMA, LAMBDA, QUANTIZER, LENGTHS, FEATURES))
 """All that the results depend on."""
 
 
-def theorem(seeds: int = 20, quick: bool = False, progress: engine.Progress | None = None) -> TheoremStudy:
+class Exponent(NamedTuple):
+    """The power a of regret ~ T^a: mean over seeds and its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Study(NamedTuple):
+    """Regret of G cases at L lengths under S seeds; where a node has its own samples also what the theorem bounds."""
+
+    cases: npt.NDArray[np.str_]
+    """``(G,)``."""
+    lengths: Integers
+    """T, ``(L,)``."""
+    eta: Floats
+    """The rate at each length."""
+    regret: Floats
+    """``(G, L, S)``, per node and over all rounds."""
+    best: Floats
+    """The comparator's mean loss L per sample, ``(L, S)``."""
+    radius: Floats
+    """Its |theta|, ``(L, S)``."""
+    terms: Any = None
+    """The five terms of the bound, ``(G, L, 5)``, at Lemma 1's gamma; L = K + 2 lambda R, R the largest model seen."""
+    norm: Any = None
+    """The largest |theta_p| seen, ``(G, L, S)``."""
+    loss: Any = None
+    """The largest L(theta_p) seen, ``(G, L, S)``."""
+    hedge: Any = None
+    """sum_t sum_p wbar_p L_p - min_p sum_t L_p at the worst node, ``(G, L, S)``."""
+
+    @property
+    def exponents(self) -> dict[str, Exponent]:
+        """The fitted power of T for every case."""
+        return {str(case): fit_exponent(self.lengths, own.T) for case, own in zip(self.cases, self.regret, strict=True)}
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what there is, by name."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
+
+
+def fit_exponent(lengths: npt.ArrayLike, regret: npt.ArrayLike) -> Exponent:
+    """Return the power of T in ``regret (S, T)``: a least-squares line in logarithms for every seed, then their mean.
+
+    >>> round(fit_exponent([100, 200, 400], [[10, 20, 40], [3, 6, 12]]).mean, 6)
+    1.0
+    """
+    x, values = np.log(np.asarray(lengths, dtype=np.float64)), np.asarray(regret, dtype=np.float64)
+    if not (values > 0).all():
+        raise InputError(f"a regret is {values.min():.3g}; a power law needs positive values; use longer streams")
+    x = x - x.mean()
+    slopes = np.log(values) @ x / (x @ x)
+    found = spread(slopes, np.zeros(len(slopes), dtype=np.int64))
+    return Exponent(found.mean, found.mean - found.half, found.mean + found.half)
+
+
+def theorem(seeds: int = 20, quick: bool = False, progress: engine.Progress | None = None) -> Study:
     """Return Theorem 1's regret on i.i.d. streams: without communication, and by gossip on path, ring and complete."""
-    lengths = QUICK_LENGTHS if quick else LENGTHS
-    table = load("banana")
+    lengths, table = QUICK_LENGTHS if quick else LENGTHS, load("banana")
     draws = noise.uniforms(noise.key(0, "classes"), lengths[-1] * NODES) * len(table.y)
     streams = Streams(table.X, table.y, table.y[draws.astype(int)].reshape(-1, NODES), lengths, seeds)
-    return streams.theorem({name: build(name, NODES) for name in GRAPHS}, progress)
+    return streams.study({name: build(name, NODES) for name in GRAPHS}, own_scores, progress)
 
 
-def pooled(seeds: int = 20, quick: bool = False, progress: engine.Progress | None = None) -> PooledStudy:
+def pooled(seeds: int = 20, quick: bool = False, progress: engine.Progress | None = None) -> Study:
     """Return the pooled regret where a node sees one class alone, for the same cases."""
-    lengths = QUICK_LENGTHS if quick else LENGTHS
-    table = load("banana")
+    lengths, table = QUICK_LENGTHS if quick else LENGTHS, load("banana")
     classes = np.where(np.arange(NODES) < NODES // 2, 1, -1)
     streams = Streams(table.X, table.y, np.tile(classes, (lengths[-1], 1)), lengths, seeds)
-    return streams.pooled({name: build(name, NODES) for name in GRAPHS}, progress)
+    return streams.study({name: build(name, NODES) for name in GRAPHS}, pooled_scores, progress)
 
 
-@dataclass(frozen=True)
-class Streams:
+class Streams(NamedTuple):
     """Streams drawn from a table ``X (n, d), y (n,)`` in a given order of ``classes (T, J)``."""
 
     X: npt.NDArray[np.float32]
@@ -77,38 +135,24 @@ class Streams:
     lengths: Sequence[int]
     seeds: int
 
-    def theorem(self, graphs: dict[str, Topology], progress: engine.Progress | None = None) -> TheoremStudy:
-        """Return regret on each node's own samples, alone and by gossip on every graph."""
+    def study(self, graphs: Graphs, measure: Measure, progress: engine.Progress | None = None) -> Study:
+        """Return regret alone and by gossip on every graph, on what the measure scores."""
         rows, frequencies = self.draw()
         best, radius = self.comparator(rows, frequencies)
-        columns: dict[str, list[Any]] = {name: [] for name in ("regret", "terms", "norm", "loss", "hedge", "apart")}
-        for k, measured in enumerate(self.play(rows, frequencies, graphs, own_scores, progress)):
-            rounds, farthest = self.lengths[k], float(radius[k].max())
+        wide, columns, done = side_by_side(frequencies), defaultdict[str, list[Any]](list), 0
+        for k, rounds in enumerate(self.lengths):
+            X = self.X[rows[:rounds]].reshape(rounds, rows.shape[1], -1)
+            y = Logistic().encode(self.classes[:rounds])
+            problem = engine.Problem(X, y, features.Features(wide), list(range(self.seeds)))
+            tell = _after(progress, done, sum(self.lengths))
+            measured = [one for _, one in engine.run(problem, _cases(rounds, graphs), measure, tell)]
+            done += rounds
             columns["regret"].append([_regret(one, best[k]) for one in measured])
-            for name in ("norm", "loss", "apart"):
-                columns[name].append([_largest(getattr(one, name)) for one in measured])
-            columns["hedge"].append([one.gaps.sum(axis=0, dtype=np.float64).max(axis=(1, 2)) for one in measured])
-            reach = [max(farthest, float(norms.max())) for norms in columns["norm"][-1]]
-            columns["terms"].append(
-                [_terms(graph, rounds, farthest, R) for graph, R in zip([None, *graphs.values()], reach, strict=True)]
-            )
-        return TheoremStudy(
-            *self.axes(graphs), best=best, radius=radius,
-            **{name: np.moveaxis(np.array(column), 0, 1) for name, column in columns.items()},
-        )  # fmt: skip
-
-    def pooled(self, graphs: dict[str, Topology], progress: engine.Progress | None = None) -> PooledStudy:
-        """Return regret on all nodes' samples, for the same cases."""
-        rows, frequencies = self.draw()
-        best, radius = self.comparator(rows, frequencies)
-        runs = self.play(rows, frequencies, graphs, pooled_scores, progress)
-        regret = [[_regret(one, best[k]) for one in measured] for k, measured in enumerate(runs)]
-        return PooledStudy(*self.axes(graphs), np.moveaxis(np.array(regret), 0, 1), best, radius)
-
-    def axes(self, graphs: dict[str, Topology]) -> tuple[npt.NDArray[np.str_], Integers, Floats]:
-        """Return the cases, the lengths and the rates."""
-        lengths = np.array(self.lengths)
-        return np.array([ALONE, *graphs]), lengths, ETA_0 / np.sqrt(lengths)
+            if measure is own_scores:
+                for name, column in _bounded(rounds, float(radius[k].max()), graphs, measured).items():
+                    columns[name].append(column)
+        lengths, arrays = np.array(self.lengths), {key: np.moveaxis(np.array(c), 0, 1) for key, c in columns.items()}
+        return Study(np.array([ALONE, *graphs]), lengths, ETA_0 / np.sqrt(lengths), best=best, radius=radius, **arrays)
 
     def draw(self) -> tuple[Integers, npt.NDArray[np.float32]]:
         """Return which row every node sees, ``(T, J, S)``, uniform within the class, and the frequencies."""
@@ -135,28 +179,12 @@ class Streams:
                 found[:, k, s] = top.objective, top.norm
         return found[0], found[1]
 
-    def play(
-        self,
-        rows: Integers,
-        frequencies: npt.NDArray[np.float32],
-        graphs: dict[str, Topology],
-        measure: Measure,
-        progress: engine.Progress | None,
-    ) -> Iterator[list[Any]]:
-        """Yield, length by length, what was measured of each case."""
-        wide = side_by_side(frequencies)
-        total, done = sum(self.lengths), 0
-        for rounds in self.lengths:
-            eta = ETA_0 / rounds**0.5
-            gossip = Gossip(eta=eta, gamma=GAMMA, quantizer=QUANTIZER, regularization=LAMBDA)
-            alone = Local(eta=eta, regularization=LAMBDA)
-            turns = [(graph,) for graph in graphs.values()]
-            cases = [engine.Case(alone, turns[0]), *(engine.Case(gossip, one) for one in turns)]
-            X = self.X[rows[:rounds]].reshape(rounds, rows.shape[1], -1)
-            y = Logistic().encode(self.classes[:rounds])
-            problem = engine.Problem(X, y, features.Features(wide), list(range(self.seeds)))
-            yield [one for _, one in engine.run(problem, cases, measure, _after(progress, done, total))]
-            done += rounds
+
+def _cases(rounds: int, graphs: Graphs) -> list[engine.Case]:
+    eta, turns = ETA_0 / rounds**0.5, [(graph,) for graph in graphs.values()]
+    gossip = Gossip(eta=eta, gamma=GAMMA, quantizer=QUANTIZER, regularization=LAMBDA)
+    alone = Local(eta=eta, regularization=LAMBDA)
+    return [engine.Case(alone, turns[0]), *(engine.Case(gossip, one) for one in turns)]
 
 
 def side_by_side(frequencies: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -184,8 +212,13 @@ def _regret(measured: Any, best: Floats) -> Floats:
     return np.asarray(lost - len(measured.score) * best)
 
 
-def _largest(values: npt.NDArray[np.float32]) -> Floats:
-    return np.asarray(values.max(axis=(0, *range(2, values.ndim))), dtype=np.float64)
+def _bounded(rounds: int, radius: float, graphs: Graphs, measured: Sequence[Any]) -> dict[str, list[Any]]:
+    """Return what the theorem and its lemmas bound, of every case, and the bound's terms."""
+    norm, loss = ([getattr(one, name).max(axis=0).astype(np.float64) for one in measured] for name in ("norm", "loss"))
+    cases = zip([None, *graphs.values()], norm, strict=True)
+    terms = [_terms(graph, rounds, radius, max(radius, float(norms.max()))) for graph, norms in cases]
+    hedge = [one.gaps.sum(axis=0, dtype=np.float64).max(axis=(1, 2)) for one in measured]
+    return {"terms": terms, "norm": norm, "loss": loss, "hedge": hedge}
 
 
 def _terms(graph: Topology | None, rounds: int, radius: float, reach: float) -> tuple[float, ...]:
@@ -210,8 +243,6 @@ class OwnScores(NamedTuple):
     """The largest L(theta_p)."""
     gaps: Array
     """sum_q wbar_q L(theta_q) - L(theta_p), ``(S, J, P)``."""
-    apart: Array
-    """r of every kernel, ``(S, P)``."""
 
 
 def own_scores(method: Method, given: Round, info: Info, degrees: Array, state: MethodState) -> OwnScores:
@@ -222,15 +253,12 @@ def own_scores(method: Method, given: Round, info: Info, degrees: Array, state: 
     outputs = algorithm.predict(info.theta, info.log_weights, given.z).kernel_outputs
     losses = algorithm.kernel_losses(info.theta, outputs, given.y, method.objective, LAMBDA)
     gaps = xp.sum(weights * losses, axis=-1, keepdims=True) - losses
-    hidden = getattr(state, "hidden", info.theta)
-    spread = (info.theta - xp.mean(info.theta, axis=0)) ** 2 + (info.theta - hidden) ** 2
     return OwnScores(
         xp.mean(info.loss, axis=0),
         xp.mean(xp.sum(weights * square, axis=-1), axis=0),
         xp.sqrt(xp.max(square, axis=(0, 2))),
         xp.max(losses, axis=(0, 2)),
         xp.moveaxis(gaps, 0, 1),
-        xp.sqrt(xp.sum(spread, axis=(0, 3, 4))),
     )
 
 

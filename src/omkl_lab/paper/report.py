@@ -17,14 +17,7 @@ span { font-weight: 600; } .holds { color: #15803d; } .fails { color: #b91c1c; }
 code { background: var(--soft); padding: .1rem .3rem; }
 """  # fmt: skip
 
-VERDICTS = {
-    "holds on": "partly",
-    "undecided": "partly",
-    "holds": "holds",
-    "does not hold": "fails",
-    "yes": "holds",
-    "no": "fails",
-}
+VERDICTS = {"holds": "holds", "yes": "holds", "undecided": "partly", "does not hold": "fails", "no": "fails"}
 
 INTRODUCTION = """
 <p>A network of devices learns one nonlinear model. Each device sees its own stream of labeled samples, talks only to
@@ -69,17 +62,20 @@ GLOSSARY = {
 def page(bodies: Mapping[str, str], settings: Mapping[str, object], versions: Mapping[str, object],
          missing: Sequence[str]) -> str:  # fmt: skip
     """Return the whole page, from the bodies of the finished parts."""
-    parts = ["<!doctype html><html lang='en'><head><meta charset='utf-8'>",
-             "<meta name='viewport' content='width=device-width, initial-scale=1'>",
-             f"<title>The letter, reproduced</title><style>{STYLE}</style></head><body>",
-             "<h1>Gossiped and quantized online multi-kernel learning, reproduced</h1>", INTRODUCTION]  # fmt: skip
-    if missing:
-        parts.append(paragraph(f"This page is incomplete. Not computed with these settings: {', '.join(missing)}."))
-    parts += [f"<h2>{html.escape(TITLES[part])}</h2>\n{body}" for part, body in bodies.items()]
-    parts += ["<h2>Words</h2>", table(["", ""], GLOSSARY.items())]
-    parts += ["<h2>How this page was made</h2>", table(["", ""], [(k, str(v)) for k, v in settings.items()])]
-    parts += [table(["", ""], versions.items()), "</body></html>\n"]
-    return "\n".join(parts)
+    gap = f"This page is incomplete. Not computed with these settings: {', '.join(missing)}."
+    sections = [f"<h2>{html.escape(TITLES[part])}</h2>\n{body}" for part, body in bodies.items()]
+    tables = [table(["", ""], rows.items()) for rows in (GLOSSARY, settings, versions)]
+    return f"""<!doctype html><html lang='en'><head><meta charset='utf-8'>
+<meta name='viewport' content='width=device-width, initial-scale=1'>
+<title>The letter, reproduced</title><style>{STYLE}</style></head><body>
+<h1>Gossiped and quantized online multi-kernel learning, reproduced</h1>
+{INTRODUCTION}{paragraph(gap) if missing else ""}
+{"".join(sections)}
+<h2>Words</h2>
+{tables[0]}
+<h2>How this page was made</h2>
+{tables[1]}{tables[2]}</body></html>
+"""
 
 
 def paragraph(text: str) -> str:
@@ -89,15 +85,12 @@ def paragraph(text: str) -> str:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a table; numbers, and their columns' heads, to the right; a verdict in its color."""
-    body = [list(row) for row in rows]
-    numeric = [all(isinstance(row[i], float | int) or _figure(str(row[i])) for row in body) for i in range(len(head))]
-    lines = ["<table><thead><tr>"]
-    lines += [f"<th{_right(right)}>{html.escape(name)}</th>" for name, right in zip(head, numeric, strict=True)]
-    lines.append("</tr></thead><tbody>")
-    for row in body:
-        cells = [f"<td{_right(right)}>{_cell(value)}</td>" for value, right in zip(row, numeric, strict=True)]
-        lines.append(f"<tr>{''.join(cells)}</tr>")
-    return "".join([*lines, "</tbody></table>"])
+    body = [[str(value) for value in row] for row in rows]
+    kinds = [" class='number'" if all(_is_figure(row[i]) for row in body) else "" for i in range(len(head))]
+    heads = "".join(f"<th{kind}>{html.escape(name)}</th>" for name, kind in zip(head, kinds, strict=True))
+    cells = ("".join(f"<td{kind}>{_cell(text)}</td>" for text, kind in zip(row, kinds, strict=True)) for row in body)
+    lines = "".join(f"<tr>{row}</tr>" for row in cells)
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
 
 
 def image(path: Path, caption: str) -> str:
@@ -110,17 +103,10 @@ def image(path: Path, caption: str) -> str:
     )
 
 
-def _figure(text: str) -> bool:
+def _is_figure(text: str) -> bool:
     return bool(text) and text.strip("+-.0123456789e±% ()×[],<") == ""
 
 
-def _right(right: bool) -> str:
-    return " class='number'" if right else ""
-
-
-def _cell(value: object) -> str:
-    text = html.escape(str(value))
-    for start, kind in VERDICTS.items():
-        if text == start or (start in ("holds on", "holds, but") and text.startswith(start)):
-            return f"<span class='{kind}'>{text}</span>"
-    return text
+def _cell(text: str) -> str:
+    kind = "partly" if text.startswith("holds on") else VERDICTS.get(text)
+    return f"<span class='{kind}'>{html.escape(text)}</span>" if kind else html.escape(text)

@@ -11,13 +11,11 @@ from omkl.data import load
 from omkl.simulator.description import versions
 from omkl.storage import write_whole
 from omkl_lab.paper import claims, figures, lemmas, quantizers, regret, report
-from omkl_lab.paper.frontier.figure import frontier_figure
-from omkl_lab.paper.frontier.section import frontier_body, frontier_csv
+from omkl_lab.paper.frontier.figure import frontier_body, frontier_csv, frontier_figure
 from omkl_lab.paper.frontier.study import Study
-from omkl_lab.paper.letter import FIGURE1, FIGURE2, TITLES, Progress, Runs, dealt, run_cases, spread
+from omkl_lab.paper.letter import FIGURE1, FIGURE2, TITLES, Progress, Runs, Store, dealt, run_cases, spread
+from omkl_lab.paper.regret import Study as Regret
 from omkl_lab.paper.regret_section import regret_body
-from omkl_lab.paper.store import Arrays, Store
-from omkl_lab.paper.studies import PooledStudy, TheoremStudy
 
 PARTS = ("claims", "figure1", "figure2", "regret", "quantizers")
 """What reproduces the letter; ``frontier`` goes beyond it, and is for asking."""
@@ -83,7 +81,7 @@ class Paper:
             report.image(self.out / "figure1-bits.png", "The same over what a node has sent, header and all."),
             report.paragraph("Final loss (last tenth of the stream): mean ± standard error; in brackets the standard "
                              "deviation over feature draws and over shuffles."),
-            _finals(self.figure1_runs, {**_labels(figures.METHODS), "exact": "gossiped OMKL, path, exact"}),
+            _finals(self.figure1_runs, figures.METHODS | {"exact": ("gossiped OMKL, path, exact", "", "")}),
         ])  # fmt: skip
 
     def figure2(self) -> str:
@@ -92,16 +90,19 @@ class Paper:
         return "".join([
             report.image(self.out / "figure2.png", "Left: mean loss so far. Right: its paired difference from the "
                          "complete graph, where the runs' common ups and downs cancel."),
-            _finals(self.figure2_runs, _labels(figures.GRAPHS)),
+            _finals(self.figure2_runs, figures.GRAPHS),
         ])  # fmt: skip
 
     def claims(self) -> str:
         """Judge the claims and write claims.json."""
         judged = claims.judge(self.figure1_runs, self.figure2_runs)
-        self._write_json("claims", {"claims": [_record(claim) for claim in judged]})
+        record = [
+            one._asdict() | {"verdict": one.verdict, "findings": [f._asdict() for f in one.findings]} for one in judged
+        ]
+        self._write_json("claims", {"claims": record})
         marks = {True: "yes", False: "no", None: "undecided"}
-        details = [[claim.letter, TITLES[f.where], f.what, _value(f), marks[f.holds]]
-                   for claim in judged for f in claim.findings]  # fmt: skip
+        details = [[claim.letter, TITLES[f.where], f.what, f"{f.value:.3g}" + (f" ± {f.half:.2g}" if f.half else ""),
+                    marks[f.holds]] for claim in judged for f in claim.findings]  # fmt: skip
         return "".join([
             report.table(["", "claim", "what we take it to mean", "verdict"],
                          [[claim.letter, claim.text, claim.rule, claim.verdict] for claim in judged]),
@@ -112,8 +113,7 @@ class Paper:
 
     def quantizers(self) -> str:
         """Study the quantizers and write quantizers.json."""
-        body, record = [], {}
-        short = [data for data in self.data if data != "mnist"]
+        body, record, short = list[str](), dict[str, Any](), [data for data in self.data if data != "mnist"]
         left_out = "" if len(short) == len(self.data) else " MNIST is left out for the length of its stream."
         for data in short:
             for setting, (eta, gamma) in quantizers.SETTINGS.items():
@@ -128,19 +128,22 @@ class Paper:
         """Measure the regret, check the lemmas, and write regret.json."""
         settings = {"seeds": self.few, "quick": self.quick, "setting": regret.SETTING}
 
-        def stored(name: str, study: Callable[..., PooledStudy]) -> Arrays:
-            report_to = partial(self.progress, name)
-            return self.store.get(name, settings, lambda: study(self.few, self.quick, report_to).to_arrays())
+        def stored(name: str, study: Callable[..., Regret]) -> Regret:
+            tell = partial(self.progress, name)
+            found = self.store.get(name, settings, lambda: study(self.few, self.quick, tell).arrays())
+            return Regret(**{field: found[field] for field in Regret._fields if field in found})
 
-        own = TheoremStudy.from_arrays(stored("regret", regret.theorem))
-        pooled = PooledStudy.from_arrays(stored("pooled-regret", regret.pooled))
+        own, pooled = stored("regret", regret.theorem), stored("pooled-regret", regret.pooled)
         checks = lemmas.lemmas(own)
         studies = {"own samples, i.i.d.": own, "all nodes' samples, one class a node": pooled}
         figures.save(figures.regret_figure(studies), self.out, "regret")
         record = {title: {case: power._asdict() for case, power in study.exponents.items()}
                   for title, study in studies.items()}  # fmt: skip
-        arrays = {"own": own, "pooled": pooled, "lemmas": checks}
-        whole = {name: {key: value.tolist() for key, value in one.to_arrays().items()} for name, one in arrays.items()}
+        whole: dict[str, Any] = {
+            what: {name: array.tolist() for name, array in study.arrays().items()}
+            for what, study in (("own", own), ("pooled", pooled))
+        }
+        whole["lemmas"] = dict(zip(lemmas.Check._fields, zip(*checks, strict=True), strict=True))
         self._write_json("regret", {"exponents": record, **whole})
         return regret_body(self.out / "regret.png", own, pooled, checks)
 
@@ -156,10 +159,9 @@ class Paper:
 
     def run(self, parts: Sequence[str] = PARTS) -> None:
         """Run the parts; whatever happens, the report holds all that is finished with these settings."""
-        work: dict[str, Callable[[], str]] = {part: getattr(self, part) for part in parts}
         try:
-            for part in work:
-                section = {"settings": self.settings(), "body": work[part]()}
+            for part in parts:
+                section = {"settings": self.settings(), "body": getattr(self, part)()}
                 write_whole(self._section(part), json.dumps(section))
         finally:
             finished = self.finished()
@@ -178,8 +180,8 @@ class Paper:
 
     def settings(self) -> dict[str, Any]:
         """Return what makes the results."""
-        shuffles = len(dealt(self.seeds))
-        return {"seeds": self.seeds, "shuffles": shuffles, "data": list(self.data), "quick": self.quick}
+        data, shuffles = list(self.data), len(dealt(self.seeds))
+        return {"seeds": self.seeds, "shuffles": shuffles, "data": data, "quick": self.quick}
 
     def _section(self, part: str) -> Path:
         return self.out / "runs" / f"section-{part}.json"
@@ -189,24 +191,9 @@ class Paper:
         write_whole(self.out / f"{name}.json", json.dumps(whole, indent=2) + "\n")
 
 
-def _labels(styles: Mapping[str, tuple[str, str, str]]) -> dict[str, str]:
-    return {case: label for case, (label, _, _) in styles.items()}
-
-
-def _finals(results: Mapping[str, Mapping[str, Runs]], labels: Mapping[str, str]) -> str:
-    rows = [[label, *(_final(runs[case]) for runs in results.values())] for case, label in labels.items()]
+def _finals(results: Mapping[str, Mapping[str, Runs]], styles: Mapping[str, tuple[str, str, str]]) -> str:
+    rows = []
+    for case, (label, *_) in styles.items():
+        found = [spread(runs[case].final, runs[case].shuffle) for runs in results.values()]
+        rows.append([label, *(f"{f.mean:.5f} ± {f.error:.5f} ({f.features:.4f}, {f.shuffles:.4f})" for f in found)])
     return report.table(["", *(TITLES[data] for data in results)], rows)
-
-
-def _final(runs: Runs) -> str:
-    found = spread(runs.final, runs.shuffle)
-    return f"{found.mean:.5f} ± {found.error:.5f} ({found.features:.4f}, {found.shuffles:.4f})"
-
-
-def _value(finding: claims.Finding) -> str:
-    return f"{finding.value:.3g} ± {finding.half:.2g}" if finding.half else f"{finding.value:.3g}"
-
-
-def _record(claim: claims.Claim) -> dict[str, Any]:
-    record = claim._asdict() | {"verdict": claim.verdict, "findings": [f._asdict() for f in claim.findings]}
-    return json.loads(json.dumps(record, default=bool))  # type: ignore[no-any-return]

@@ -11,10 +11,19 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from omkl.experiment import Experiment
-from omkl_lab.sweeps.places import Slots, cluster_of, processes
-from omkl_lab.sweeps.points import Point, fingerprint, point, unique
-from omkl_lab.sweeps.records import MEASURES, Row, as_rows, recorded, write, write_table
-from omkl_lab.sweeps.work import outcomes
+from omkl_lab.sweeps.points import (
+    MEASURES,
+    Point,
+    Row,
+    as_rows,
+    fingerprint,
+    point,
+    recorded,
+    unique,
+    write,
+    write_table,
+)  # fmt: skip
+from omkl_lab.sweeps.work import Slots, cluster_of, outcomes, processes
 
 __all__ = ["MEASURES", "Point", "Progress", "Row", "fingerprint", "point", "recorded", "sweep", "unique"]
 

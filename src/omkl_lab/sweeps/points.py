@@ -1,21 +1,28 @@
-"""A point of a sweep: one simulation, and the settings that it is known by."""
+"""A point of a sweep: one simulation, the settings that it is known by, and what came of it, as a file and as a row."""
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from omkl import data
+from omkl import data, storage
 from omkl import topology as topologies
 from omkl.errors import InputError
-from omkl.experiment import Experiment
+from omkl.experiment import Experiment, label
 from omkl.methods import suited
 from omkl.settings import build
 from omkl.simulator.description import describe
+
+Record: TypeAlias = dict[str, Any]
+Row: TypeAlias = dict[str, Any]
+
+MEASURES = ("loss", "final_loss", "final_loss_stderr", "final_accuracy", "bits_per_node_round", "pooled_loss")
+BLANK: Record = {"summary": {}, "seconds": None, "failure": None, "error": None, "warnings": [], "versions": {}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,3 +89,72 @@ def fingerprint(*arrays: Any) -> str:
 def digest(settings: Any) -> str:
     """Return the digest of settings, whatever their order."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def recorded(points: Iterable[Point], folder: str | Path) -> dict[str, Record]:
+    """Return the whole records found of these points, by id."""
+    found = {one.id: _read(_path(Path(folder), one.id)) for one in points}
+    return {name: record for name, record in found.items() if record is not None}
+
+
+def _path(folder: Path, name: str) -> Path:
+    return folder / "points" / f"{name}.json"
+
+
+def _read(path: Path) -> Record | None:
+    """Return a record, or None where there is none or it is torn: its name is the digest of what it must hold."""
+    try:
+        record: Record = json.loads(path.read_text(encoding="utf-8"))
+        whole = digest(record["settings"]) == path.stem and {*BLANK} <= record.keys()
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    return record if whole else None
+
+
+def write(folder: Path, one: Point, outcome: Record) -> Record:
+    """Return the record of a point, on disk by then, whatever happens next."""
+    record = {"settings": one.settings, **outcome}
+    storage.write_whole(_path(folder, one.id), json.dumps(record, indent=2, allow_nan=False) + "\n")
+    return record
+
+
+def as_rows(points: Sequence[Point], records: Mapping[str, Record]) -> list[Row]:
+    """Return rows of the same columns: what the method is called, settings, measures, and how it went."""
+    found = [(one, _flatten(one.settings), records[one.id]) for one in points]
+    columns = dict.fromkeys(key for _, settings, _ in found for key in settings)
+    pooled = any("pooled_loss" in record["summary"] for _, _, record in found)
+    return [
+        {"id": one.id, "label": label(one.experiment.method)}
+        | {key: settings.get(key) for key in columns}
+        | {key: record["summary"].get(key) for key in MEASURES if pooled or key != "pooled_loss"}
+        | {key: record[key] for key in ("seconds", "failure", "error")}
+        for one, settings, record in found
+    ]
+
+
+def _flatten(settings: Mapping[str, Any], path: str = "") -> Row:
+    """Return columns by dotted names; a thing's own name stands in the column of the thing, as in a grid."""
+    row: Row = {}
+    for key, value in settings.items():
+        place = path if path and key == "name" else f"{path}.{key}".lstrip(".")
+        if isinstance(value, dict):
+            row |= _flatten(value, place)
+        else:
+            row[place] = json.dumps(value) if isinstance(value, list) else value
+    return row
+
+
+def write_table(folder: Path, rows: Sequence[Row]) -> None:
+    """Write the rows into the folder: as Parquet with pyarrow, else as JSON lines."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table, lines = folder / "results.parquet", folder / "results.jsonl"
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        storage.write_whole(lines, "".join(json.dumps(row) + "\n" for row in rows))
+        table.unlink(missing_ok=True)
+    else:
+        with storage.replacing(table) as file:
+            parquet.write_table(pa.Table.from_pylist(list(rows)), file)
+        lines.unlink(missing_ok=True)

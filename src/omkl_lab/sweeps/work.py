@@ -1,23 +1,32 @@
-"""Points run wherever there is a slot for them, those of one compiled program after each other."""
+"""Points run wherever there is a slot for them: in processes of this machine, or on the workers of a Dask cluster.
+
+Those of one compiled program run after each other.
+"""
 
 import math
+import os
+import signal
 import time
 import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias
 
-from omkl.errors import DivergedError, InputError
+from omkl.errors import DivergedError, InputError, extra, whole
 from omkl.experiment import Experiment
 from omkl.simulator import rounds
 from omkl.simulator.description import versions
-from omkl_lab.sweeps.points import Point
-from omkl_lab.sweeps.records import BLANK, Record
+from omkl_lab.sweeps.points import BLANK, Point, Record
 
 LOOK = 5.0  # seconds between looks for workers that came or went
 PROGRAMS = 16  # compiled ones that a process keeps; each holds about 5 MB
+IDLE = 10.0  # seconds that a process waits for work; one whose parent was killed ends 30 s after that
+PATIENCE = 30.0  # seconds that a cluster may be without a worker
 
 _kept: set[str] = set()
 
@@ -32,7 +41,11 @@ def _run(program: str, one: Experiment) -> Record:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            outcome: Record = {"summary": _summary(one)}
+            result = one.run()
+            summary = result.summary()
+            if result.pooled_loss is not None:
+                summary["pooled_loss"] = float(result.pooled_loss.mean())
+            outcome: Record = {"summary": {key: x if math.isfinite(x) else None for key, x in summary.items()}}
         except DivergedError as error:
             outcome = {"failure": "diverged", "error": str(error)}
         except InputError as error:
@@ -42,14 +55,6 @@ def _run(program: str, one: Experiment) -> Record:
             outcome = {"failure": "unexpected", "error": text, "traceback": traceback.format_exc()}
     told = [str(one.message) for one in caught]
     return BLANK | outcome | {"seconds": time.perf_counter() - start, "warnings": told, "versions": versions()}
-
-
-def _summary(one: Experiment) -> dict[str, float | None]:
-    result = one.run()
-    summary = result.summary()
-    if result.pooled_loss is not None:
-        summary["pooled_loss"] = float(result.pooled_loss.mean())
-    return {key: value if math.isfinite(value) else None for key, value in summary.items()}
 
 
 class Queue:
@@ -108,7 +113,11 @@ class Slot:
             ) from error
 
 
-def outcomes(points: Iterable[Point], slots: Callable[[], list[Slot]]) -> Iterator[tuple[Point, Record]]:
+Slots: TypeAlias = Callable[[], list[Slot]]
+"""Asked again whenever one may be free."""
+
+
+def outcomes(points: Iterable[Point], slots: Slots) -> Iterator[tuple[Point, Record]]:
     """Yield points and what came of them, as they end; ``slots`` is asked again whenever one may be free."""
     queue, ended = Queue(points), list[tuple[Point, Record]]()
     busy: dict[Future[Record], tuple[Slot, Point]] = {}
@@ -121,3 +130,55 @@ def outcomes(points: Iterable[Point], slots: Callable[[], list[Slot]]) -> Iterat
         yield from ended  # while the next ones run
         done, _ = wait(busy, LOOK, FIRST_COMPLETED)
         ended = [(one, slot.outcome(future)) for future in done for slot, one in [busy.pop(future)]]
+
+
+@contextmanager
+def processes(jobs: int | None) -> Iterator[Slots]:
+    """Yield the slots of this machine: every one an executor of one process, so that a death has one point to blame."""
+    with extra("sim", "joblib"):
+        from joblib.externals.loky.process_executor import ProcessPoolExecutor
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    jobs = len(cores) if jobs is None else whole("jobs", jobs)
+    shares = [cores[k::jobs] or [cores[k % len(cores)]] for k in range(jobs)]
+    make = partial(ProcessPoolExecutor, 1, timeout=IDLE, initializer=_settle)
+    slots = [Slot(partial(make, initargs=(share,)), BrokenExecutor) for share in shares]
+    try:
+        yield lambda: slots
+    finally:
+        for slot in slots:
+            slot.executor.shutdown(kill_workers=True)  # type: ignore[call-arg]
+
+
+def _settle(cores: list[int]) -> None:
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)  # the engine runs a thread on every core it has
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the other processes need the accelerator too
+
+
+@contextmanager
+def cluster_of(address: str) -> Iterator[Slots]:
+    """Yield the slots of a cluster, one a thread of its workers; workers may come and go."""
+    with extra("cluster", "distributed"):
+        from distributed import Client, KilledWorker
+    try:
+        client: Any = Client(address, timeout=PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise InputError(f"no scheduler answers at {address} ({error}); start one: dask scheduler") from None
+    known: dict[str, list[Slot]] = {}
+
+    def slots() -> list[Slot]:
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError:
+            rule = f"for {PATIENCE:g} s; points need one; start it: dask worker {address}"
+            raise InputError(f"{address} has had no worker {rule}") from None
+        threads = client.nthreads()
+        for worker in threads.keys() - known.keys():
+            # A worker is only preferred: points whose worker is gone go to another.
+            make = partial(client.get_executor, workers=[worker], allow_other_workers=True, pure=False)
+            known[worker] = [Slot(make, KilledWorker) for _ in range(threads[worker])]
+        return [slot for worker in threads for slot in known[worker]]
+
+    with client:
+        yield slots

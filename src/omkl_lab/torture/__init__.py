@@ -20,7 +20,8 @@ its seed, to the bit:
 """
 
 from omkl_lab.torture.campaign import Report, run, runs
+from omkl_lab.torture.faults import ALL, FAULTS, MORE, Faults
 from omkl_lab.torture.invariants import Books
 from omkl_lab.torture.violation import Violation
 
-__all__ = ["Books", "Report", "Violation", "run", "runs"]
+__all__ = ["ALL", "FAULTS", "MORE", "Books", "Faults", "Report", "Violation", "run", "runs"]

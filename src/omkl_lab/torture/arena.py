@@ -41,6 +41,9 @@ Report: TypeAlias = Callable[[str, list[Event]], None]
 Check: TypeAlias = Callable[[Protocol, list[Event], float], None]
 """Called with a node after each thing it did, with what happened, and when by its clock."""
 
+Hear: TypeAlias = Callable[[Protocol, str, bytes, float], None]
+"""Called with a node, the neighbor whose bytes it is about to take in, these, and when by its clock."""
+
 
 class Late(bytes):
     """A message that was hit and comes late."""
@@ -61,9 +64,9 @@ class Arena(Network):
         Whether messages that were hit and are late do not arrive any more.
     """
 
-    def __init__(self, conditions: Conditions, random: Random, check: Check, report: Report) -> None:
+    def __init__(self, conditions: Conditions, random: Random, hear: Hear, check: Check, report: Report) -> None:
         super().__init__(conditions)
-        self._random, self._check, self._told = random, check, report
+        self._random, self._hear, self._check, self._told = random, hear, check, report
         self._clocks: dict[str, Clock] = {}
         self._busy: dict[str, float] = {}
         self._waiting: dict[str, deque[Act]] = {}
@@ -144,7 +147,10 @@ class Arena(Network):
         """Let a node hear what no process of a neighbor's has sent."""
         self._do(victim, lambda node, now: node.came(liar, now))
         for data in frames:
-            self._do(victim, partial(_receive, peer=liar, data=data))
+            self._do(victim, partial(self._forged, liar, data))
+
+    def _forged(self, liar: str, data: bytes, node: Protocol, now: float) -> list[Event]:
+        return self._receive(node, liar, data, now)
 
     def act(self, id: str, act: Act) -> None:
         """Let a node do something, if it is there."""
@@ -205,6 +211,6 @@ class Arena(Network):
         if (sender, receiver) not in self.deaf and not (self.calm and isinstance(data, Late)):
             super()._deliver(sender, receiver, data)
 
-
-def _receive(node: Protocol, now: float, peer: str, data: bytes) -> list[Event]:
-    return node.receive(peer, data, now)
+    def _receive(self, node: Protocol, sender: str, data: bytes, now: float) -> list[Event]:
+        self._hear(node, sender, data, now)
+        return super()._receive(node, sender, data, now)

@@ -15,7 +15,7 @@ import numpy as np
 
 from omkl.node.events import Moved, Resynced
 from omkl.node.protocol import Protocol
-from omkl_lab.torture.faults import FAULTS, MORE
+from omkl_lab.torture.faults import ALL, Faults
 from omkl_lab.torture.mixing import Mixing
 from omkl_lab.torture.shape import DEADLINE, draw
 from omkl_lab.torture.violation import Violation, require
@@ -64,16 +64,15 @@ class Report(NamedTuple):
     """What does not hold, after the last things that happened."""
 
 
-def run(seed: int, events: int, more: bool = True) -> Report:
-    """Return what came of a seed: a network, and so many faults; of all kinds, or of those of before alone."""
+def run(seed: int, events: int, faults: Faults = ALL) -> Report:
+    """Return what came of a seed: a network, and so many faults, of these kinds."""
     start, random = time.process_time(), Random(seed)
     world = World(draw(random, GAP * events), random)
-    faults: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     settled, rounds, closer, violation = math.nan, 0, math.nan, None
     try:
-        own = Random(seed + 1)  # of its own: without what it draws, seeds keep their course
-        world.begin(_late(world, own) if more else None)
-        _disturb(world, events, faults, [kind for kind in MORE if more and own.random() < 0.5])
+        world.begin(_late(world, Random(seed + 1)) if "back-off" in faults else None)
+        _disturb(world, events, faults, counts)
         settled, rounds = _settle(world)
         closer = _mix(world)
         world.books.lessons.check(next(iter(world.arena.nodes.values())).learning)
@@ -84,7 +83,7 @@ def run(seed: int, events: int, more: bool = True) -> Report:
     return Report(
         seed=seed,
         shape=world.shape.describe(),
-        faults=faults,
+        faults=counts,
         rounds=sum(node.round for node in world.arena.nodes.values()),
         settled=settled,
         settled_rounds=rounds,
@@ -108,9 +107,8 @@ def _late(world: World, random: Random) -> dict[str, float]:
     return {random.choice(world.shape.config.ids): random.uniform(0.0, 4 * DEADLINE)}
 
 
-def _disturb(world: World, events: int, counts: Counter[str], more: list[str]) -> None:
-    faults = FAULTS | MORE
-    kinds = [*_kinds(world.random), *more]
+def _disturb(world: World, events: int, faults: Faults, counts: Counter[str]) -> None:
+    kinds = _kinds(world.random, faults)
     weights = [faults[kind][1] for kind in kinds]
     while counts.total() < events:
         world.arena.run(world.arena.now + world.random.expovariate(1 / GAP))
@@ -120,10 +118,10 @@ def _disturb(world: World, events: int, counts: Counter[str], more: list[str]) -
             world.trace.note(world.arena.now, "", f"{kind}: {told}")
 
 
-def _kinds(random: Random) -> list[str]:
+def _kinds(random: Random, faults: Faults) -> list[str]:
     """Return some kinds of faults: what all together hide shows where few are frequent."""
-    kinds = [kind for kind in FAULTS if random.random() < 0.5]
-    return kinds if kinds else ["loss"]
+    kinds = [kind for kind in faults if random.random() < 0.5]
+    return kinds or [next(iter(faults))]
 
 
 def _settle(world: World) -> tuple[float, int]:
@@ -167,6 +165,8 @@ def _mix(world: World) -> float:
     require(taken >= rate * MIXED - 3, f"{taken} rounds in the time of {rate * MIXED}")
     moved = [str(entry) for entry in world.trace[calm:] if isinstance(entry.what, Moved | Resynced)]
     require(not moved, f"a link moved though nothing happened: {moved[:1]}")
+    unanswered = [id for id, stream in world.streams.items() if stream.taken]
+    require(not unanswered, f"samples of {unanswered} are taken, and never acknowledged")
     rounding = CLOSE * (1 + _size(_thetas(world), 1))
     after, due = _apart(_thetas(world)), _apart(mixing.after(world.trace[begun:])) + rounding
     told = f"nodes were {before:.3g} apart, and are {after:.3g}; {due:.3g} is due"
@@ -204,10 +204,10 @@ def _size(array: float | np.ndarray, nodes: int) -> float:
     return float(np.linalg.norm(array)) / nodes
 
 
-def runs(seeds: Sequence[int], events: int, jobs: int = 1, more: bool = True) -> Iterator[Report]:
+def runs(seeds: Sequence[int], events: int, jobs: int = 1, faults: Faults = ALL) -> Iterator[Report]:
     """Yield the report of each seed, in order; ``jobs`` processes share the work."""
     if jobs == 1:
-        yield from map(run, seeds, itertools.repeat(events), itertools.repeat(more))
+        yield from map(run, seeds, itertools.repeat(events), itertools.repeat(faults))
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(run, seeds, itertools.repeat(events), itertools.repeat(more), chunksize=CHUNK)
+        yield from pool.map(run, seeds, itertools.repeat(events), itertools.repeat(faults), chunksize=CHUNK)

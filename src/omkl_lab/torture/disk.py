@@ -1,29 +1,23 @@
 """A disk in memory that is full, dies half way, or brings back what it held long ago."""
 
 import errno
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
+
+from omkl.node.persistence.disk import beside
 
 
 class Died(BaseException):
     """The process ended here, whatever it was about to catch."""
 
 
-@dataclass
-class Number:
-    """A number that outlives the process."""
-
-    value: int = 0
-
-    def add(self, count: int = 1) -> None:
-        """Count on."""
-        self.value += count
-
-
 Files: TypeAlias = dict[Path, bytes]
+
+COUNT = ".count"  # of a file that nothing happens to while the others are written: it is memory
 
 
 @dataclass
@@ -32,40 +26,56 @@ class Disk:
 
     Attributes
     ----------
-    files, numbers
+    files
         By path.
+    numbers
+        Files that are memory too, by path.
     past
         What the files have been, oldest first.
     full
         Whether a write fails, and leaves a part of the file.
+    opens_left
+        Files that can still be opened, the folder of one that is moved included; None for any number.
+    uncounted
+        Whether the last process could not have its count.
     calls_left
         Calls after which the process dies, in the middle of the next one; None for never.
+    failed
+        Calls that could not be done, and of which nobody has been told yet.
     saving
         Called with what is about to be written.
     """
 
     random: Random
     files: Files = field(default_factory=dict)
-    numbers: dict[Path, Number] = field(default_factory=dict)
+    numbers: dict[Path, bytearray] = field(default_factory=dict)
     past: list[Files] = field(default_factory=list)
     full: bool = False
+    opens_left: int | None = None
+    uncounted: bool = False
     calls_left: int | None = None
+    failed: int = 0
     saving: Callable[[bytes], None] = lambda content: None
 
     def read(self, path: Path) -> bytes:
         """Return what a file holds."""
-        self._live()
+        self._open(path)
+        if path in self.numbers:
+            return bytes(self.numbers[path])
+        if path.suffix != COUNT:
+            self._live()
         if path not in self.files:
             raise _missing(path)
         return self.files[path]
 
     def write(self, path: Path, content: bytes) -> None:
         """Put a whole file there, unless the disk is full or the process dies over it."""
+        self._open(path)
         self.saving(content)
         if self.full or self.calls_left == 0:
             self.files[path] = content[: self.random.randrange(len(content))]
         if self.full:
-            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+            self._fail(errno.ENOSPC, path)
         self._live()
         self.files[path] = content
 
@@ -77,12 +87,16 @@ class Disk:
             self.files[target] = self.files.pop(source)
             self.past.append(dict(self.files))
         self._live()
+        self._open(target.parent)
 
-    def counter(self, path: Path) -> Number:
-        """Return the number in a file."""
-        if self.full and path not in self.numbers:
-            raise OSError(errno.ENOSPC, "No space left on device", str(path))
-        return self.numbers.setdefault(path, Number())
+    def memory(self, path: Path, content: bytes) -> bytearray:
+        """Return memory that is a file, and outlives the process."""
+        self._open(path)
+        if self.numbers.get(path, b"") != content:
+            if self.full:
+                self._fail(errno.ENOSPC, path)
+            self.numbers[path] = bytearray(content)
+        return self.numbers[path]
 
     def lose(self) -> None:
         """Lose everything."""
@@ -91,12 +105,37 @@ class Disk:
 
     def rot(self, path: Path) -> bool:
         """Flip a bit of a checkpoint that is not the only one; return whether there was one."""
-        if not {path, path.with_name(f"{path.name}.last")} <= self.files.keys():
+        if not {path, beside(path, "last")} <= self.files.keys():
             return False
         content = bytearray(self.files[path])
         content[self.random.randrange(len(content))] ^= 1 << self.random.randrange(8)
         self.files[path] = bytes(content)
         return True
+
+    def rot_number(self, path: Path) -> bool:
+        """Flip a bit of a number that is memory too, fill it or cut it short; return whether there was one."""
+        content = self.numbers.get(path)
+        if not content:
+            return False
+        match self.random.choice(("flip", "fill", "cut")):
+            case "flip":
+                content[self.random.randrange(len(content))] ^= 1 << self.random.randrange(8)
+            case "fill":
+                content[:] = bytes([self.random.choice((0x00, 0xFF))]) * len(content)
+            case _:
+                del content[self.random.randrange(len(content)) :]
+        return True
+
+    def _open(self, path: Path) -> None:
+        if self.opens_left == 0:
+            self._fail(errno.EMFILE, path)
+        if self.opens_left is not None:
+            self.opens_left -= 1
+
+    def _fail(self, number: int, path: Path) -> NoReturn:
+        self.uncounted |= path.suffix == COUNT
+        self.failed += 1
+        raise OSError(number, os.strerror(number), str(path))
 
     def _live(self) -> None:
         if self.calls_left == 0:

@@ -7,6 +7,8 @@ from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
 from omkl import wire
+from omkl.node.persistence.saver import count_file
+from omkl_lab.torture.differing import differ
 from omkl_lab.torture.shape import DEADLINE
 
 if TYPE_CHECKING:
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
 
 Fault: TypeAlias = "Callable[[World, Random], str | None]"
 """Lets something happen; returns it in words, or None where it cannot happen now."""
+
+Faults: TypeAlias = dict[str, tuple[Fault, float]]
+"""By name: what happens, and how often as compared with others."""
 
 
 def _duration(random: Random, least: float = 0.02, most: float = 3.0) -> float:
@@ -260,7 +265,25 @@ def fill(world: "World", random: Random) -> str:
     return f"{id} for {seconds:.3f} s"
 
 
-FAULTS: dict[str, tuple[Fault, float]] = {
+def rot_count(world: "World", random: Random) -> str | None:
+    """Kill a node, and damage the number of what it has acknowledged."""
+    if (id := _node(world, random)) is None:
+        return None
+    if not world.disks[id].rot_number(count_file(world.shape.checkpoint.file(id))):
+        return None
+    world.streams[id].rotten = True
+    return _crash(world, random, id)
+
+
+def starve(world: "World", random: Random) -> str:
+    """Let a process have no descriptors left for a while, perhaps from the middle of a save on."""
+    id, seconds, left = random.choice(world.shape.config.ids), _duration(random), random.randrange(4)
+    world.disks[id].opens_left = left
+    world.later(seconds, lambda: setattr(world.disks[id], "opens_left", None))
+    return f"{id} for {seconds:.3f} s, after {left} more"
+
+
+FAULTS: Faults = {
     "loss": (lose, 6), "duplication": (repeat, 4), "delay": (delay, 4), "reordering": (reorder, 3), "flip": (flip, 4),
     "cut": (cut, 3), "one-way cut": (deafen, 2), "flap": (flap, 2), "partition": (partition, 1),
     "crash": (crash, 1.5), "lost disk": (lose_disk, 0.7), "old checkpoint": (turn_back_disk, 0.7),
@@ -268,7 +291,10 @@ FAULTS: dict[str, tuple[Fault, float]] = {
     "leave": (leave, 1.5), "pause": (pause, 1.5), "slow node": (slow_down, 1),
     "clock jump": (jump, 1.5), "clock drift": (drift, 1.5),
 }  # fmt: skip
-"""By name: what happens, and how often as compared with others."""
+"""What happens under the seeds whose course is frozen; more would change it."""
 
-MORE: dict[str, tuple[Fault, float]] = {"back-off": (back_off, 2), "forged round": (forge, 1.5)}
-"""Those that were thought of later: seeds from before keep their course without them."""
+MORE: Faults = {
+    "rotten count": (rot_count, 0.7), "no descriptors": (starve, 1), "files that differ": (differ, 3),
+    "back-off": (back_off, 2), "forged round": (forge, 1.5),
+}  # fmt: skip
+ALL: Faults = FAULTS | MORE

@@ -19,13 +19,14 @@ from omkl.algorithm import State
 from omkl.methods import clipping
 from omkl.node.events import Event
 from omkl.node.halves import Floats, total
+from omkl.node.learning import Begin, Learn, Mix
 from omkl.node.links import MOST_AHEAD, RECENT, Link, LinkState
 from omkl.node.protocol import MOST_WAITING, Protocol
-from omkl.node.start import Start
 from omkl.quantizers import Message
 from omkl.scaling import Inputs
 from omkl.sending import Sampled
 from omkl_lab.torture.beginnings import Beginnings, Change
+from omkl_lab.torture.differing import Agreements
 from omkl_lab.torture.lessons import ROUNDING, Lesson, Lessons
 from omkl_lab.torture.order import Order
 from omkl_lab.torture.violation import Violation, require
@@ -64,8 +65,9 @@ class Books:
         Hidden states as bytes, by node, boot and round.
     drift
         What mixing has added to the sum of all models: zero, but for rounding, while nobody is left out.
-    lessons, order, beginnings
-        What was learned, what neighbors owe each other in lock step, and what nodes begin with.
+    lessons, order, beginnings, files
+        What was learned, what neighbors owe each other in lock step, what nodes begin with, and what they say of their
+        files.
     """
 
     nodes: int
@@ -77,6 +79,7 @@ class Books:
     lessons: Lessons = field(default_factory=Lessons)
     order: Order = field(default_factory=Order)
     beginnings: Beginnings = field(default_factory=Beginnings)
+    files: Agreements = field(default_factory=Agreements)
     _known: dict[str, Known] = field(default_factory=dict)
     _past: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
     _forgotten: set[tuple[str, int, int]] = field(default_factory=set)
@@ -84,60 +87,65 @@ class Books:
 
     def attach(self, node: Protocol) -> None:
         """Watch a node from its first word on."""
-        learning, id = node.learning, node.role.id
-        gossip, learn = learning.gossip, learning.learn
-
-        def watched_gossip(copies: Floats, weights: Floats) -> Message:
-            self._check_model(node)
-            self.beginnings.take(node, node not in self._begun)
-            self._begun.add(node)
-            self.record(node)
-            self.order.note(node, node.neighbors.events)
-            self._check_mixing(node, weights)
-            start, due = _mixed(node, copies, weights)
-            silent = _silent(node)
-            said = learning.state.hidden.copy()
-            message = gossip(copies, weights)
-            require(not (learning.state.hidden - said)[silent].any(), "a kernel is sent that is not due")
-            self._enter(node, start, due)
-            self.record(node)
-            return message
-
-        def watched_learn(x: Inputs, y: Floats) -> tuple[Floats, float]:
-            self._check_model(node)
-            before = learning.state
-            before = before._replace(theta=before.theta.copy(), log_weights=before.log_weights.copy())
-            seen = learning.scaled(x)
-            output, loss = learn(x, y)
-            self._know(node)
-            self.lessons.note(Lesson(id, node.round, before, x, seen, y, learning.state, output, loss), learning)
-            return output, loss
-
-        begin_with = node.recovery._begin_with
-
-        def watched_beginning(models: Floats, round_: int, start: Start) -> None:
-            self._check_model(node)
-            known, hidden = self._known[id], learning.state.hidden.tobytes()
-            given_back = models.tobytes() in self._past[id]
-            mean = self.beginnings.mean(node)
-            begin_with(models, round_, start)
-            state = learning.state
-            change = Change(known.packed, np.array(learning.method.pack(state)), known.theta, known.began)
-            adopted = mean is not None and np.allclose(models, mean, rtol=ROUNDING, atol=ROUNDING)
-            require(given_back or adopted, "models are taken that neither it nor its neighbors have said")
-            require(state.hidden.tobytes() == hidden, "what was said is changed")
-            taken = self.order.taken[id]
-            self.beginnings.check(node, models, round_, node not in self._begun, change, taken)
-            self.recovered += given_back
-            self._know(node)
-
-        node.recovery._begin_with = watched_beginning  # type: ignore[method-assign]
-        learning.gossip, learning.learn = watched_gossip, watched_learn  # type: ignore[method-assign]
+        id = node.role.id
+        node.learning.witness = Witness(self, node)
         self.lessons.untold[id].clear()
-        self._know(node, learning.state.theta.copy())
+        self._know(node, node.learning.state.theta.copy())
         self.order.begin(node)
         self.beginnings.begin(node, self.order.taken[id])
         self.record(node)
+
+    def hear(self, node: Protocol, peer: str, data: bytes, now: float) -> None:
+        """Note that a node is about to take in bytes of a neighbor."""
+        self.order.hear(node, peer, data, now)
+        self.beginnings.hear(node, peer, data)
+
+    def begin(self, node: Protocol, half: Begin, models: Floats, round_: int) -> None:
+        """Let a node take models to begin with, and look at it before and after."""
+        id, learning = node.role.id, node.learning
+        self._check_model(node)
+        known, hidden = self._known[id], learning.state.hidden.tobytes()
+        mean = self.beginnings.mean(node)
+        half(models, round_)
+        state = learning.state
+        change = Change(known.packed, np.array(learning.method.pack(state)), known.theta, known.began)
+        given_back = models.tobytes() in self._past[id]
+        adopted = mean is not None and np.allclose(models, mean, rtol=ROUNDING, atol=ROUNDING)
+        require(given_back or adopted, "models are taken that neither it nor its neighbors have said")
+        require(state.hidden.tobytes() == hidden, "what was said is changed")
+        self.beginnings.check(node, models, round_, node not in self._begun, change, self.order.taken[id])
+        self.recovered += given_back
+        self._know(node)
+
+    def gossip(self, node: Protocol, copies: Floats, weights: Floats, half: Mix) -> Message:
+        """Let a node take a round of gossip, and look at it before and after."""
+        learning = node.learning
+        self._check_model(node)
+        self.beginnings.take(node, node not in self._begun)
+        self._begun.add(node)
+        self.record(node)
+        self.order.note(node, node.neighbors.events)
+        self._check_mixing(node, weights)
+        start, due = _mixed(node, copies, weights)
+        silent = _silent(node)
+        said = learning.state.hidden.copy()
+        message = half(copies, weights)
+        require(not (learning.state.hidden - said)[silent].any(), "a kernel is sent that is not due")
+        self._enter(node, start, due)
+        self.record(node)
+        return message
+
+    def learn(self, node: Protocol, x: Inputs, y: Floats, half: Learn) -> tuple[Floats, float]:
+        """Let a node learn a sample, and note what became of it."""
+        learning, id = node.learning, node.role.id
+        self._check_model(node)
+        before = learning.state
+        before = before._replace(theta=before.theta.copy(), log_weights=before.log_weights.copy())
+        seen = learning.scaled(x)
+        output, loss = half(x, y)
+        self._know(node)
+        self.lessons.note(Lesson(id, node.round, before, x, seen, y, learning.state, output, loss), learning)
+        return output, loss
 
     def _know(self, node: Protocol, began: Floats | None = None) -> None:
         """Note the model that a node has now, and the one it began with."""
@@ -148,6 +156,7 @@ class Books:
 
     def record(self, node: Protocol) -> None:
         """Note what a node says of its round; a boot must not say two things of one."""
+        self.files.note(node)
         key = node.role.id, node.neighbors.boot, node.round
         hidden = node.learning.state.hidden.tobytes()
         self._past[key[0]].add(hidden)
@@ -185,6 +194,7 @@ class Books:
                 raise Violation(f"{len(link.inbox)} messages of {link.peer} kept")
             if link.state is LinkState.SYNCED:
                 self._check_copy(link)
+                self.files.check(node, link)
 
     def _check_model(self, node: Protocol) -> None:
         """Refuse a model that moved but by mixing and learning, unless it was given back before its first round."""
@@ -208,8 +218,9 @@ class Books:
             if weight:
                 if link.state is not LinkState.SYNCED:
                     raise Violation(f"{link.peer} is mixed in, and {link.state}")
-                if weight != np.float32(given):
-                    raise Violation(f"{link.peer} has the weight {weight}, and was given {given}")
+                due = np.float32(self.files.weight(node, link, given))
+                if not math.isclose(weight, due, rel_tol=0 if due == np.float32(given) else ROUNDING):
+                    raise Violation(f"{link.peer} has the weight {weight}, and was given {due}")
                 self._check_copy(link)
             if lockstep:
                 self.order.check_copy(node, link, bool(weight))
@@ -252,6 +263,25 @@ class Books:
         most = ROUNDING * (1 + float(np.abs(pulls).max()))
         moved = float(np.abs(pulls.sum(axis=0)).max())
         require(moved <= most, f"mixing moved the mean by {moved / len(shares):.3g} in round {at}")
+
+
+class Witness(NamedTuple):
+    """Shows the books both halves of every round of a node; see ``omkl.node.learning``."""
+
+    books: Books
+    node: Protocol
+
+    def gossip(self, half: Mix, copies: Floats, weights: Floats) -> Message:
+        """Return the message of a round."""
+        return self.books.gossip(self.node, copies, weights, half)
+
+    def begin(self, half: Begin, models: Floats, round_: int) -> None:
+        """Take models to begin with."""
+        self.books.begin(self.node, half, models, round_)
+
+    def learn(self, half: Learn, x: Inputs, y: Floats) -> tuple[Floats, float]:
+        """Return the output for a sample and its loss."""
+        return self.books.learn(self.node, x, y, half)
 
 
 def _mixed(node: Protocol, copies: Floats, weights: Floats) -> tuple[Floats, tuple[Floats, ...]]:

@@ -11,7 +11,8 @@ import numpy as np
 
 from omkl import features, storage
 from omkl.algorithm import State
-from omkl.methods import Round
+from omkl.learners import Learner
+from omkl.methods import Gossip, Round
 from omkl.node.halves import Floats
 from omkl.node.learning import Learning
 from omkl.scaling import Inputs
@@ -47,30 +48,34 @@ class Lessons:
 
     def __init__(self) -> None:
         self.untold: dict[str, deque[Lesson]] = defaultdict(deque)
-        self._unchecked: list[Lesson] = []
+        self._unchecked: dict[Learner, list[Lesson]] = defaultdict(list)
 
     def note(self, lesson: Lesson, learning: Learning) -> None:
-        """Note a lesson; nodes of one network learn alike."""
+        """Note a lesson; nodes of one network learn alike, but for the learner."""
         self.untold[lesson.id].append(lesson)
-        self._unchecked.append(lesson)
-        if len(self._unchecked) == BATCH:
-            self.check(learning)
+        lessons = self._unchecked[learning.method.learner]
+        lessons.append(lesson)
+        if len(lessons) == BATCH:
+            self._check(learning.method, learning.features, lessons)
 
     def check(self, learning: Learning) -> None:
         """Compute again what was learned since the last time."""
-        lessons, self._unchecked = self._unchecked, []
-        if not lessons:
-            return
+        for learner, lessons in self._unchecked.items():
+            if lessons:
+                self._check(learning.method.replace(learner=learner), learning.features, lessons)
+
+    def _check(self, method: Gossip, made: features.Features, lessons: list[Lesson]) -> None:
         before = _stacked([lesson.before for lesson in lessons])
-        z = features.transform(np.array([lesson.seen for lesson in lessons]), learning.features)
+        z = features.transform(np.array([lesson.seen for lesson in lessons]), made)
         sample = Round(z, np.array([lesson.y for lesson in lessons]), None)
-        after, info = learning.method.learn(before, sample)
+        after, info = method.learn(before, sample)
         _compare("models", lessons, [lesson.after.theta for lesson in lessons], after.theta)
         _compare("log weights", lessons, [lesson.after.log_weights for lesson in lessons], after.log_weights)
         for k, part in enumerate(after.memory):
             _compare("memory", lessons, [lesson.after.memory[k] for lesson in lessons], part)
         _compare("prediction", lessons, [lesson.output for lesson in lessons], info.output)
         _compare("loss", lessons, [lesson.loss for lesson in lessons], info.loss)
+        lessons.clear()
 
 
 def _stacked(states: list[Any]) -> Any:

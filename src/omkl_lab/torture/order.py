@@ -45,21 +45,19 @@ class Order:
 
     def begin(self, node: Protocol) -> None:
         """Watch a node that has just started."""
-        id, receive = node.role.id, node.neighbors.receive
+        id = node.role.id
         self._heard |= {(id, peer): -math.inf for peer in node.links}
-
-        def watched(peer: str, data: bytes, now: float) -> None:
-            with suppress(WireError):
-                wire.peek(data)
-                self._heard[id, peer] = now
-            receive(peer, data, now)
-
-        node.neighbors.receive = watched  # type: ignore[method-assign]
         self._nodes[id] = node
         self._due.pop(id, None)
         self._part(id, node.links)
         self._place[id] = node.neighbors.boot, node.round
         self._together.discard(id)
+
+    def hear(self, node: Protocol, peer: str, data: bytes, now: float) -> None:
+        """Note that a node is about to take in bytes of a neighbor."""
+        with suppress(WireError):
+            wire.peek(data)
+            self._heard[node.role.id, peer] = now
 
     def note(self, node: Protocol, events: list[Event]) -> None:
         """Note what parts a node from its neighbors, in what happened to it since it was looked at."""

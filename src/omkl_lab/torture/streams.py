@@ -51,6 +51,8 @@ class Stream:
         Whether the disk still knows how many were acknowledged.
     intact
         Whether the checkpoint is the last one that was written.
+    rotten
+        Whether the number on the disk was damaged since, and may be too small.
     again
         Samples that waited in the checkpoint, and are not acknowledged yet.
     """
@@ -63,6 +65,7 @@ class Stream:
     saved: dict[bytes, Saved] = field(default_factory=dict)
     counted: bool = True
     intact: bool = True
+    rotten: bool = False
     again: int = 0
 
     def take(self, scored: Scored, learned: deque[Lesson]) -> None:
@@ -84,22 +87,25 @@ class Stream:
         inside = self.inside.union(sample.number for sample in given[:taken])
         self.saved[written] = Saved(frozenset(inside), tuple(given[taken:]), _content(node))
 
-    def restore(self, node: Protocol, written: bytes | None) -> None:
-        """Go on from what a checkpoint holds, or without one."""
+    def restore(self, node: Protocol, written: bytes | None, missed: int) -> None:
+        """Go on from what a checkpoint holds, or without one; the node says what it has missed since."""
         require(node.restored == (written is not None), "there is a whole checkpoint, and it was not restored")
         saved = Saved(frozenset(), (), b"") if written is None else self.saved[written]
-        require(written is None or _content(node) == saved.content, "what was restored is not what was saved")
+        require(written is None or _content(node, missed) == saved.content, "what was restored is not what was saved")
         self.given, self.taken, self.inside = deque(saved.waiting), 0, set(saved.inside)
         self.again = len(saved.waiting)
 
     def check(self, node: Protocol, durable: bool) -> None:
         """Look whether a node that starts reports what it has lost."""
+        rotten, self.rotten = self.rotten, False
         if not self.counted:
             return
         missing = self.acknowledged.difference(self.inside, (sample.number for sample in self.given))
         self.acknowledged -= missing
         self.lost += len(missing)
-        require(node.lost == self.lost, f"{self.lost} acknowledged observations are lost, {node.lost} reported")
+        told = f"{self.lost} acknowledged observations are lost, {node.lost} reported"
+        require(node.lost <= self.lost if rotten else node.lost == self.lost, told)
+        self.lost = node.lost
         require(not (durable and self.intact and missing), f"{len(missing)} observations lost that were saved")
         self.intact = True
 
@@ -121,6 +127,7 @@ class Stream:
         """Forget what was acknowledged, as a node does whose disk is lost: the count is gone with it."""
         self.acknowledged, self.lost = set(), 0
         self.counted = self.intact = True
+        self.rotten = False
 
     def acknowledge(self) -> None:
         """Note that all that was taken is acknowledged."""
@@ -132,7 +139,7 @@ class Stream:
         self.taken = 0
 
 
-def _content(node: Protocol) -> bytes:
+def _content(node: Protocol, missed: int = 0) -> bytes:
     """Return all that a checkpoint brings back, but for what depends on whether the node had left in order."""
     theta, hidden, log_weights, memory, velocity, moved, hearing = node.learning.state
     links = [(link.boot, link.round, link.adrift, link.doubted, link.inbox) for link in node.links.values()]
@@ -140,5 +147,5 @@ def _content(node: Protocol) -> bytes:
     arrays += [np.asarray(part) for part in node.learning.moments]
     arrays += [part for sample in node.waiting for part in sample if part is not None]
     labeled = [y is not None for _, y in node.waiting]
-    told = repr((node.round, node.taken, node.lost, node.left, labeled, links))
+    told = repr((node.round, node.taken, node.lost - missed, node.left, labeled, links))
     return told.encode() + b"".join(np.asarray(part).tobytes() for part in arrays)

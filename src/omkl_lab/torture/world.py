@@ -9,11 +9,14 @@ from random import Random
 import numpy as np
 
 from omkl import wire
-from omkl.node import checkpoint
-from omkl.node.events import Damaged, Event, Gossiped, Lost, Scored
-from omkl.node.keep import Keep, count_file
+from omkl.errors import InputError
+from omkl.node.events import Damaged, Event, Gossiped, Lost, Scored, Unsaved
 from omkl.node.links import RECENT, Link, LinkState
+from omkl.node.persistence import Saver, count
+from omkl.node.persistence.disk import beside
+from omkl.node.persistence.saver import count_file
 from omkl.node.protocol import MOST_WAITING, Protocol
+from omkl.node.role import Role
 from omkl.node.runtime import LOOK
 from omkl.node.transports.memory import Conditions
 from omkl.wire import Header, Kind
@@ -50,17 +53,18 @@ class World:
         ids = shape.config.ids
         self.shape, self.random = shape, random
         self.trace, self.books = Trace(), Books(len(ids))
-        self.arena = Arena(shape.conditions, random, self._check, self._report)
+        self.arena = Arena(shape.conditions, random, self.books.hear, self._check, self._report)
         self.arena.died = self._died
         self.disks = {id: Disk(random) for id in ids}
         self.streams = {id: Stream() for id in ids}
         self.links = [(ids[i], ids[j]) for i, j in shape.config.topology.graph.edges.tolist()]
         self.is_learning = True
         self._aged: set[str] = set()
+        self._wiped: set[str] = set()
         self.lost = 0
         self._roles = {id: shape.config.role(id) for id in ids}
         self._texts = Random(shape.config.seed)  # of its own: what computes changes nothing of what happens
-        self._keeps: dict[str, Keep] = {}
+        self._savers: dict[str, Saver] = {}
         self._crashed: dict[str, float] = {}
         self._news: dict[str, list[Event]] = {}
         self._boots = iter(random.sample(range(2**15), 4096))  # none twice, which is not worse than good luck
@@ -89,6 +93,11 @@ class World:
         except Died:
             self._died(id)
             return
+        except InputError:
+            if not self.disks[id].failed:
+                raise
+            self._died(id)
+            return
         self._note(id, f"starts at {node.neighbors.boot}:{node.round}")
         self.books.attach(node)
         self.arena.join(node)
@@ -103,30 +112,31 @@ class World:
 
     def _open(self, id: str) -> tuple[Protocol, list[Event]]:
         """Return a node and what it has to tell of its disk; each life runs as compiled loops or over arrays."""
-        disk, stream, now = self.disks[id], self.streams[id], self.arena.clock(id)
-        settings, file = self.shape.checkpoint, self.shape.checkpoint.file(id)
-        files = [disk.files.get(path) for path in (file, file.with_name(f"{file.name}.last"))]
+        disk, stream, file = self.disks[id], self.streams[id], self.shape.checkpoint.file(id)
+        files = [disk.files.get(path) for path in (file, beside(file, "last"))]
         whole = [written for written in files if written in stream.saved]
-        role = replace(self._roles[id], compiled=self._texts.random() < COMPILED)
-        node = checkpoint.restore(file, role, next(self._boots), now, disk)
         due: list[Event] = [Damaged(str(file), "") for written in whole[:1] if written != files[0]]
-        node.ended = False
-        stream.restore(node, whole[0] if whole else None)
-        stream.counted &= not disk.full or bool(disk.numbers)
+        disk.failed, disk.uncounted = 0, False
+        role = replace(self._roles[id], compiled=self._texts.random() < COMPILED)
+        saver = Saver(
+            role, self.shape.checkpoint, next(self._boots), partial(self._note, id), disk, partial(self.arena.clock, id)
+        )
+        self._savers[id], node = saver, saver.protocol
+        stream.restore(node, whole[0] if whole else None, saver.missed)
         disk.saving = partial(stream.save, node)
-        lost = node.lost
-        keep = Keep(node, settings, disk, partial(self._note, id), lambda: self.arena.clock(id))
-        self._keeps[id] = keep
-        stream.check(node, settings.every == "observation")
-        keep.begin(now)
+        stream.counted &= not disk.uncounted
+        if not disk.uncounted:
+            due += [Damaged(str(count_file(file)), "")] * stream.rotten
+            stream.check(node, saver.durable)
+        saver.begin(self.arena.clock(id))
         stream.acknowledged |= stream.inside  # the disk counts what is saved, told or not
         self._recount(node)
-        return node, due + [Lost(node.lost - lost)] * (node.lost > lost)
+        return node, due + [Lost(saver.missed)] * (saver.missed > 0)
 
     def _recount(self, node: Protocol) -> None:
-        id = node.role.id
-        number = self.disks[id].numbers.get(count_file(self.shape.checkpoint.file(id)))
-        self.streams[id].recount(node, None if number is None else number.value)
+        disk, stream = self.disks[node.role.id], self.streams[node.role.id]
+        content = disk.numbers.get(count_file(self.shape.checkpoint.file(node.role.id)))
+        stream.recount(node, None if content is None or disk.uncounted else max(count.read(content)))
 
     def crash(self, id: str, noticed: bool = True) -> None:
         """Kill a node, if it is there."""
@@ -139,10 +149,19 @@ class World:
     def leave(self, id: str) -> None:
         """Let a node leave in order, which its disk may make a crash."""
         try:
-            self._keeps[id].end()
+            self._savers[id].end()
         except (OSError, Died) as error:
             self._note(id, f"does not leave in order: {error or 'it died'}")
         self.crash(id)
+
+    def restart(self, id: str, role: Role) -> None:
+        """Start a node again, with another file; without its disk, where that is of another contract."""
+        self.crash(id)
+        if role.contract() != self._roles[id].contract():
+            self.lose_disk(id)
+            self._wiped.add(id)
+        self._roles[id] = role
+        self.start(id)
 
     def lose_disk(self, id: str) -> None:
         """Lose all that a node has saved, when it is away."""
@@ -152,8 +171,11 @@ class World:
     def bring_back(self, id: str, files: Files, made: float = 0.0) -> None:
         """Start a node again, at once, with the files of some time ago.
 
-        What it said meanwhile, and no neighbor has heard or remembers, it may say anew: nobody could know.
+        What it said meanwhile, and no neighbor has heard or remembers, it may say anew: nobody could know. Not those of
+        one that has had another contract: they may be of that one.
         """
+        if id in self._wiped:
+            return
         self.crash(id)
         self._aged.add(id)
         self._forget(id, made)
@@ -239,7 +261,7 @@ class World:
         self.arena.hits.clear()
         self.arena.calm, self.arena.conditions = True, Conditions(delay=0.01)
         for disk in self.disks.values():
-            disk.full, disk.calls_left = False, None
+            disk.full, disk.calls_left, disk.opens_left = False, None, None
         while self._undone:
             self._undone.pop(next(iter(self._undone)))()
 
@@ -272,14 +294,14 @@ class World:
 
     def _report(self, id: str, events: list[Event]) -> None:
         """Do with a node's events what ``omkl.node.runtime`` does: acknowledge, and then watch."""
-        stream, keep = self.streams[id], self._keeps[id]
+        stream, saver = self.streams[id], self._savers[id]
         learned = self.books.lessons.untold[id]
         for event in events:
             if isinstance(event, Scored):
                 stream.take(event, learned)
         require(not learned, f"{len(learned)} samples were learned, and not scored")
         if stream.taken:
-            if keep.settle():
+            if saver.settle():
                 stream.acknowledge()
                 self._recount(self.arena.nodes[id])
             else:
@@ -287,9 +309,10 @@ class World:
         for event in events:
             self._note(id, event)
             if isinstance(event, Gossiped):
-                keep.watch(event)
+                saver.watch(event)
             elif isinstance(event, Lost | Damaged):
                 self._hear(id, event)
+        require(self.disks[id].failed == 0, "the disk failed, and nobody is told")
 
     def _hear(self, id: str, event: Lost | Damaged) -> None:
         """Hear of what a node finds out about its disk, which it does when it starts."""
@@ -299,6 +322,8 @@ class World:
 
     def _note(self, id: str, what: str | Event) -> None:
         self.trace.note(self.arena.now, id, what)
+        if isinstance(what, Unsaved):
+            self.disks[id].failed = 0
 
     def _died(self, id: str) -> None:
         self._note(id, "died over its disk")

@@ -2,21 +2,25 @@
 
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from omkl.errors import InputError, real, whole
 from omkl.experiment import Experiment
 from omkl.methods import Method
-from omkl_lab.sweeps.places import processes
+from omkl_lab import sweeps
+from omkl_lab.sweeps.work import Slots, processes
 from omkl_lab.tuning.halving import BASE, Evaluate, Score, Trial, halve, judged, reasons, rungs
 from omkl_lab.tuning.outcome import Candidate, Comparison, Tuned, compared
-from omkl_lab.tuning.runs import Progress, Runs
 from omkl_lab.tuning.space import Drawn, Space, default, draw
 
 __all__ = ["Candidate", "Comparison", "Progress", "Space", "Tuned", "tune"]
+
+Progress: TypeAlias = Callable[[int, int, str], None]
+"""Called with the runs done, the runs in all, and what they are for."""
 
 
 def tune(
@@ -83,22 +87,15 @@ def tune(
     drawn = [Drawn({}, base), *made]
     plan = rungs(len(made), whole("seeds", seeds), seed)
     others = range(plan[-1].seeds.stop, plan[-1].seeds.stop + held_out)
-    with _records(folder) as place, processes(jobs) as slots:
+    with ExitStack() as stack:
+        place = Path(folder or stack.enter_context(tempfile.TemporaryDirectory()))
+        slots = stack.enter_context(processes(jobs))
         evaluate = Runs([one.method for one in drawn], given, place, slots, progress)
         trials, ranked = halve(plan, evaluate, budget)
         _require_some(ranked, trials, budget)
         best, score, other = _confirmed(ranked, evaluate, others, budget)
     tried = tuple(Candidate(one.settings, *trial) for one, trial in zip(drawn, trials, strict=True))
     return Tuned(drawn[best].method, drawn[best].settings, compared(score, other), tried, tuple(plan), budget)
-
-
-@contextmanager
-def _records(folder: str | Path | None) -> Iterator[Path]:
-    if folder is not None:
-        yield Path(folder)
-    else:
-        with tempfile.TemporaryDirectory() as place:
-            yield Path(place)
 
 
 def _confirmed(
@@ -124,3 +121,44 @@ def _require_some(ranked: Sequence[int], trials: Sequence[Trial], budget: float 
             f"no setting is left ({reasons([trial.dropped for trial in trials], budget)}{sent}); one must stay finite "
             "and within the budget; allow more bytes, or give a space of smaller ranks, coarser levels, smaller rates"
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Runs of methods, the base first, in an experiment that they share."""
+
+    methods: Sequence[Method]
+    shared: Experiment
+    folder: Path
+    slots: Slots
+    progress: Progress | None = None
+
+    def __call__(self, places: Sequence[int], seeds: range, what: str) -> list[Score]:
+        """Return the scores of the methods at these places."""
+
+        def tell(done: int, runs: int, failed: int) -> None:
+            if self.progress is not None:
+                self.progress(done, runs, what)
+
+        data, first = self.shared.data, self.shared.shuffle
+        known = {} if isinstance(data, str) else {"data": {"name": "table", "sha256": sweeps.fingerprint(*data)}}
+        orders = {seed: None if first is None else first + seed for seed in seeds}
+        runs = [
+            replace(self.shared, method=self.methods[place], seed=seed, shuffle=order)
+            for place in places
+            for seed, order in orders.items()
+        ]
+        # The next rung goes on in the processes of the last one, which have their programs.
+        points, folder = (sweeps.point(one, **known) for one in runs), self.folder / what.replace(" ", "-")
+        rows = sweeps.swept(points, folder, lambda: nullcontext(self.slots), progress=tell)
+        own = (rows[k : k + len(seeds)] for k in range(0, len(rows), len(seeds)))
+        return [self._score(place, of_it) for place, of_it in zip(places, own, strict=True)]
+
+    def _score(self, place: int, rows: Sequence[sweeps.Row]) -> Score:
+        failed = next((row for row in rows if row["failure"] is not None), None)
+        if failed is not None:
+            if place == BASE and failed["failure"] != "diverged":
+                raise InputError(f"the base cannot run: {failed['error']}")
+            return Score(failure=failed["failure"])
+        losses = tuple(row["pooled_loss" if self.shared.pooled else "loss"] for row in rows)
+        return Score(losses, sum(row["bits_per_node_round"] for row in rows) / (8 * len(rows)))

@@ -69,7 +69,10 @@ def halve(plan: Sequence[Rung], evaluate: Evaluate, budget: float | None) -> tup
             trials[place] = judged(score, budget, k)
         fit = [place for place in running if trials[place].dropped is None]
         left = sorted((place for place in fit if place != BASE), key=lambda place: trials[place].loss)
-        _log(what, [trials[place] for place in running], len(seeds), budget)
+        best = min((trials[place].loss for place in fit), default=math.nan)
+        lost = reasons([trials[place].dropped for place in running], budget)
+        told = len(running), len(seeds), lost and f", {lost}", best
+        LOG.info("%s: %d settings on %d seeds%s, best loss %.4f", what, *told)
     return trials, sorted(fit, key=lambda place: trials[place].loss)
 
 
@@ -87,9 +90,3 @@ def reasons(dropped: Iterable[str | None], budget: float | None) -> str:
     counts = Counter(reason for reason in dropped if reason is not None)
     texts = {"over budget": f"over {budget:g} bytes" if budget is not None else ""}
     return ", ".join(f"{count} {texts.get(reason, reason)}" for reason, count in sorted(counts.items()))
-
-
-def _log(what: str, trials: Sequence[Trial], seeds: int, budget: float | None) -> None:
-    best = min((trial.loss for trial in trials if trial.dropped is None), default=math.nan)
-    lost = reasons([trial.dropped for trial in trials], budget)
-    LOG.info("%s: %d settings on %d seeds%s, best loss %.4f", what, len(trials), seeds, lost and f", {lost}", best)

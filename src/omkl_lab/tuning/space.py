@@ -70,7 +70,9 @@ def check(method: Any, space: Space) -> None:
         if "." in name and name.partition(".")[0] in space:
             raise InputError(f"{name} is tuned, and so is all of {name.partition('.')[0]}; leave out one of them")
         if isinstance(values, tuple):
-            _check_range(name, values)
+            if len(values) != 2 or not 0 < real(name, values[0]) < real(name, values[1]) < np.inf:
+                rule = "a range has two positive ends, the low one first"
+                raise InputError(f"{name} is {values!r}; {rule}; pass (0.1, 10), say, or a list of values")
         elif not isinstance(values, list) or not values:
             raise InputError(f"{name} is {values!r}; it must be a list of values, or a range; pass [1, 2] or (0.1, 10)")
 
@@ -124,12 +126,6 @@ def _value(method: Any, name: str) -> Any:
     if name == SCALE:
         return 1.0
     return getattr(_part(method, part), field) if field else method.settings()[part]
-
-
-def _check_range(name: str, values: tuple[Any, ...]) -> None:
-    rule = "a range has two positive ends, the low one first"
-    if len(values) != 2 or not 0 < real(name, values[0]) < real(name, values[1]) < np.inf:
-        raise InputError(f"{name} is {values!r}; {rule}; pass (0.1, 10), say, or a list of values")
 
 
 def _one(rng: np.random.Generator, values: Sequence[Any], like: Any) -> Any:

@@ -171,7 +171,10 @@ class Network:
 
     def _deliver(self, sender: str, receiver: str, data: bytes) -> None:
         if receiver in self.nodes and frozenset((sender, receiver)) not in self._cut:
-            self._do(receiver, lambda node, now: node.receive(sender, data, now))
+            self._do(receiver, lambda node, now: self._receive(node, sender, data, now))
+
+    def _receive(self, node: Protocol, sender: str, data: bytes, now: float) -> list[Event]:
+        return node.receive(sender, data, now)
 
     def _schedule_wake(self, id: str) -> None:
         due = self.nodes[id].wake_at()

@@ -23,6 +23,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
@@ -30,7 +31,7 @@ from typing import Any, Self, TypeAlias
 import zenoh
 
 from omkl.errors import InputError
-from omkl.node import certificates
+from omkl.node import certificates, door
 from omkl.node.inbox import CLIENTS, largest_frame, largest_sample
 from omkl.node.journal import BURST, PAUSE, Throttle
 from omkl.node.neighbors import Send
@@ -59,7 +60,7 @@ _started = threading.Event()
 
 Deliver: TypeAlias = Callable[[Arrival], None]
 Drop: TypeAlias = Callable[[str, str], None]
-Answer: TypeAlias = Callable[[bytes], bytes]
+Answer: TypeAlias = Callable[[bytes], "bytes | Future[bytes]"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +115,7 @@ class ZenohTransport:
         if endpoints.tls is not None:
             visitors = Visitors(role, endpoints.access)
             self._held.append(self.session.info.declare_link_events_listener(visitors.note, history=True))
+        self._door = door.stand(role.id, endpoints.listen, self.session.info.links)
         for peer in role.neighbors:
             self._listen_to(peer)
         self._held.append(self.session.declare_queryable(f"{self._base}/{role.id}/ask/*", self._asked))
@@ -148,6 +150,8 @@ class ZenohTransport:
 
     def close(self) -> None:
         """End the session: an open one would keep the process from ending."""
+        if self._door:
+            self._door.close()
         self.session.close()  # type: ignore[no-untyped-call]
         for desk in self._desks:
             desk.close()
@@ -224,7 +228,9 @@ class Desk:
         query = question if isinstance(question, zenoh.Query) else None
         try:
             answer = self._answer(_bytes(question.payload))
-            if query:
+            if query and isinstance(answer, Future):  # others are answered meanwhile
+                answer.add_done_callback(lambda done: query.reply(self._key, done.result()))
+            elif query:
                 query.reply(self._key, answer)
         except InputError as error:
             if query:
@@ -274,13 +280,12 @@ class Guest:
         config.insert_json5("connect/retry", json.dumps(retry))
         self._session = _open(config)
 
-    def ask(self, ids: Sequence[str], name: str) -> dict[str, bytes]:
-        """Return what the nodes answer on a key, of those that do; all are asked at once."""
-        pending = [
-            (id, self._session.get(f"{self._base}/{id}/{name}", timeout=self._timeout, payload=b"")) for id in ids
-        ]
+    def ask(self, ids: Sequence[str], name: str, payload: bytes = b"") -> dict[str, bytes]:
+        """Return what the nodes answer on a key, of those that do; all are asked the same at once."""
+        base, within = self._base, self._timeout
+        asked = {id: self._session.get(f"{base}/{id}/{name}", timeout=within, payload=payload) for id in ids}
         answers = {}
-        for id, replies in pending:
+        for id, replies in asked.items():
             for reply in replies:
                 if reply.ok:
                     answers[id] = _bytes(reply.ok.payload)
@@ -318,7 +323,8 @@ def ask(network: str, id: str, name: str, payload: bytes, endpoints: Endpoints, 
             for reply in session.get(f"omkl/{network}/{id}/{name}", payload=payload, timeout=timeout):
                 if reply.ok:
                     return _bytes(reply.ok.payload)
-                raise InputError(_bytes(reply.err and reply.err.payload).decode(errors="replace"))
+                if (why := _bytes(reply.err and reply.err.payload)) != b"Timeout":  # zenoh's own
+                    raise InputError(why.decode(errors="replace"))
     except zenoh.ZError:
         raise InputError(f"{where} is not reached in {timeout:g} s; is the node running?") from None
     raise InputError(f"{where} has not answered in {timeout:g} s; is the node running, and of this network{whom}?")
@@ -350,6 +356,7 @@ def _bytes(payload: zenoh.ZBytes | None) -> bytes:
 
 
 def _config(endpoints: Endpoints, lease: float, most_bytes: int) -> zenoh.Config:
+    pause = max(250, min(8000, int(500 * lease)))  # one who is back is met before its first round is due
     config = zenoh.Config()
     settings = {
         "mode": "peer",
@@ -357,7 +364,7 @@ def _config(endpoints: Endpoints, lease: float, most_bytes: int) -> zenoh.Config
         "connect/endpoints": list(endpoints.connect),
         "connect/timeout_ms": -1,
         "connect/exit_on_failure": False,
-        "connect/retry": {"period_init_ms": 250, "period_max_ms": _longest_pause(lease), "period_increase_factor": 2},
+        "connect/retry": {"period_init_ms": 250, "period_max_ms": pause, "period_increase_factor": 2},
         "listen/exit_on_failure": True,
         "scouting/multicast/enabled": False,
         "scouting/gossip/enabled": False,
@@ -377,11 +384,6 @@ def _config(endpoints: Endpoints, lease: float, most_bytes: int) -> zenoh.Config
             tls |= {f"{side}_certificate": files["certificate"], f"{side}_private_key": files["key"]}
         config.insert_json5("transport/link/tls", json.dumps(tls))
     return config
-
-
-def _longest_pause(lease: float) -> int:
-    """Return the milliseconds between two tries at most: one who is back is met before its first round is due."""
-    return max(250, min(8000, int(500 * lease)))
 
 
 def _filter(most_bytes: int) -> Mapping[str, Any]:

@@ -1,7 +1,6 @@
 """What a learner in one place loses: gradient descent tuned in hindsight, and the best model of all samples at once."""
 
 import itertools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -12,8 +11,7 @@ from omkl.comparator import best
 from omkl.data import as_stream
 from omkl.features import Features, draw, gaussian, transform
 from omkl.losses import Logistic
-from omkl_lab.paper.letter import Floats, dealt, spread
-from omkl_lab.paper.store import Arrays
+from omkl_lab.paper.letter import Arrays, Floats, Tell, dealt, spread
 
 BANDWIDTHS = (0.25, 0.35, 0.5, 0.7, 1.0)  # in units of the median distance between inputs
 RATES = (0.3, 1.0, 3.0, 10.0)
@@ -25,8 +23,6 @@ FOLDS = 5
 SELECTED = 8000  # samples that bandwidth and prior of the batch optimum are chosen on
 SGD_GRID = {"sigma": BANDWIDTHS, "eta": RATES, "power": POWERS, "features": FEATURES}
 BATCH_GRID = {"sigma": BANDWIDTHS, "prior": PRIORS, "features": BATCH_FEATURES, "selected": SELECTED}
-
-Tell = Callable[[int, int], None]
 
 
 class Table(NamedTuple):
@@ -41,10 +37,6 @@ class Table(NamedTuple):
         V = draw(gaussian(bandwidth * self.unit), count, self.X.shape[1], seed)[0]
         z = transform(self.X, Features(V))
         return np.concatenate([z, np.ones((len(z), 1))], axis=1)
-
-    def first(self, count: int) -> "Table":
-        """Return the first samples."""
-        return Table(self.X[:count], self.y[:count], self.unit)
 
     def held_out(self, bandwidth: float, prior: float, fold: int) -> float:
         """Return the mean loss on every fifth sample of the best model for all others."""
@@ -91,7 +83,7 @@ def batch_optimum(data: str, tell: Tell) -> Arrays:
     """
     table = _table(data, 0)
     grid = list(itertools.product(BANDWIDTHS, PRIORS))
-    work, few = len(grid) + FOLDS, table.first(SELECTED)
+    work, few = len(grid) + FOLDS, table._replace(X=table.X[:SELECTED], y=table.y[:SELECTED])
     scores = []
     for k, setting in enumerate(grid):
         scores.append(few.held_out(*setting, 0))

@@ -23,9 +23,8 @@ from omkl.sending import Pace
 from omkl.simulator import compare
 from omkl.wire import VERSION
 from omkl_lab.paper.frontier.data_sent import WIDTHS, flooded
-from omkl_lab.paper.frontier.lines import BATCH_GRID, SGD_GRID, Tell, batch_optimum, tuned_sgd
-from omkl_lab.paper.letter import NODES, Cases, Floats, Progress, dealt, spread
-from omkl_lab.paper.store import Arrays, Store
+from omkl_lab.paper.frontier.lines import BATCH_GRID, SGD_GRID, batch_optimum, tuned_sgd
+from omkl_lab.paper.letter import NODES, Arrays, Cases, Floats, Progress, Store, Tell, dealt, joined, spread
 
 NARROW, WIDE = 20, 80  # features of a model: the letter's, and such that the message is as large as the recommended
 DATA = "data"  # the family that sends samples in place of models
@@ -112,17 +111,17 @@ def _plain(learners: Mapping[str, Learner]) -> Family:
     return _family(made, NEAREST, "nearest 2", NARROW, WIDE)
 
 
-def _single() -> Family:
-    made = {
-        f"eta {eta:g}, sigma {sigma:g} medians": Choco(kernels=gaussian(sigma), sigma="median", eta=eta)
-        for eta, sigma in itertools.product(ETAS, (0.25, 0.5, 1.0))
-    }
-    return _family(made, LEVELS, "QSGD, 3 bit", NARROW)
-
-
 FAMILIES: dict[str, Family] = {
     "larger": _family({f"eta {eta:g}": Gossip(eta=eta) for eta in ETAS}, LEVELS, "QSGD, 3 bit", NARROW),
-    "choco": _single(),
+    "choco": _family(
+        {
+            f"eta {eta:g}, sigma {sigma:g} medians": Choco(kernels=gaussian(sigma), sigma="median", eta=eta)
+            for eta, sigma in itertools.product(ETAS, (0.25, 0.5, 1.0))
+        },
+        LEVELS,
+        "QSGD, 3 bit",
+        NARROW,
+    ),
     "sgd": _plain({f"eta {eta:g}": SGD(eta) for eta in ETAS}),
     "adagrad": _plain({f"eta {eta:g}": AdaGrad(eta) for eta in (0.3, 1.0, 3.0)}),
     "newton": _plain({f"prior {prior:g}": Newton(prior) for prior in (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)}),
@@ -239,11 +238,8 @@ class Study(NamedTuple):
 
     def joined(self, share: Callable[[int, range], Arrays], cases: Iterable[str]) -> dict[str, Runs]:
         """Return the runs of every case that does not diverge, given what returns those of a shuffle."""
-        shares = dealt(self.seeds)
-        parts = [share(shuffle, seeds) for shuffle, seeds in enumerate(shares)]
-        shuffle = np.repeat(np.arange(len(shares)), [len(share) for share in shares])
-        joined = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-        found = {case: Runs(joined[f"{case}:loss"], joined[f"{case}:bytes"], shuffle) for case in cases}
+        arrays, shuffle = joined(self.seeds, share)
+        found = {case: Runs(arrays[f"{case}:loss"], arrays[f"{case}:bytes"], shuffle) for case in cases}
         return {case: runs for case, runs in found.items() if np.isfinite(runs.loss).all()}
 
     def share(self, name: str, cases: Cases, shuffle: int, share: range, nodes: int = NODES) -> Arrays:

@@ -1,4 +1,4 @@
-"""What a node asks of a disk: files that are whole, and a number that outlives the process.
+"""What a node asks of a disk: files that are whole, memory that outlives the process, and to be the only one there.
 
 A simulation of faults brings a disk of its own; ``RealDisk`` is the one of this machine.
 """
@@ -6,7 +6,6 @@ A simulation of faults brings a disk of its own; ``RealDisk`` is the one of this
 import logging
 import mmap
 import os
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,13 +18,12 @@ from omkl.errors import InputError
 
 logger = logging.getLogger(__name__)
 
-_NUMBER = struct.Struct("<Q")
-
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
     """Hold a file for this process alone, however it ends; refuse if another holds it."""
     lock = FileLock(path, thread_local=False)  # the thread that ends a node need not be the one that began it
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         lock.acquire(blocking=False)
     except Timeout:
@@ -40,15 +38,6 @@ def held(path: Path) -> Iterator[None]:
         lock.release()
 
 
-class Counter(Protocol):
-    """A whole number that is kept."""
-
-    value: int
-
-    def add(self, count: int = 1) -> None:
-        """Count on."""
-
-
 class Disk(Protocol):
     """Where files are; each call raises ``OSError`` where the disk cannot do it."""
 
@@ -61,8 +50,8 @@ class Disk(Protocol):
     def move(self, source: Path, target: Path) -> None:
         """Rename a file, in the place of another of that name, in one step that lasts when this returns."""
 
-    def counter(self, path: Path) -> Counter:
-        """Return the number in a file, which begins at 0."""
+    def memory(self, path: Path, content: bytes) -> "bytearray | mmap.mmap":
+        """Put this into a file, where it is not there yet, and return memory that is the file from then on."""
 
 
 class RealDisk:
@@ -81,41 +70,24 @@ class RealDisk:
     def move(self, source: Path, target: Path) -> None:
         """Rename a file, and flush the folder."""
         source.replace(target)
+        if not hasattr(os, "O_DIRECTORY"):  # a system that opens no folders
+            return
         folder = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
 
-    def counter(self, path: Path) -> "MappedCounter":
-        """Return the number in a file."""
-        return MappedCounter(path)
-
-
-class MappedCounter:
-    """A number in eight bytes of memory that the system writes to a file.
-
-    To count costs no call, so it can be done for every observation. What is counted survives the process, be it killed;
-    a power cut may take the last seconds of it.
-    """
-
-    def __init__(self, path: Path) -> None:
-        with path.open("a+b") as file:
-            if (lacking := _NUMBER.size - file.tell()) > 0:
-                file.write(bytes(lacking))  # memory beyond the end of a file, or of the disk, cannot be written
-                storage.sync(file)
+    def memory(self, path: Path, content: bytes) -> mmap.mmap:
+        """Put this into a file, and return the system's memory of it."""
+        # Memory beyond the end of a file, or of the disk, cannot be written: so all of it is on the disk before.
+        if not path.exists() or self.read(path) != content:
+            self.write(new := beside(path, "new"), content)
+            self.move(new, path)
         with path.open("r+b") as file:
-            self._memory = mmap.mmap(file.fileno(), _NUMBER.size)
+            return mmap.mmap(file.fileno(), len(content))
 
-    @property
-    def value(self) -> int:
-        """The number."""
-        return int(_NUMBER.unpack_from(self._memory)[0])
 
-    @value.setter
-    def value(self, value: int) -> None:
-        _NUMBER.pack_into(self._memory, 0, value)
-
-    def add(self, count: int = 1) -> None:
-        """Count on."""
-        self.value += count
+def beside(path: Path, ending: str) -> Path:
+    """Return the file with a longer name."""
+    return path.with_name(f"{path.name}.{ending}")

@@ -26,9 +26,9 @@ import numpy as np
 from omkl import storage, wire
 from omkl.algorithm import State
 from omkl.errors import InputError
-from omkl.node.disk import Disk, RealDisk
 from omkl.node.events import Damaged
 from omkl.node.halves import Floats
+from omkl.node.persistence.disk import Disk, RealDisk, beside
 from omkl.node.protocol import Protocol
 from omkl.node.role import Role, differences
 from omkl.node.start import Start
@@ -52,10 +52,10 @@ def save(path: Path | str, protocol: Protocol, clean: bool, disk: Disk | None = 
     content = io.BytesIO()
     header = np.frombuffer(json.dumps(_header(protocol, clean)).encode(), dtype=np.uint8)
     storage.pack(content, {"header": header} | _arrays(protocol))
-    disk.write(_beside(path, "new"), seal(content.getvalue()))
+    disk.write(beside(path, "new"), seal(content.getvalue()))
     with suppress(FileNotFoundError):  # the first one, or a save that failed here before
-        disk.move(path, _beside(path, "last"))
-    disk.move(_beside(path, "new"), path)
+        disk.move(path, beside(path, "last"))
+    disk.move(beside(path, "new"), path)
 
 
 def restore(path: Path | str, role: Role, boot: int, now: float, disk: Disk | None = None) -> Protocol:
@@ -67,13 +67,13 @@ def restore(path: Path | str, role: Role, boot: int, now: float, disk: Disk | No
     A file that is not whole is moved to ``<file>.bad`` and the last one but it is taken, under ``boot`` always; the
     node's first events tell of that.
     """
-    path, disk = Path(path), disk or RealDisk()
-    saved, why = _find(path, disk)
+    path, anew = Path(path), f"or start anew: omkl node reset --id {role.id}"
+    file, saved, why = _find(path, disk or RealDisk(), anew)
     if saved is None:
         return Protocol(role, boot, now)
     try:
-        _check(path, saved, role)
-        last, clean = saved.header["boot"], saved.header["clean"] and why is None
+        _check(file, saved, role, anew)
+        last, clean = saved.header["boot"], saved.header["clean"] and why is None and _is_same(saved, role)
         other = boot if boot != last else (boot + 1) % 2**16
         protocol = Protocol(role, last if clean else other, now)
         _fill(protocol, saved, clean)
@@ -81,7 +81,7 @@ def restore(path: Path | str, role: Role, boot: int, now: float, disk: Disk | No
     except InputError:
         raise
     except storage.DAMAGED as error:
-        raise InputError(f"{path} does not fit ({error}); was it another learner's? delete it to start anew") from None
+        raise InputError(f"{file} does not fit ({error}); was it another learner's? bring that back, {anew}") from None
     if why is not None:
         protocol.report(Damaged(str(path), why))
     return protocol
@@ -93,16 +93,14 @@ def seal(content: bytes) -> bytes:
     return body + blake2b(body, digest_size=SEAL).digest()
 
 
-def _beside(path: Path, ending: str) -> Path:
-    return path.with_name(f"{path.name}.{ending}")
-
-
-def _find(path: Path, disk: Disk) -> tuple[storage.Content | None, str | None]:
-    """Return the file to go on from, and why it is not the first; None where there was none at all."""
-    faults = {}
-    for file in (path, _beside(path, "last")):
+def _find(path: Path, disk: Disk, anew: str) -> tuple[Path, storage.Content | None, str | None]:
+    """Return the file to go on from, what it holds, None if there is none at all, and why it is not the first."""
+    faults: dict[Path, str] = {}
+    for file in (path, beside(path, "last")):
         try:
             saved = _parse(disk.read(file))
+            if faults.get(path, ABSENT) != ABSENT:
+                disk.move(path, beside(path, "bad"))  # the next save would put it in the place of the good one
         except FileNotFoundError:
             faults[file] = ABSENT
         except OSError as error:  # which says nothing of the file
@@ -112,13 +110,11 @@ def _find(path: Path, disk: Disk) -> tuple[storage.Content | None, str | None]:
         except storage.DAMAGED as error:
             faults[file] = f"is no whole checkpoint ({error})"
         else:
-            if faults.get(path, ABSENT) != ABSENT:
-                disk.move(path, _beside(path, "bad"))  # the next save would put it in the place of the good one
-            return saved, faults.get(path)
+            return file, saved, faults.get(path)
     if set(faults.values()) == {ABSENT}:
-        return None, None
+        return path, None, None
     told = "; ".join(f"{file} {fault}" for file, fault in faults.items())
-    raise InputError(f"{told}; no state to go on from; bring back a good one, or delete them to start anew")
+    raise InputError(f"{told}; no state to go on from; bring back a good one, {anew}")
 
 
 def _header(protocol: Protocol, clean: bool) -> dict[str, Any]:
@@ -128,6 +124,7 @@ def _header(protocol: Protocol, clean: bool) -> dict[str, Any]:
         "versions": {"omkl": _version(), "numpy": np.__version__, "wire": wire.VERSION},
         "id": protocol.role.id,
         "contract": neighbors.contract,
+        "stances": protocol.role.stances,
         "clean": clean,
         "boot": neighbors.boot,
         "round": protocol.round,
@@ -170,14 +167,19 @@ def _parse(content: bytes) -> storage.Content:
     return saved
 
 
-def _check(path: Path | str, saved: storage.Content, role: Role) -> None:
+def _check(path: Path, saved: storage.Content, role: Role, anew: str) -> None:
     if (found := saved.header["omkl_checkpoint"]) != FORMAT:
         raise InputError(f"{path} has checkpoint format {found}; this version reads {FORMAT}; use the omkl it is of")
     if saved.header["id"] != role.id:
         raise InputError(f"{path} is of node {saved.header['id']!r}; this is {role.id!r}; give each a file of its own")
     if saved.header["contract"] != role.contract():
         how = differences(role.contract(), saved.header["contract"])
-        raise InputError(f"{path} is of another network: {how}; undo the change, or delete it to start anew")
+        raise InputError(f"{path} is of another network: {how}; undo the change, {anew}")
+
+
+def _is_same(saved: storage.Content, role: Role) -> bool:
+    """Return whether the network's file says the same as then: a boot tells neighbors one thing of it."""
+    return bool(saved.header.get("stances", role.stances) == role.stances)
 
 
 def _fill(protocol: Protocol, saved: storage.Content, same_boot: bool) -> None:

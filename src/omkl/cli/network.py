@@ -1,0 +1,215 @@
+"""``omkl node init`` and what else sets a network up or changes who is in it; all write files, and reach no node."""
+
+import shutil
+import subprocess
+from importlib import import_module
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from omkl.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from omkl.node.membership import Change
+
+Network: TypeAlias = Annotated[
+    Path, typer.Option("--network", help="The network's file, the same for all nodes.", metavar="NETWORK.toml")
+]
+Id: TypeAlias = Annotated[str, typer.Option("--id", help="The node.", metavar="ID")]
+Host: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Its address; without: as the last one's.", metavar="HOST", show_default=False),
+]
+
+
+def load(module: str) -> Any:
+    """Return a module of ``omkl.node``, which takes a while to import."""
+    try:
+        return import_module(f"omkl.node.{module}")
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "eclipse-zenoh", "node") from None
+
+
+def init(
+    path: Annotated[Path, typer.Argument(help="The file to write.", metavar="NETWORK.toml")] = Path("network.toml"),
+    nodes: Annotated[
+        int | None, typer.Option(help="How many; 5, or as many as ids or hosts.", metavar="INT", show_default=False)
+    ] = None,
+    ids: Annotated[
+        str | None, typer.Option(help="Their names; a, b, c without.", metavar="A,B,C", show_default=False)
+    ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Address of a node; repeat, or give one pattern: sensor-{id}.local, 10.0.0.{n}. Without: 127.0.0.1.",
+            metavar="HOST",
+            show_default=False,
+        ),
+    ] = None,
+    port: Annotated[int, typer.Option(help="Where they listen; the next ones on one machine.", metavar="INT")] = 7447,
+    metrics: Annotated[
+        str, typer.Option(help="Where they serve metrics, a pattern too; none.", metavar="HOST:PORT")
+    ] = "127.0.0.1:9100",
+    topology: Annotated[str, typer.Option(help="The graph over them, by name.", metavar="NAME")] = "ring",
+    name: Annotated[str, typer.Option(help="The network's name.", metavar="WORD")] = "sensors",
+    inputs: Annotated[
+        int | None,
+        typer.Option(help="How many numbers an observation has; 2, or as shared.", metavar="INT", show_default=False),
+    ] = None,
+    loss: Annotated[
+        str, typer.Option(help='logistic, squared, or {name = "softmax", classes = 3}.', metavar="NAME")
+    ] = "logistic",
+    calibration: Annotated[
+        Path | None,
+        typer.Option(help="Inputs that nodes share (omkl node inputs).", metavar="FILE.npz", show_default=False),
+    ] = None,
+    standardize: Annotated[bool, typer.Option("--standardize", help="Nodes scale x by what they see.")] = False,
+    tls: Annotated[bool, typer.Option("--tls", help="Nodes prove who they are (omkl node certificates).")] = False,
+) -> None:
+    """Write a network's file to start from, with comments that say what each key does.
+
+    With inputs that nodes share it is the default method as it is; without, its landmarks are drawn at random.
+
+    Example: omkl node init --nodes 3 --topology path --inputs 2
+    """
+    config = load("template").write(
+        path, nodes=nodes, ids=_split(ids), hosts=host or (), port=port, metrics=metrics, topology=topology, name=name,
+        inputs=inputs, loss=loss, calibration=calibration, standardize=standardize, tls=tls,
+    )  # fmt: skip
+    print(f"{path}: {config.name}, {len(config.ids)} nodes: {', '.join(config.ids)}")
+    if tls:
+        print(f"make their certificates: omkl node certificates --network {path}")
+
+
+def inputs(
+    table: Annotated[Path, typer.Argument(help="CSV with a header, or Parquet.", metavar="ROWS.csv")],
+    path: Annotated[Path, typer.Argument(help="The file to write.", metavar="FILE.npz")] = Path("calibration.npz"),
+    rows: Annotated[int, typer.Option(help="How many to share, drawn by lot.", metavar="INT")] = 500,
+    labels: Annotated[
+        str | None, typer.Option(help="Columns of labels, to be shared too.", metavar="A,B", show_default=False)
+    ] = None,
+    drop: Annotated[
+        str | None, typer.Option(help="Columns that are no inputs; y is none.", metavar="A,B", show_default=False)
+    ] = None,
+    centers: Annotated[bool, typer.Option("--centers", help="Share centers of clusters, nobody's rows.")] = False,
+    seed: Annotated[int, typer.Option(help="Of the lot.", metavar="INT")] = 0,
+) -> None:
+    """Write the inputs that all nodes share, from a table: landmarks of the default method.
+
+    They are in the units that nodes observe in, columns in the order of an observation.
+
+    Example: omkl node inputs rows.csv, then omkl node init --calibration calibration.npz
+    """
+    made = load("shared").write(
+        table, path, rows=rows, labels=_split(labels), drop=_split(drop), by_centers=centers, seed=seed
+    )
+    what = f"{made.rows} centers of" if centers else f"{made.rows} of"
+    told = f" and {', '.join(made.labels)}" if made.labels else ""
+    print(f"{path}: {what} {made.of} rows of {', '.join(made.columns)}{told}")
+    flag = " --standardize" if made.unlike else ""
+    if made.unlike:
+        print("columns differ much in scale, or are far from zero: let nodes scale them, if they see like data")
+    print(f"write the network's file beside it: omkl node init --calibration {path.name}{flag}")
+
+
+def certificates(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Others who ask nodes for something.", metavar="NAME...")
+    ] = None,
+    network: Network = Path("network.toml"),
+) -> None:
+    """Make the certificates that a network's file names and that are not there yet, by OpenSSL.
+
+    The authority's key, ca.key, stays where it was made. A device needs ca.pem and its own two files.
+
+    Example: omkl node certificates screen
+    """
+    config = load("config").load(network)
+    if config.tls is None:
+        raise InputError(f"{network} has no [tls]; certificates are of use with it; write it, or omkl node init --tls")
+    folder, wanted = config.tls.certificate.parent, [*config.ids, *sorted(config.access.names), *(names or [])]
+    if vars(config.tls) != {key: folder / name for key, name in FILES.items()}:
+        raise InputError(f"[tls] of {network} names other files than {', '.join(FILES.values())}; make them by openssl")
+    missing = [name for name in dict.fromkeys(wanted) if not (folder / f"{name}.pem").exists()]
+    if missing:
+        _openssl(folder, missing)
+    print(f"{folder}: made {', '.join(missing) or 'none, all were there'}")
+
+
+FILES = {"ca": "ca.pem", "certificate": "{id}.pem", "key": "{id}.key"}
+
+
+def add(
+    id: Id,
+    neighbors: Annotated[str, typer.Option(help="Who it talks to.", metavar="A,B")],
+    host: Host = None,
+    port: Annotated[int | None, typer.Option(help="Where it listens.", metavar="INT", show_default=False)] = None,
+    metrics: Annotated[
+        str | None, typer.Option(help="Where it serves metrics; none.", metavar="HOST:PORT", show_default=False)
+    ] = None,
+    network: Network = Path("network.toml"),
+) -> None:
+    """Add a node to a network's file, linked to some of those there, and say what is to be done then.
+
+    Example: omkl node add --id m --neighbors c,d --host 192.168.1.22
+    """
+    change = load("membership").add(network, id, _split(neighbors), host, port, metrics)
+    listen = change.after.members[-1].listen
+    print(f"{network}: {id} on {listen}, a neighbor of {', '.join(change.after.neighbors(id))}")
+    if change.after.tls is not None:
+        print(f"make its certificate: omkl node certificates --network {network}")
+    print(f"copy the file to {', '.join([*change.restart, id])}; restart {_each(change)}; then start {id}")
+    _tell_weights(change)
+
+
+def remove(
+    id: Id,
+    link: Annotated[
+        list[str] | None, typer.Option(help="A link in place of its own; repeat.", metavar="A,B", show_default=False)
+    ] = None,
+    network: Network = Path("network.toml"),
+) -> None:
+    """Take a node out of a network's file, and say what is to be done then.
+
+    Example: omkl node remove --id m --link c,d
+    """
+    links = [tuple(_split(one)) for one in link or []]
+    if wrong := [one for one in links if len(one) != 2]:
+        raise InputError(f"link is {','.join(wrong[0])!r}; a link joins two nodes; write --link c,d")
+    change = load("membership").remove(network, id, links)
+    print(f"{network}: without {id}, {len(change.after.ids)} nodes")
+    print(f"stop {id}; copy the file to {', '.join(change.restart)}; restart {_each(change)}")
+    _tell_weights(change)
+
+
+def _each(change: "Change") -> str:
+    return ", then ".join(change.restart)
+
+
+def _tell_weights(change: "Change") -> None:
+    if change.weighed:
+        print(
+            f"{', '.join(change.weighed)} may go on as they are: a link of theirs has another weight now, of which the "
+            "smaller counts; they take theirs when they start next"
+        )
+
+
+def _openssl(folder: Path, names: list[str]) -> None:
+    for program in ("sh", "openssl"):
+        if shutil.which(program) is None:
+            raise InputError(
+                f"{program} is not installed; certificates are made by it; install it, or make them elsewhere"
+            )
+    script = files("omkl.node") / "certificates.sh"
+    made = subprocess.run(["sh", str(script), str(folder), *names], capture_output=True, text=True, check=False)
+    if made.returncode:
+        raise InputError(f"no certificates in {folder}: {made.stderr.strip()}")
+
+
+def _split(names: str | None) -> list[str]:
+    return [name.strip() for name in names.split(",")] if names else []
+
+
+COMMANDS = (init, inputs, certificates, add, remove)

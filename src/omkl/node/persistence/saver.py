@@ -1,0 +1,182 @@
+"""All that a node keeps on its disk: its checkpoint, and how many observations it has acknowledged.
+
+An observation is acknowledged when its ``done`` is called. The number of those is in a file of its own,
+``<id>.count``, which costs nothing to keep up to date; what it holds beyond the checkpoint after a crash is lost, and
+told. With ``every = "observation"`` nothing is: a checkpoint is written first, and where that fails the acknowledgement
+waits until one can be. The node gossips on meanwhile, and takes no more observations than may wait.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+from omkl.node.events import Damaged, Event, Gossiped, Lost, Unsaved
+from omkl.node.persistence import checkpoint
+from omkl.node.persistence.count import Count
+from omkl.node.persistence.disk import Disk, RealDisk, beside, held
+from omkl.node.protocol import Protocol
+from omkl.node.role import Role
+from omkl.node.settings import Checkpoint
+
+logger = logging.getLogger(__name__)
+
+RETRY = 5.0  # seconds after which a checkpoint that acknowledgements wait for is tried again
+ROUNDS = 100  # a node without observations of its own is saved every so many
+
+
+class Saver:
+    """Keeps one node, which goes on from what it finds; where there are no settings nothing is kept.
+
+    Attributes
+    ----------
+    protocol
+        The node.
+    durable
+        Whether an observation that is acknowledged is never lost.
+    failure
+        Why the last checkpoint could not be written; None if it could.
+    missed
+        Observations acknowledged before a crash that the checkpoint did not hold, found out just now.
+    """
+
+    def __init__(
+        self,
+        role: Role,
+        settings: Checkpoint | None,
+        boot: int,
+        tell: Callable[[Event], None],
+        disk: Disk | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._disk, self._tell, self._clock = disk or RealDisk(), tell, clock
+        every = ROUNDS if settings is None else settings.every
+        self.durable, self._rounds = every == "observation", ROUNDS if isinstance(every, str) else every
+        self.failure: str | None = None
+        self._retry_at = -math.inf
+        self._count: Count | None = None
+        self.missed = 0
+        self._file = None if settings is None else settings.file(role.id)
+        if self._file is None:
+            self.protocol = Protocol(role, boot, clock())
+            return
+        self.protocol = checkpoint.restore(self._file, role, boot, clock(), self._disk)
+        self.protocol.ended = False  # that was the stream of the process before
+        self._look_back(count_file(self._file))
+
+    def _look_back(self, path: Path) -> None:
+        """Find out how many observations were acknowledged that the checkpoint does not hold."""
+        protocol = self.protocol
+        try:
+            self._count = Count(self._disk, path)
+        except OSError as error:
+            protocol.report(Unsaved(protocol.round, f"{path} cannot be had ({error}); what a crash loses is not told"))
+            return
+        if self._count.fault:
+            protocol.report(Damaged(str(path), self._count.fault))
+        # Those that wait are taken again.
+        self.missed = max(0, self._count.value - protocol.taken - protocol.lost - len(protocol.waiting))
+        if self.missed:
+            protocol.lost += self.missed
+            protocol.report(Lost(self.missed))
+        start = protocol.neighbors.start
+        if start is not None and self.durable and protocol.restored and not self.missed:
+            start.seeks = False
+
+    def begin(self, now: float) -> None:
+        """Mark the last checkpoint as used, before the node says anything."""
+        neighbors = self.protocol.neighbors
+        try:
+            self._write(clean=False)
+        except OSError as error:
+            self._fail(error, self.protocol.report)
+            if neighbors.start is not None and neighbors.start.resumed:
+                neighbors.renew(now, "the checkpoint that it is of could not be marked as used")
+        self._acknowledge()
+
+    def settle(self) -> bool:
+        """Return whether what was taken so far may be acknowledged."""
+        if self.durable and (self._clock() < self._retry_at or self.protocol.diverged or not self._try()):
+            return False
+        self._acknowledge()
+        return True
+
+    def end(self) -> None:
+        """Write the last checkpoint; ``OSError`` if that fails, and the one before is what is left."""
+        try:
+            self._write(clean=True)
+        except OSError as error:
+            self._fail(error, self._tell)
+            raise
+
+    def watch(self, event: Event) -> None:
+        """Save if a round is the one, and tell what is amiss with the disk."""
+        match event:
+            case Gossiped(round) if round % self._rounds == 0:
+                self._try()
+            case Lost(observations):
+                self._warn(
+                    "lost", f"{observations} observations acknowledged before a crash are in no checkpoint", event
+                )
+            case Damaged(file, why):
+                rest = "; goes on from the one before it" if file == str(self._file) else ""
+                self._warn("damaged", f"{file} {why}{rest}", event)
+            case Unsaved(round, why):
+                self._warn("unsaved", f"the checkpoint of round {round} is not written: {why}", event)
+
+    def _try(self) -> bool:
+        try:
+            self._write(clean=False)
+        except OSError as error:  # a full disk is no reason to stop learning
+            self._fail(error, self._tell)
+        return self.failure is None
+
+    def _write(self, clean: bool) -> None:
+        # A model that has diverged must not take the place of the last one that had not.
+        if self._file is not None and not self.protocol.diverged:
+            checkpoint.save(self._file, self.protocol, clean, self._disk)
+            self.failure, self._retry_at = None, -math.inf
+
+    def _fail(self, error: OSError, tell: Callable[[Event], None]) -> None:
+        self.failure, self._retry_at = str(error), self._clock() + RETRY
+        tell(Unsaved(self.protocol.round, self.failure))
+
+    def _acknowledge(self) -> None:
+        if self._count is not None:
+            self._count.reach(self.protocol.taken + self.protocol.lost)
+
+    def _warn(self, name: str, text: str, event: Event) -> None:
+        logger.warning(text, extra={"omkl": {"node": self.protocol.role.id, "event": name} | event._asdict()})
+
+
+@contextmanager
+def saved(
+    role: Role, settings: Checkpoint | None, boot: int, tell: Callable[[Event], None], disk: Disk | None = None
+) -> Iterator[Saver]:
+    """Yield what keeps a node, for this process alone."""
+    with nullcontext() if settings is None else held(lock_file(settings.file(role.id))):
+        yield Saver(role, settings, boot, tell, disk)
+
+
+def reset(settings: Checkpoint, id: str) -> list[Path]:
+    """Remove all that a node goes on from, and return the files that were there; refuse while it runs."""
+    file, removed = settings.file(id), []
+    with held(lock_file(file)):
+        # The first is the last to go but for the count: what is left at any moment is good to go on from.
+        for path in (beside(file, "new"), beside(file, "last"), file, count_file(file)):
+            if path.exists():
+                path.unlink()
+                removed.append(path)
+    return removed
+
+
+def count_file(file: Path) -> Path:
+    """Return the file of the number beside a checkpoint."""
+    return file.with_suffix(".count")
+
+
+def lock_file(file: Path) -> Path:
+    """Return the file that the process of a node holds."""
+    return file.with_suffix(".lock")

@@ -1,0 +1,140 @@
+"""A node more or less in a network's file."""
+
+from pathlib import Path
+
+import pytest
+
+from omkl.errors import InputError
+from omkl.node.config import load
+from omkl.node.membership import Change, add, remove
+from omkl.node.template import write
+
+PLAIN = """name = "n"
+inputs = 2
+links = [
+    ["a", "b"],  # [of old]
+    ["b", "c"],
+]
+[[nodes]]
+id = "a"
+listen = "tcp/h:1"
+[[nodes]]
+id = 'b'  # in the cellar
+listen = "tcp/h:2"
+position = [1, 2]
+[[nodes]]
+id = "c"
+listen = "tcp/h:3"
+[learning]
+method = "letter"
+"""
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> Path:
+    """Return a ring of five: a, b, c, d, e."""
+    path = tmp_path / "network.toml"
+    write(path, nodes=5)
+    return path
+
+
+def links(change: Change) -> list[str]:
+    config = change.after
+    return sorted("".join(sorted(config.ids[k] for k in edge)) for edge in config.topology.graph.edges.tolist())
+
+
+def test_a_node_is_added_at_the_end_and_no_other_link_changes(ring: Path) -> None:
+    text = ring.read_text()
+    change = add(ring, "m", ["c", "d"])
+    assert change.after.role("m") == load(ring).role("m")
+    assert change.after.ids == ["a", "b", "c", "d", "e", "m"]
+    assert links(change) == ["ab", "ae", "bc", "cd", "cm", "de", "dm"]
+    assert change.after.members[-1].listen == "tcp/127.0.0.1:7452"
+    assert change.after.members[-1].metrics == "127.0.0.1:9105"
+    assert change.after.endpoints("m") == ["tcp/127.0.0.1:7449", "tcp/127.0.0.1:7450"]  # which know of it and wait
+    assert (change.restart, change.weighed) == (["c", "d"], ["b", "e"])
+    lost = set(text.splitlines()) - set(ring.read_text().splitlines())
+    assert lost == {'# links = [["a", "b"], ["b", "c"]]', 'topology = "ring"'}
+
+
+def test_a_node_is_removed_and_the_others_keep_their_links(ring: Path) -> None:
+    add(ring, "m", ["c", "d"])
+    change = remove(ring, "m")
+    assert (change.after.ids, links(change)) == (["a", "b", "c", "d", "e"], ["ab", "ae", "bc", "cd", "de"])
+    assert (change.restart, change.weighed) == (["c", "d"], ["b", "e"])
+    change = remove(ring, "b", [("c", "a")])
+    assert links(change) == ["ac", "ae", "cd", "de"]
+    assert (change.restart, change.weighed) == (["a", "c"], [])
+    assert load(ring).role("a") == change.after.role("a")
+
+
+def test_a_file_that_somebody_wrote_is_changed_where_it_must_be(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(PLAIN)
+    change = add(path, "m", ["a"], host="other", port=9, metrics="none")
+    assert links(change) == ["ab", "am", "bc"]
+    assert change.after.members[-1].listen == "tcp/other:9"
+    assert change.after.members[-1].metrics is None
+    assert "id = 'b'  # in the cellar\nlisten = \"tcp/h:2\"\nposition = [1, 2]\n" in path.read_text()
+    remove(path, "b", [("a", "c")])
+    path.write_text(path.read_text().replace("links = [", "links = [").replace("\n    [", "["))  # in one line
+    assert links(add(path, "n", ["c", "m", "c"], host="{id}-{n}.local", metrics="{id}:1")) == ["ac", "am", "cn", "mn"]
+    assert load(path).members[-1].listen == "tcp/n-4.local:9"
+    assert load(path).members[-1].metrics == "n:1"
+
+
+def test_without_links_they_are_written_before_the_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    text = PLAIN.replace(PLAIN[PLAIN.index("links") : PLAIN.index("[[nodes]]")], "# They are:\n")
+    path.write_text(text.replace('"letter"', '"letter"\ntopology = "path"'))
+    assert links(add(path, "m", ["c"])) == ["ab", "bc", "cm"]
+    assert "]\n\n# They are:\n[[nodes]]\n" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("id", "neighbors", "says"),
+    [
+        ("a", ["b"], "a is in .* already; ids must differ; choose another"),
+        ("m m", ["b"], "id is 'm m'; it takes letters, digits, - and _ only"),
+        ("m", ["b", "q"], "unknown neighbor 'q'; known: a, b, c, d, e"),
+        ("m", [], "no neighbors for m; a node talks to one at least; name some of a, b, c, d, e"),
+    ],
+)
+def test_what_cannot_be_added(ring: Path, id: str, neighbors: list[str], says: str) -> None:
+    text = ring.read_text()
+    with pytest.raises(InputError, match=says):
+        add(ring, id, neighbors)
+    assert ring.read_text() == text
+
+
+def test_what_cannot_be_removed(ring: Path) -> None:
+    remove(ring, "c")
+    text = ring.read_text()
+    with pytest.raises(InputError, match="unknown node 'c'; known: a, b, d, e"):
+        remove(ring, "c")
+    with pytest.raises(
+        InputError, match=r"links: the network falls into parts: a, b \| d; all nodes must be connected"
+    ):
+        remove(ring, "e")
+    with pytest.raises(InputError, match="unknown node 'c'; known: a, b, d"):
+        remove(ring, "e", [("a", "c")])
+    assert ring.read_text() == text
+    for id in "eda":
+        remove(ring, id, [("b", "d")] if id == "e" else [])
+    with pytest.raises(InputError, match="b is the only node; a network has one at least; remove the file"):
+        remove(ring, "b")
+
+
+def test_what_is_written_otherwise_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    inline = (
+        PLAIN[: PLAIN.index("[[nodes]]")] + 'nodes = [{id = "a", listen = "tcp/h:1"}, {id = "b", listen = "tcp/h:2"}'
+    )
+    path.write_text(inline + ', {id = "c", listen = "tcp/h:3"}]\n[learning]\nmethod = "letter"\n')
+    with pytest.raises(InputError, match=r"no \[\[nodes\]\] with lines of their own; .* edit the file by hand"):
+        add(path, "m", ["a"])
+    (tmp_path / "spec.toml").write_text('method = "letter"\ntopology = "path"\n')
+    spec = PLAIN[: PLAIN.index("links")] + 'learning = "spec.toml"\n' + PLAIN[PLAIN.index("[[nodes]]") :]
+    path.write_text(spec[: spec.index("[learning]")])
+    with pytest.raises(InputError, match=r"links: given beside learning\.topology; a network has one graph"):
+        add(path, "m", ["a"])
