@@ -84,16 +84,18 @@ def trusting_an_old_checkpoint(patch: Patch) -> None:
     patch.setattr(Start, "claims", lambda self, trusted: iter(()))
 
 
+def agreed_weights(self: Neighbors) -> Floats:
+    return np.array([link.weight for link in self.links.values()], dtype=np.float32)
+
+
 def with_the_weights_of_all(patch: Patch) -> None:
-    patch.setattr(
-        Neighbors, "weights", property(lambda self: np.float32([link.weight for link in self.links.values()]))
-    )
+    patch.setattr(Neighbors, "weights", property(agreed_weights))
 
 
 def with_weights_dealt_out_anew(patch: Patch) -> None:
     def dealt(self: Neighbors) -> Any:
         synced = [link.state is LinkState.SYNCED for link in self.links.values()]
-        return np.float32([link.weight for link in self.links.values()]) * synced * len(synced) / max(1, sum(synced))
+        return agreed_weights(self) * synced * len(synced) / max(1, sum(synced))
 
     patch.setattr(Neighbors, "weights", property(dealt))
 
@@ -416,7 +418,7 @@ def taking_any_contract(patch: Patch) -> None:
 
     def begun(self: Neighbors, role: Role, *given: Any) -> None:
         begin(self, role, *given)
-        self.contract = Agreeable(self.contract)
+        object.__setattr__(self._terms, "contract", Agreeable(self.contract))
 
     patch.setattr(Neighbors, "__init__", begun)
 

@@ -101,8 +101,7 @@ class Terms:
     deadline: float
     pause: float
     """How long a neighbor may take for its next message before it is asked for it."""
-    longest: int
-    """Bytes of the longest message there is."""
+    longest: int  # bytes of a message
     events: list[Event]
     """Where links tell what happens to them."""
 
@@ -320,8 +319,8 @@ class Link:
     def restore(self, saved: dict[str, Any], copy: Floats, inbox: dict[int, bytes]) -> None:
         """Go on from what a checkpoint holds."""
         self.copy[...] = copy
-        self.inbox, self.boot, self.round = inbox, saved["boot"], saved["round"]
-        self.adrift, self.doubted = saved["adrift"], saved["doubted"]
+        self.inbox, names = inbox, ("boot", "round", "adrift", "doubted")
+        self.boot, self.round, self.adrift, self.doubted = (saved[name] for name in names)
 
     def _signal(self, signal: Signal, now: float, why: str) -> None:
         before, self.state = self.state, TRANSITIONS[self.state].get(signal, self.state)

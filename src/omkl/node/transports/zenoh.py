@@ -356,8 +356,7 @@ def _bytes(payload: zenoh.ZBytes | None) -> bytes:
 
 
 def _config(endpoints: Endpoints, lease: float, most_bytes: int) -> zenoh.Config:
-    pause = max(250, min(8000, int(500 * lease)))  # one who is back is met before its first round is due
-    config = zenoh.Config()
+    config, pause = zenoh.Config(), max(250, min(8000, int(500 * lease)))  # met before its first round is due
     settings = {
         "mode": "peer",
         "listen/endpoints": [endpoints.listen] if endpoints.listen else [],
