@@ -47,6 +47,12 @@ def test_kills_lose_no_observation_and_no_copy() -> None:
     assert 0 < row["loss"] < 2
 
 
+def test_wiped_nodes_come_back() -> None:
+    given = wiped.trials(2, 0.5, "paper", Timing(deadline=2.0, patience=0.5), warm=3.0, wait=15.0)
+    *_, row = wiped.wiped(given, processes=1)
+    assert (row["wiped"], row["back"], row["not back after"]) == (2, 2, "-")
+
+
 def test_a_network_endures_kills_and_keeps_what_it_acknowledged_in_both_ways() -> None:
     row, held = endure.endured(nodes=2, seconds=10.0, rate=4.0, kills=1, compiled=False)
     assert (row["kills"], row["of each, at least"]) == (2, 1)
@@ -64,12 +70,6 @@ def test_a_node_is_added_and_one_removed_by_the_steps_of_the_page(tmp_path: Path
     assert (before["nodes"], added["nodes"], removed["nodes"]) == (5, 6, 5)
     assert (added["restarted"], removed["restarted"]) == ("c d", "b l")
     assert (rest["copies"], rest["level"]) == (12, 12)
-
-
-def test_wiped_nodes_come_back() -> None:
-    given = wiped.trials(2, 0.5, "paper", Timing(deadline=2.0, patience=0.5), warm=3.0, wait=15.0)
-    *_, row = wiped.wiped(given, processes=1)
-    assert (row["wiped"], row["back"], row["not back after"]) == (2, 2, "-")
 
 
 def test_a_network_is_cut_in_two_and_joined(tmp_path: Path) -> None:

@@ -79,7 +79,8 @@ def test_the_command() -> None:
 
 
 def test_the_command_tells_a_violation_and_how_to_replay_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Neighbors, "weights", property(weights_of_all))
+    weights = property(lambda self: np.array([link.weight for link in self.links.values()], dtype=np.float32))
+    monkeypatch.setattr(Neighbors, "weights", weights)
     result = CliRunner().invoke(app, ["torture", "--seeds", "3", "--jobs", "1", "--quiet"], prog_name="omkl")
     assert result.exit_code == Exit.UNEXPECTED
     assert "is mixed in, and" in result.stderr

@@ -29,10 +29,17 @@ def outputs(loss: Loss) -> int:
 
 Mix: TypeAlias = Callable[[Floats, Floats], Message]
 Learn: TypeAlias = Callable[[Inputs, Floats], tuple[Floats, float]]
+Begin: TypeAlias = Callable[[Floats, int], None]
 
 
 class Witness(Protocol):
-    """Is there at both halves of every round, before and after: it does them, with what it is given to do them."""
+    """Is there at both halves of every round, before and after: it does them, with what it is given to do them.
+
+    And when a node takes models to begin with.
+    """
+
+    def begin(self, half: Begin, models: Floats, round_: int) -> None:
+        """Take models to begin with."""
 
     def gossip(self, half: Mix, copies: Floats, weights: Floats) -> Message:
         """Return the message of a round."""

@@ -9,7 +9,6 @@ never causes a question unless something is lacking.
 The states and what moves a link between them are data, ``TRANSITIONS``; a signal that is not listed for a state leaves
 it as it is. A copy is used in mixing, and its next message applied, in SYNCED alone. In lock step a round waits for
 links that are CONNECTING, SYNCING or SYNCED, and goes on without those LEFT_OUT or REFUSED.
-
 Around the table ``boot`` and ``round`` say what the copy is of, ``inbox`` holds the messages after it, and ``shown`` is
 the round that the neighbor claims. Of questions the last was at ``asked``, the next is due at ``ask_at``, and ``retry``
 grows until there is an answer that helps. A link tells what happens to it in ``Terms.events``.
@@ -73,12 +72,7 @@ class Signal(StrEnum):
 
 _CONNECTING, _SYNCING, _SYNCED, _LEFT_OUT, _REFUSED = LinkState
 
-_ANYHOW = {
-    Signal.SILENT: _LEFT_OUT,
-    Signal.GONE: _CONNECTING,
-    Signal.RESTARTED: _CONNECTING,
-    Signal.DIFFERED: _REFUSED,
-}
+_ANYHOW = {Signal.SILENT: _LEFT_OUT, Signal.GONE: _CONNECTING, Signal.RESTARTED: _CONNECTING, Signal.DIFFERED: _REFUSED}
 TRANSITIONS: dict[LinkState, dict[Signal, LinkState]] = {
     _CONNECTING: {Signal.AGREED: _SYNCING, Signal.DIFFERED: _REFUSED, Signal.SILENT: _LEFT_OUT},
     _SYNCING: {Signal.CAUGHT_UP: _SYNCED} | _ANYHOW,
@@ -107,8 +101,7 @@ class Terms:
     deadline: float
     pause: float
     """How long a neighbor may take for its next message before it is asked for it."""
-    longest: int
-    """Bytes of the longest message there is."""
+    longest: int  # bytes of a message
     events: list[Event]
     """Where links tell what happens to them."""
 
@@ -122,11 +115,9 @@ class Link:
     """Our copy of its hidden state, as of ``round``; zeros at round 0, where every hidden state begins."""
     terms: Terms
     stance: bytes
-    """What it is told of our file: see ``Role.stance``."""
+    """What it is told of our file."""
     given: float
     """Its gossip weight by our file."""
-    weight: float = field(init=False)
-    """Its gossip weight as both ends go by it."""
     state: LinkState = LinkState.CONNECTING
     reachable: bool = False
     unsure: bool = True
@@ -137,6 +128,8 @@ class Link:
     """The round that it last showed in full."""
     differs: str = ""
     """What of its file is not ours, though the contract is: ``"settings"``, ``"weight"``, or nothing."""
+    weight: float = 0.0
+    """The gossip weight that both ends go by."""
     adrift: bool = True
     """The copy did not follow from message to message: any snapshot is welcome."""
     doubted: bool = False
@@ -326,8 +319,8 @@ class Link:
     def restore(self, saved: dict[str, Any], copy: Floats, inbox: dict[int, bytes]) -> None:
         """Go on from what a checkpoint holds."""
         self.copy[...] = copy
-        self.boot, self.round, self.inbox = saved["boot"], saved["round"], inbox
-        self.adrift, self.doubted = saved["adrift"], saved["doubted"]
+        self.inbox, names = inbox, ("boot", "round", "adrift", "doubted")
+        self.boot, self.round, self.adrift, self.doubted = (saved[name] for name in names)
 
     def _signal(self, signal: Signal, now: float, why: str) -> None:
         before, self.state = self.state, TRANSITIONS[self.state].get(signal, self.state)
@@ -391,8 +384,7 @@ class Link:
         return at, hidden
 
     def _add(self, at: int, data: bytes, copy: Floats) -> None:
-        assert self.boot is not None
-        if not wire.add_gossip(self.terms.codec, data, (self.boot, at), copy):
+        if not wire.add_gossip(self.terms.codec, data, (self.boot or 0, at), copy):
             raise WireError(ENDLESS)
 
     def _distrust(self, now: float, why: str) -> None:

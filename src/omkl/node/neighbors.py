@@ -62,13 +62,14 @@ class Neighbors:
         self._terms = Terms(role.contract(), self.codec, deadline, pause, longest, self.events)
         self.copies: Floats = np.zeros((len(role.neighbors), *learning.shape), dtype=np.float32)
         self.links = {
-            peer: Link(peer, self.copies[k], self._terms, role.stance(peer), weight)
-            for k, (peer, weight) in enumerate(role.neighbors.items())
+            peer: Link(peer, copy, self._terms, role.stance(peer), weight)
+            for copy, (peer, weight) in zip(self.copies, role.neighbors.items(), strict=True)
         }
         self.recent: deque[bytes] = deque(maxlen=RECENT)
         self.start: Start | None = Start(learning.state.theta, (boot + 1) % 2**16)
         self.sends: list[Send] = []
-        self._in_step: tuple[list[float], Floats] = [], np.zeros(len(role.neighbors), dtype=np.float32)
+        self._weighed: list[tuple[float, bool]] = []
+        self._in_step: Floats = np.zeros(len(role.neighbors), dtype=np.float32)
 
     @property
     def contract(self) -> str:
@@ -78,10 +79,12 @@ class Neighbors:
     @property
     def weights(self) -> Floats:
         """The gossip weights, zero for a neighbor that is not in step: what it loses is the node's own."""
-        count = [link.weight if link.state is LinkState.SYNCED else 0.0 for link in self.links.values()]
-        if count != self._in_step[0]:
-            self._in_step = count, np.array(count, dtype=np.float32)
-        return self._in_step[1]
+        weighed = [(link.weight, link.state is LinkState.SYNCED) for link in self.links.values()]
+        if weighed != self._weighed:
+            self._weighed = weighed
+            self._in_step = np.array([weight * synced for weight, synced in weighed], dtype=np.float32)
+            self.learning.links = math.fsum(weight for weight, _ in weighed)
+        return self._in_step
 
     def came(self, peer: str, now: float) -> None:
         """Note that the transport reaches a neighbor: ask it who it is."""
@@ -160,7 +163,6 @@ class Neighbors:
             if self.start is not None and self.start.lacks(link.peer, hello.known, self.boot):
                 return  # the question stays due
         link.hello(header, hello, now)
-        self.learning.links = math.fsum(one.weight for one in self.links.values())
 
     def _snapshot(self, link: Link, header: Header, data: bytes, now: float) -> None:
         link.snapshot(header, data, now)

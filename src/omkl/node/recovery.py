@@ -77,7 +77,7 @@ class Recovery:
     def _recover(self, peer: str, kept: Kept, start: Start, now: float) -> None:
         """Take a hidden state of before for the models, and before the first round for the hidden state too."""
         learning, hidden = self._neighbors.learning, kept.hidden.copy()
-        self._begin_with(hidden, kept.round, start)
+        self._begin_with(hidden, kept.round)
         if learning.round < kept.round and self._leaps.allow(learning.round, kept.round, now):
             if not start.begun:
                 velocity = self._method.mixing.start(hidden)
@@ -95,12 +95,17 @@ class Recovery:
             mean = np.tensordot(weights / weights.sum(), neighbors.copies, axes=1)
         if math.isfinite(total(mean)):
             start.adopted = True
-            self._begin_with(mean, last, start)
+            self._begin_with(mean, last)
             neighbors.events.append(Adopted(tuple(link.peer for link in synced)))
 
-    def _begin_with(self, models: Floats, round_: int, start: Start) -> None:
+    def _begin_with(self, models: Floats, round_: int) -> None:
         """Let the models be these, as of a round, with what was learned since."""
-        learning, method = self._neighbors.learning, self._method
+        witness = self._neighbors.learning.witness
+        self._let_be(models, round_) if witness is None else witness.begin(self._let_be, models, round_)
+
+    def _let_be(self, models: Floats, round_: int) -> None:
+        learning, method, start = self._neighbors.learning, self._method, self._neighbors.start
+        assert start is not None
         state = learning.state
         with quiet():
             if not start.begun:

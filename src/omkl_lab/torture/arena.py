@@ -150,7 +150,10 @@ class Arena(Network):
             return lambda node, now: self._receive(node, liar, data, now)
 
         for data in frames:
-            self._do(victim, heard(data))
+            self._do(victim, partial(self._forged, liar, data))
+
+    def _forged(self, liar: str, data: bytes, node: Protocol, now: float) -> list[Event]:
+        return self._receive(node, liar, data, now)
 
     def act(self, id: str, act: Act) -> None:
         """Let a node do something, if it is there."""

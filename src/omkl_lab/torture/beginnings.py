@@ -64,18 +64,15 @@ class Beginnings:
 
     def begin(self, node: Protocol, taken: int) -> None:
         """Watch a node that has just started."""
-        id, receive = node.role.id, node.neighbors.receive
-        life = self._lives[id] = Life(node, taken)
+        self._lives[node.role.id] = Life(node, taken)
 
-        def watched(peer: str, data: bytes, now: float) -> None:
-            with suppress(WireError):
-                header = wire.peek(data)
-                if header.kind is Kind.KEPT and peer not in life.answered and not life.has_models:
-                    wire.read_kept(node.learning.shape, data)
-                    life.owed[peer] = header.round
-            receive(peer, data, now)
-
-        node.neighbors.receive = watched  # type: ignore[method-assign]
+    def hear(self, node: Protocol, peer: str, data: bytes) -> None:
+        """Note what a neighbor is about to give back."""
+        life = self._lives[node.role.id]
+        with suppress(WireError):
+            if wire.peek(data).kind is Kind.KEPT and peer not in life.answered and not life.has_models:
+                wire.read_kept(node.learning.shape, data)
+                life.owed[peer] = wire.peek(data).round
 
     def check(self, node: Protocol, models: Floats, round_: int, is_first: bool, change: Change, taken: int) -> None:
         """Look at models that a node takes, of its own from before or of its neighbors."""
@@ -101,8 +98,8 @@ class Beginnings:
         links = [link for link in node.links.values() if link.state is LinkState.SYNCED]
         if max((link.round for link in links), default=0) <= RECENT:
             return None
-        parts = [node.role.neighbors[link.peer] * link.copy.astype(np.float64) for link in links]
-        return np.asarray(sum(parts) / sum(node.role.neighbors[link.peer] for link in links))
+        parts = [link.weight * link.copy.astype(np.float64) for link in links]
+        return np.asarray(sum(parts) / sum(link.weight for link in links))
 
     def take(self, node: Protocol, is_first: bool) -> None:
         """Look at a node that is about to take a round."""

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from omkl.node.events import Moved, Resynced
+from omkl.node.leaps import STAYS
 from omkl.node.protocol import Protocol
-from omkl_lab.torture.faults import ALL, FAULTS, Faults
+from omkl_lab.torture.faults import ALL, Faults
 from omkl_lab.torture.mixing import Mixing
 from omkl_lab.torture.shape import DEADLINE, draw
 from omkl_lab.torture.violation import Violation, require
@@ -71,10 +72,10 @@ def run(seed: int, events: int, faults: Faults = ALL) -> Report:
     counts: Counter[str] = Counter()
     settled, rounds, closer, violation = math.nan, 0, math.nan, None
     try:
-        own = Random(seed + 1)  # of its own: without what it draws, seeds keep their course
-        world.begin(_late(world, own) if faults != FAULTS else None)
+        world.begin(_late(world, Random(seed + 1)) if "back-off" in faults else None)
         _disturb(world, events, faults, counts)
-        settled, rounds = _settle(world)
+        # Who was led astray goes back after its neighbor has, one after the other.
+        settled, rounds = _settle(world, SETTLE + bool(counts["forged round"]) * STAYS * world.books.nodes)
         closer = _mix(world)
         world.books.lessons.check(next(iter(world.arena.nodes.values())).learning)
     except Exception as error:
@@ -125,7 +126,7 @@ def _kinds(random: Random, faults: Faults) -> list[str]:
     return kinds or [next(iter(faults))]
 
 
-def _settle(world: World) -> tuple[float, int]:
+def _settle(world: World, most: int) -> tuple[float, int]:
     """Let the faults end; return after how many deadlines and rounds all links are in step."""
     world.calm()
     arena, taken = world.arena, world.books.order.taken
@@ -133,8 +134,8 @@ def _settle(world: World) -> tuple[float, int]:
     start, before = arena.now, taken.copy()
     while not world.is_synced:
         arena.run(arena.now + DEADLINE / 8)
-        if arena.now > start + SETTLE * DEADLINE:
-            raise Violation(f"not in step after {SETTLE} deadlines: {world.states()}")
+        if arena.now > start + most * DEADLINE:
+            raise Violation(f"not in step after {most} deadlines: {world.states()}")
     rounds = max((taken - before).values(), default=0)
     require(rounds <= SETTLE_ROUNDS, f"not in step before {rounds} rounds were taken; {SETTLE_ROUNDS} are enough")
     return (arena.now - start) / DEADLINE, rounds

@@ -19,10 +19,9 @@ from omkl.algorithm import State
 from omkl.methods import clipping
 from omkl.node.events import Event
 from omkl.node.halves import Floats, total
-from omkl.node.learning import Learn, Mix
+from omkl.node.learning import Begin, Learn, Mix
 from omkl.node.links import MOST_AHEAD, RECENT, Link, LinkState
 from omkl.node.protocol import MOST_WAITING, Protocol
-from omkl.node.start import Start
 from omkl.quantizers import Message
 from omkl.scaling import Inputs
 from omkl.sending import Sampled
@@ -66,9 +65,9 @@ class Books:
         Hidden states as bytes, by node, boot and round.
     drift
         What mixing has added to the sum of all models: zero, but for rounding, while nobody is left out.
-    lessons, order, files, beginnings
-        What was learned, what neighbors owe each other in lock step, what they say of their files, and what nodes begin
-        with.
+    lessons, order, beginnings, files
+        What was learned, what neighbors owe each other in lock step, what nodes begin with, and what they say of their
+        files.
     """
 
     nodes: int
@@ -79,8 +78,8 @@ class Books:
     recovered: int = 0
     lessons: Lessons = field(default_factory=Lessons)
     order: Order = field(default_factory=Order)
-    files: Agreements = field(default_factory=Agreements)
     beginnings: Beginnings = field(default_factory=Beginnings)
+    files: Agreements = field(default_factory=Agreements)
     _known: dict[str, Known] = field(default_factory=dict)
     _past: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
     _forgotten: set[tuple[str, int, int]] = field(default_factory=set)
@@ -88,32 +87,35 @@ class Books:
 
     def attach(self, node: Protocol) -> None:
         """Watch a node from its first word on."""
-        learning, id = node.learning, node.role.id
-        learning.witness = Witness(self, node)
-        begin_with = node.recovery._begin_with
-
-        def watched_beginning(models: Floats, round_: int, start: Start) -> None:
-            self._check_model(node)
-            known, hidden = self._known[id], learning.state.hidden.tobytes()
-            given_back = models.tobytes() in self._past[id]
-            mean = self.beginnings.mean(node)
-            begin_with(models, round_, start)
-            state = learning.state
-            change = Change(known.packed, np.array(learning.method.pack(state)), known.theta, known.began)
-            adopted = mean is not None and np.allclose(models, mean, rtol=ROUNDING, atol=ROUNDING)
-            require(given_back or adopted, "models are taken that neither it nor its neighbors have said")
-            require(state.hidden.tobytes() == hidden, "what was said is changed")
-            taken = self.order.taken[id]
-            self.beginnings.check(node, models, round_, node not in self._begun, change, taken)
-            self.recovered += given_back
-            self._know(node)
-
-        node.recovery._begin_with = watched_beginning  # type: ignore[method-assign]
+        id = node.role.id
+        node.learning.witness = Witness(self, node)
         self.lessons.untold[id].clear()
         self._know(node, node.learning.state.theta.copy())
         self.order.begin(node)
         self.beginnings.begin(node, self.order.taken[id])
         self.record(node)
+
+    def hear(self, node: Protocol, peer: str, data: bytes, now: float) -> None:
+        """Note that a node is about to take in bytes of a neighbor."""
+        self.order.hear(node, peer, data, now)
+        self.beginnings.hear(node, peer, data)
+
+    def begin(self, node: Protocol, half: Begin, models: Floats, round_: int) -> None:
+        """Let a node take models to begin with, and look at it before and after."""
+        id, learning = node.role.id, node.learning
+        self._check_model(node)
+        known, hidden = self._known[id], learning.state.hidden.tobytes()
+        mean = self.beginnings.mean(node)
+        half(models, round_)
+        state = learning.state
+        change = Change(known.packed, np.array(learning.method.pack(state)), known.theta, known.began)
+        given_back = models.tobytes() in self._past[id]
+        adopted = mean is not None and np.allclose(models, mean, rtol=ROUNDING, atol=ROUNDING)
+        require(given_back or adopted, "models are taken that neither it nor its neighbors have said")
+        require(state.hidden.tobytes() == hidden, "what was said is changed")
+        self.beginnings.check(node, models, round_, node not in self._begun, change, self.order.taken[id])
+        self.recovered += given_back
+        self._know(node)
 
     def gossip(self, node: Protocol, copies: Floats, weights: Floats, half: Mix) -> Message:
         """Let a node take a round of gossip, and look at it before and after."""
@@ -272,6 +274,10 @@ class Witness(NamedTuple):
     def gossip(self, half: Mix, copies: Floats, weights: Floats) -> Message:
         """Return the message of a round."""
         return self.books.gossip(self.node, copies, weights, half)
+
+    def begin(self, half: Begin, models: Floats, round_: int) -> None:
+        """Take models to begin with."""
+        self.books.begin(self.node, half, models, round_)
 
     def learn(self, half: Learn, x: Inputs, y: Floats) -> tuple[Floats, float]:
         """Return the output for a sample and its loss."""

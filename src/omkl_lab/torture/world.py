@@ -53,7 +53,7 @@ class World:
         ids = shape.config.ids
         self.shape, self.random = shape, random
         self.trace, self.books = Trace(), Books(len(ids))
-        self.arena = Arena(shape.conditions, random, self.books.order.hear, self._check, self._report)
+        self.arena = Arena(shape.conditions, random, self.books.hear, self._check, self._report)
         self.arena.died = self._died
         self.disks = {id: Disk(random) for id in ids}
         self.streams = {id: Stream() for id in ids}

@@ -356,14 +356,14 @@ def _bytes(payload: zenoh.ZBytes | None) -> bytes:
 
 
 def _config(endpoints: Endpoints, lease: float, most_bytes: int) -> zenoh.Config:
-    config = zenoh.Config()
+    config, pause = zenoh.Config(), max(250, min(8000, int(500 * lease)))  # met before its first round is due
     settings = {
         "mode": "peer",
         "listen/endpoints": [endpoints.listen] if endpoints.listen else [],
         "connect/endpoints": list(endpoints.connect),
         "connect/timeout_ms": -1,
         "connect/exit_on_failure": False,
-        "connect/retry": {"period_init_ms": 250, "period_max_ms": _longest_pause(lease), "period_increase_factor": 2},
+        "connect/retry": {"period_init_ms": 250, "period_max_ms": pause, "period_increase_factor": 2},
         "listen/exit_on_failure": True,
         "scouting/multicast/enabled": False,
         "scouting/gossip/enabled": False,
@@ -383,11 +383,6 @@ def _config(endpoints: Endpoints, lease: float, most_bytes: int) -> zenoh.Config
             tls |= {f"{side}_certificate": files["certificate"], f"{side}_private_key": files["key"]}
         config.insert_json5("transport/link/tls", json.dumps(tls))
     return config
-
-
-def _longest_pause(lease: float) -> int:
-    """Return the milliseconds between two tries at most: one who is back is met before its first round is due."""
-    return max(250, min(8000, int(500 * lease)))
 
 
 def _filter(most_bytes: int) -> Mapping[str, Any]:
