@@ -37,10 +37,6 @@ ONCE = (
 FILE = Path("a.npz")
 
 
-def weights_of_all(neighbors: Neighbors) -> np.ndarray:
-    return np.array([link.weight for link in neighbors.links.values()], dtype=np.float32)
-
-
 def tell(report: Report) -> str:
     return f"{report.violation}\nto replay it: omkl torture --seed {report.seed} --events {EVENTS}"
 

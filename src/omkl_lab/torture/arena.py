@@ -3,6 +3,7 @@
 import math
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import NamedTuple, TypeAlias
 
@@ -145,10 +146,6 @@ class Arena(Network):
     def forge(self, liar: str, victim: str, frames: list[bytes]) -> None:
         """Let a node hear what no process of a neighbor's has sent."""
         self._do(victim, lambda node, now: node.came(liar, now))
-
-        def heard(data: bytes) -> Act:
-            return lambda node, now: self._receive(node, liar, data, now)
-
         for data in frames:
             self._do(victim, partial(self._forged, liar, data))
 
