@@ -32,7 +32,7 @@ from omkl_lab.torture.disk import Disk
 from omkl_lab.torture.world import World
 
 MOST_SEEDS = 40
-BEGINNINGS = {kind: MORE[kind] for kind in ("back-off", "forged round")}
+BEGINNINGS = {kind: ALL[kind] for kind in ("back-off", "forged round")}
 Patch = pytest.MonkeyPatch
 Text: TypeAlias = type[Arrays] | type[Loops]
 
