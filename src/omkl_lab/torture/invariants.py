@@ -105,7 +105,9 @@ class Books:
         id, learning = node.role.id, node.learning
         self._check_model(node)
         known, hidden = self._known[id], learning.state.hidden.tobytes()
-        mean = self.beginnings.mean(node)
+        mean, start = self.beginnings.mean(node), node.neighbors.start
+        # One that has begun with what neighbors say may be given back its own before it takes a round.
+        is_first = node not in self._begun and not (start and start.begun)
         half(models, round_)
         state = learning.state
         change = Change(known.packed, np.array(learning.method.pack(state)), known.theta, known.began)
@@ -113,7 +115,7 @@ class Books:
         adopted = mean is not None and np.allclose(models, mean, rtol=ROUNDING, atol=ROUNDING)
         require(given_back or adopted, "models are taken that neither it nor its neighbors have said")
         require(state.hidden.tobytes() == hidden, "what was said is changed")
-        self.beginnings.check(node, models, round_, node not in self._begun, change, self.order.taken[id])
+        self.beginnings.check(node, models, round_, is_first, change, self.order.taken[id])
         self.recovered += given_back
         self._know(node)
 
