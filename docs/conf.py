@@ -35,7 +35,7 @@ napoleon_custom_sections = [("Attributes", "params_style")]
 # Types that appear in signatures and are no part of the interface.
 nitpick_ignore_regex = [
     ("py:class", r"omkl\.(errors|node\.runtime|registry)\.T"),
-    ("py:class", r"omkl\.methods\.(ensemble\.M|protocol\.S)"),
+    ("py:class", r"omkl\.(methods\.(ensemble\.M|protocol\.S)|learners\.rules\.M|landmarks\.Directions)"),
     ("py:class", r"omkl\.wire\.codec\.Body"),
     ("py:class", r"omkl(_lab)?\.methods\.\w+\.\w+State"),
     ("py:class", r"omkl\.(data\.(files|sets)|node\.persistence\.disk)\.\w+"),
