@@ -99,6 +99,25 @@ def test_weights_and_targets_that_are_none(weight: float) -> None:
         OMKLRegressor().learn_one({"a": 1.0}, float("nan"))
 
 
+@pytest.mark.parametrize("target", ["foo", "3.5", [1.0], {}])
+def test_targets_that_are_no_numbers(target: Any) -> None:
+    model = OMKLRegressor()
+    with pytest.raises(InputError, match="a target must be a number"):
+        model.learn_one({"a": 1.0}, target)
+    with pytest.raises(InputError, match="a class is a name or a number"):
+        OMKLClassifier().learn_one({"a": 1.0}, [1.0])
+
+
+def test_a_target_beyond_float32_does_no_more_than_one_within() -> None:
+    models = [OMKLRegressor(**QUICK), OMKLRegressor(**QUICK)]
+    for model, absurd in zip(models, (1e300, 1e30), strict=True):
+        for x, _ in rows(60):
+            model.learn_one(x, x["a"])
+        model.learn_one(x, absurd)
+    assert models[0].predict_one(x) == pytest.approx(models[1].predict_one(x), rel=1e-5)
+    assert abs(models[0].predict_one(x)) < 5
+
+
 @pytest.mark.parametrize("at", [10, 30])
 def test_classes_turn_up(at: int) -> None:
     model = OMKLClassifier(**QUICK)

@@ -7,7 +7,7 @@ at any time. See ``omkl.online`` for the rest.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -53,7 +53,10 @@ class _Estimator:
         return begin(task, settings.method(), self.seed, self.warmup)
 
     def _learn(self, online: Online, values: dict[Any, float], y: Sequence[float], w: float) -> None:
-        target = np.array(y, dtype=np.float64)
+        try:
+            target = np.array([math.nan if value is None else value + 0.0 for value in y], dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError(f"y is {y!r}; a target must be a number; leave the row out, or use a classifier") from None
         if not np.isfinite(target).all():
             raise InputError(f"y is {y}; targets must be finite; leave the row out")
         if online.kept is not None:
@@ -116,6 +119,8 @@ class OMKLClassifier(_Estimator, base.MiniBatchClassifier):
         values = _numbers(x)
         if not _is_there(w):
             return
+        if not isinstance(y, Hashable):
+            raise InputError(f"the class is {y!r}; a class is a name or a number; give one for each row")
         if y is None or y != y:
             raise InputError(f"the class is {y!r}; a row that is learned must have one; leave the row out")
         if self._online is None:

@@ -7,7 +7,7 @@ import numpy as np
 from omkl.methods import Gossip
 from omkl.node.events import Adopted, Begun, Dropped, Recovered
 from omkl.node.halves import Floats, quiet, total
-from omkl.node.leaps import Leaps
+from omkl.node.leaps import LEAP, Leaps
 from omkl.node.links import RECENT, Kept, LinkState
 from omkl.node.neighbors import Neighbors
 from omkl.node.start import Start
@@ -75,10 +75,16 @@ class Recovery:
             neighbors.start = None
 
     def _recover(self, peer: str, kept: Kept, start: Start, now: float) -> None:
-        """Take a hidden state of before for the models, and before the first round for the hidden state too."""
+        """Take a hidden state of before for the models, and before the first round for the hidden state too.
+
+        Its round is not believed where no neighbor counts near it: whoever kept it was there, and may since have gone
+        back from a round that was never true.
+        """
         learning, hidden = self._neighbors.learning, kept.hidden.copy()
         self._begin_with(hidden, kept.round)
-        if learning.round < kept.round and self._leaps.allow(learning.round, kept.round, now):
+        links = self._neighbors.links.values()
+        near = max((max(link.shown, link.last) for link in links if not link.unsure), default=0) + LEAP
+        if learning.round < kept.round <= near and self._leaps.allow(learning.round, kept.round, now):
             if not start.begun:
                 velocity = self._method.mixing.start(hidden)
                 learning.state = learning.state._replace(hidden=hidden, velocity=velocity)

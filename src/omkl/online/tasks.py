@@ -13,6 +13,7 @@ from omkl.online.calibrating import Units, units
 from omkl.scaling import Floats
 
 ABSURD = 20.0  # interquartile ranges from the median
+LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,8 @@ class Regression:
         return units(np.clip(y, middle - far, middle + far))
 
     def target(self, y: Floats, units: Units) -> npt.NDArray[np.float32]:
-        """Return the targets of numbers ``(..., C)``."""
-        return ((y - units.center) / units.scale).astype(np.float32)
+        """Return the targets of numbers ``(..., C)``; one beyond the largest float32 is as absurd as that."""
+        return np.clip((y - units.center) / units.scale, -LARGEST, LARGEST).astype(np.float32)
 
 
 Task: TypeAlias = Classification | Regression
