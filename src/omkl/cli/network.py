@@ -51,7 +51,7 @@ def init(
     port: Annotated[int, typer.Option(help="Where they listen; the next ones on one machine.", metavar="INT")] = 7447,
     metrics: Annotated[
         str, typer.Option(help="Where they serve metrics, a pattern too; none.", metavar="HOST:PORT")
-    ] = "127.0.0.1:9100",
+    ] = "127.0.0.1:17447",
     topology: Annotated[str, typer.Option(help="The graph over them, by name.", metavar="NAME")] = "ring",
     name: Annotated[str, typer.Option(help="The network's name.", metavar="WORD")] = "sensors",
     inputs: Annotated[

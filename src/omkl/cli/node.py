@@ -54,6 +54,15 @@ Export: TypeAlias = Annotated[
     Path | None,
     typer.Option(rich_help_panel=OUTPUT, help="Write the model on leaving and on SIGUSR1.", metavar="MODEL.npz"),
 ]
+Metrics: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        rich_help_panel=OUTPUT,
+        help="Where to serve metrics and health, in place of what the file says; none.",
+        metavar="HOST:PORT",
+        show_default=False,
+    ),
+]
 LogFormat: TypeAlias = Annotated[
     journal.LogFormat, typer.Option(rich_help_panel=OUTPUT, help="How the log is written.")
 ]
@@ -72,6 +81,7 @@ def run(
     until_end: UntilEnd = False,
     predictions: Predictions = False,
     export: Export = None,
+    metrics: Metrics = None,
     log_format: LogFormat = journal.LogFormat.TEXT,
     quiet: Quiet = False,
 ) -> None:
@@ -92,6 +102,7 @@ def run(
         raise InputError("a node needs its network and its id; give --network NETWORK.toml --id ID")
     daemon, feeds = _load("daemon"), _load("feed")
     config = _load("config").load(network)
+    config = config if metrics is None else config.served_at(id, None if metrics == "none" else metrics)
     feed = None
     if stream is not None:
         feed = feeds.Feed(file=stream, format=format_in, label=label, strict=strict, until_end=until_end)

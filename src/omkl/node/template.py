@@ -10,7 +10,7 @@ from typing import Any
 from omkl.errors import InputError, whole
 from omkl.node.config import Calibration, NetworkConfig, parse
 
-LISTEN, METRICS = 7447, 9100  # the first ports, those of zenoh and of Prometheus's exporters
+LISTEN, METRICS = 7447, 17447  # the first ports: zenoh's, and one that no exporter of Prometheus's list has
 
 TEXT = string.Template("""\
 # A network whose nodes learn one model together, each from its own stream. This file goes to every
@@ -37,8 +37,9 @@ inputs = $inputs
 #   tcp/192.168.1.10:7447, and open that port. A name will do that means this address on the device
 #   too, and not 127.0.1.1. A link is one connection; the node that is listed later opens it, and
 #   opens it again when it was lost. So nodes that cannot be reached go last.
-# metrics: where it serves health and Prometheus metrics over HTTP; 127.0.0.1 is for the device
-#   itself alone. Without the line it serves none.
+# metrics: where it serves health and Prometheus metrics over HTTP. 127.0.0.1 is for the device
+#   itself alone; its own address, or 0.0.0.0 for all it has, lets a Prometheus elsewhere in.
+#   Whoever reaches it reads it: no password, no TLS. Without the line it serves none.
 # position = [x, y]: where omkl dashboard draws it, to the right and up; leave it out, and it finds
 #   a place by the links.
 $nodes
