@@ -4,6 +4,7 @@ Twenty simulated devices on a path learn Banana, two classes that lie around eac
 and leaves in a folder a figure, a report on the claims, and a run for ``omkl dashboard``.
 """
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -105,7 +106,8 @@ def main(out: Path, seeds: int = SEEDS, rounds: int | None = None) -> None:
     for claim in claims(out / "paper", seeds):
         print(f"  {claim.verdict:<14}  {claim.text}")
     print(f"\n{out / 'demo.png'} shows the curves, {out / 'paper' / 'report.html'} the paper's figures.")
-    command = f"{Path(sys.executable).parent / 'omkl'} dashboard {out / 'run'}"
+    omkl_here = os.path.relpath(Path(sys.executable).with_name("omkl"))
+    command = f"{omkl_here} dashboard {out / 'run'}"
     print(f"Watch the network learn in your browser:\n\n  {command}\n\n({time.perf_counter() - started:.0f} s)")
 
 
