@@ -20,6 +20,7 @@ from omkl.topology import GRAPHS, WEIGHTS
 from tests.doc_pages import ROOT
 
 DRAW = ROOT / "docs" / "draw_reference.py"
+ROOT_COMMAND: Any = get_command(app)
 NETWORK = (FileKeys, Member, Timing, Checkpoint, Calibration, Access, Tls)
 
 
@@ -47,7 +48,7 @@ def test_a_page_is_what_the_program_says(name: str) -> None:
 
 def commands() -> Iterator[tuple[str, Any]]:
     """Yield each command of ``omkl``, by its words."""
-    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+    for name, command in ROOT_COMMAND.commands.items():
         yield f"omkl {name}", command
         for inner, one in getattr(command, "commands", {}).items():
             yield f"omkl {name} {inner}", one
@@ -65,7 +66,8 @@ def test_every_flag_is_there_and_every_example_is_one(words: str, command: Any) 
         told += part(kept("command-line.md"), "Flags of a method")
     flags = [flag for one in command.params for flag in [*one.opts, *one.secondary_opts] if flag.startswith("-")]
     assert [flag for flag in flags if f"`{flag}`" not in told and f"`{flag} " not in told] == []
-    for line in told.split("```text\n")[2].split("\n```")[0].splitlines():
+    example: str = told.split("```text\n")[2].split("\n```")[0]
+    for line in example.splitlines():
         typed = shlex.split(line)
         assert " ".join(typed[:2]) == words or line.startswith(words) or words == "omkl node inputs", line
         assert {flag for flag in typed if flag.startswith("--")} <= {*flags, "--calibration"}
@@ -84,7 +86,8 @@ def test_every_key_of_a_spec_is_told() -> None:
         for name, one in settings(thing).items():
             assert f"\n| `{name}` |" in page, name
             assert one.doc, name
-    for known in (GRAPHS, WEIGHTS, PRESETS, METHODS, *(choice.known for choice in PARTS.values())):
+    registries: list[Any] = [GRAPHS, WEIGHTS, PRESETS, METHODS, *(choice.known for choice in PARTS.values())]
+    for known in registries:
         assert [name for name in known if f'\n| `"{name}"` |' not in page] == []
     for choice in PARTS.values():
         for name, make in choice.known.items():

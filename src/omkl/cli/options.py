@@ -24,7 +24,8 @@ OUTPUT = "Output"
 
 RUN = settings(Experiment)
 METHOD = settings(recommended())
-QUANTIZER = {name: one for make in QUANTIZERS.values() for name, one in settings(make).items() if one.doc}
+UNFLAGGED = ("k",)  # too short a word for a flag: {name="topk", k=4}
+QUANTIZER = {name: one for make in QUANTIZERS.values() for name, one in settings(make).items() if name not in UNFLAGGED}
 NAMES = {"topology": list(GRAPHS), "weights": list(WEIGHTS), "method": [*PRESETS, *METHODS]}
 
 
