@@ -94,7 +94,7 @@ NOTHING: Told = {}
 IN_A_SPEC: Told = {
     "data": ("name or [table](#data)", "The data to learn: a data set by name, or a file of your own."),
     "topology": (
-        "[name or table](#topology)",
+        "[name, table](#topology) or path",
         "Which nodes hear each other. Without it: the data set's own graph if it has one, else a path.",
     ),
     "method": ("[name or table](#method)", "What nodes learn with. Without it: the recommended method."),

@@ -39,6 +39,8 @@ class simulate(FLAGS):  # type: ignore[misc, valid-type]
     To give settings to a part, write an inline TOML table in place of its name:
     --topology '{name="erdos_renyi", p=0.5}'.
 
+    To use a graph of your own: --topology edges.csv, a line for each link, or an adjacency matrix, or GraphML.
+
     To let links fail and nodes sleep: --faults '{links=0.1, nodes=0.05}'. To let graphs take turns:
     --topology '{graphs=["ring", "star"]}'.
 
