@@ -27,9 +27,9 @@ class Experiment:
         ``(n, d)``, dealt out to the nodes; or a stream ``(X, y)`` with X ``(T, J, d)`` and y ``(T, J)``.
     topology
         Which nodes hear each other, by a file such as ``edges.csv`` or by name; files are those that
-        ``omkl.topology.read`` knows. Or a graph of ``omkl.topology``, a networkx graph, an adjacency or a gossip matrix;
-        or ``omkl.topology.Schedule`` of several, which take turns. None is the data set's own graph where it has one,
-        and a path otherwise. Where both data and graph name the nodes, they are matched by name.
+        ``omkl.topology.read`` knows. Or a graph of ``omkl.topology``, a networkx graph, an adjacency or a gossip
+        matrix; or ``omkl.topology.Schedule`` of several, which take turns. None is the data set's own graph where it
+        has one, and a path otherwise. Where both data and graph name the nodes, they are matched by name.
     nodes
         Number of nodes, J; may be left out where data or topology tell it.
     method
