@@ -26,9 +26,10 @@ class Experiment:
         A data set by name, such as ``"banana"`` (``omkl data`` lists them); arrays ``(X, y)`` with X ``(n, d)``, dealt
         out to the nodes; or a stream ``(X, y)`` with X ``(T, J, d)`` and y ``(T, J)``.
     topology
-        Who hears whom: a name such as ``"path"``, a graph of ``omkl.topology``, a networkx graph, an adjacency or a
-        gossip matrix; or ``omkl.topology.Schedule`` of several, which take turns. None is the data set's own graph
-        where it has one, and a path otherwise.
+        Who hears whom, by a file such as ``edges.csv`` or by name; a file is one that ``omkl.topology.read`` knows. A
+        graph of ``omkl.topology``, a networkx graph, an adjacency or a gossip matrix; or ``omkl.topology.Schedule`` of several,
+        which take turns. None is the data set's own graph where it has one, and a path otherwise. Where both data and
+        graph name the nodes, they are matched by name.
     nodes
         Number of nodes, J; may be left out where data or topology tell it.
     method

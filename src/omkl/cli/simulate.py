@@ -38,6 +38,8 @@ class simulate(FLAGS):  # type: ignore[misc, valid-type]
 
     An inline TOML table in place of a name gives settings: --topology '{name="erdos_renyi", p=0.5}'.
 
+    A graph of your own: --topology edges.csv, a line for each link, or an adjacency matrix, or GraphML.
+
     Links that fail and nodes that sleep: --faults '{links=0.1, nodes=0.05}'; graphs that take turns:
     --topology '{graphs=["ring", "star"]}'.
 
