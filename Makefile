@@ -27,6 +27,12 @@ docs: .venv/.installed
 	$(BIN)/sphinx-build -W --keep-going -n -q docs out/docs
 	@echo out/docs/index.html
 
+# The alerts, their tests and the scrape file, by Prometheus's own tool; it is in Debian's package prometheus.
+alerts:
+	@command -v promtool >/dev/null || { echo "make alerts needs promtool: apt-get install prometheus"; exit 2; }
+	promtool check config deploy/prometheus/prometheus.yml
+	cd deploy/prometheus && promtool test rules omkl.test.yml
+
 # Five minutes or so on two cores, of seeds that nobody has tried.
 torture: .venv/.installed
 	$(BIN)/omkl torture --seed $$(date +%s)000 --seeds 2500
