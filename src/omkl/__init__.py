@@ -98,7 +98,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("dashboard", "data", "metrics", "plots", "river", "sklearn"):
+    if name in ("dashboard", "data", "metrics", "plots", "river", "sklearn", "testing"):
         return import_module(f"omkl.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'omkl' has no attribute {name!r}")

@@ -24,7 +24,7 @@ OUTPUT = "Output"
 
 RUN = settings(Experiment)
 METHOD = settings(recommended())
-QUANTIZER = {name: one for make in QUANTIZERS.values() for name, one in settings(make).items() if one.doc}
+QUANTIZER = {name: one for make in QUANTIZERS.own.values() for name, one in settings(make).items() if one.doc}
 NAMES = {"topology": list(GRAPHS), "weights": list(WEIGHTS), "method": [*PRESETS, *METHODS]}
 
 
@@ -83,9 +83,8 @@ def _help(setting: Setting) -> str:
     for kind in _kinds(setting):
         known = known or list(PARTS[kind].known if kind in PARTS else get_args(kind) * (get_origin(kind) is Literal))
     if setting is QUANTIZER.get(setting.name):
-        return (
-            f"{clause}; for {', '.join(name for name, make in QUANTIZERS.items() if setting.name in settings(make))}."
-        )
+        having = [name for name, make in QUANTIZERS.own.items() if setting.name in settings(make)]
+        return f"{clause}; for {', '.join(having)}."
     return f"{clause}: {', '.join(known)}." if known else f"{clause}."
 
 
