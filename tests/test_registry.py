@@ -209,7 +209,7 @@ def test_a_registry_without_entry_points() -> None:
             "method is object, which lacks name, .*step, models; a method",
         ),
         (
-            lambda: omkl.simulate("banana", method=omkl.Local),
+            lambda: omkl.simulate("banana", method=KIND),
             r"method is the class Local; .* pass Local\(\), or omkl.rec",
         ),
         (

@@ -258,7 +258,7 @@ def rounds(method: Method, count: int, nodes: int = NODES, learnable: bool = Fal
 def _learnable(loss: Any, f: Floats, y: Floats) -> Floats:
     """Return targets of the same kind as y that outputs f explain."""
     if y.shape[-1] > 1 and hasattr(loss, "classes"):
-        made = np.eye(y.shape[-1])[f.argmax(axis=-1)]
+        made: Floats = np.eye(y.shape[-1])[f.argmax(axis=-1)]
     else:
         made = f if np.isnan(loss.score(f, y)).any() else np.sign(f)
     return made.astype(np.float32)
