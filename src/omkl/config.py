@@ -29,7 +29,8 @@ from omkl.methods.mixing import MIXING, Mixing
 from omkl.quantizers import Quantizer
 from omkl.sending import SENDING, Budget, Pace, Sending
 from omkl.settings import REQUIRED, Setting, build, settings, values
-from omkl.topology import GRAPHS, Schedule
+from omkl.topology import GRAPHS, Schedule, opened
+from omkl.topology.files import is_file
 
 Table: TypeAlias = dict[str, Any]
 Registry: TypeAlias = Mapping[str, Callable[..., Any]]
@@ -67,7 +68,19 @@ RULES = {
 
 @dataclass(frozen=True)
 class File:
-    """Data in a file: the columns of labels, of nodes if any, and those to leave out."""
+    """Data in a file: the columns of labels, of nodes if any, and those to leave out.
+
+    Attributes
+    ----------
+    file
+        The path of a CSV or Parquet file, relative to the spec.
+    target
+        The column that is to be predicted, or a list of several.
+    node
+        The column that says which node saw a row. Without it the rows are dealt out to the nodes.
+    drop
+        Columns that are not used.
+    """
 
     file: str
     target: str | list[str]
@@ -81,7 +94,7 @@ class File:
 
 
 def load(path: Path) -> Table:
-    """Return the table of a TOML file; a data file in it is looked for beside it."""
+    """Return the table of a TOML file; the files of data and graphs in it are looked for beside it."""
     if (size := path.stat().st_size) > MOST_BYTES:
         raise InputError(f"{path} has {size} bytes; settings take {MOST_BYTES} at most; is it the right file?")
     try:
@@ -91,7 +104,16 @@ def load(path: Path) -> Table:
     data = table.get("data")
     if isinstance(data, dict) and isinstance(data.get("file"), str):
         data["file"] = str(path.parent / data["file"])
+    if "topology" in table:
+        table["topology"] = graph_beside(path, table["topology"])
     return table
+
+
+def graph_beside(path: Path, topology: Any) -> Any:
+    """Return a topology with its files, if any, beside another file."""
+    if isinstance(topology, dict) and isinstance(topology.get("graphs"), list):
+        return topology | {"graphs": [graph_beside(path, one) for one in topology["graphs"]]}
+    return str(path.parent / topology) if isinstance(topology, str) and is_file(topology) else topology
 
 
 def merge(table: Table, over: Table) -> Table:
@@ -193,9 +215,12 @@ def data(value: Any) -> Any:
 
 
 def topology(value: Any, nodes: int | None) -> Any:
-    """Return the graph of a name with settings, or a schedule; a name alone or a matrix is for the library to read."""
+    """Return the graph of a file or of a name with settings, or a schedule; a name alone or a matrix stays as it is."""
     if isinstance(value, list):
         return checked(list[list[float]], value, "topology")
+    if isinstance(value, str) and is_file(value):
+        with at("topology"):
+            return opened(value)
     table = as_table(value, "topology")
     if "graphs" in table:
         graphs = converted(Schedule, table, "topology")["graphs"]

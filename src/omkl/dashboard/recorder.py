@@ -84,7 +84,7 @@ class Recorder:
                 source="simulation",
                 title=title_of(config, self._method),
                 nodes=graph.nodes,
-                ids=[str(node) for node in self._drawn],
+                ids=[graph.called(node) for node in self._drawn],
                 positions=places,
                 edges=self._edges.tolist(),
                 kernels=begun.kernels,

@@ -1,6 +1,7 @@
 """A saved result as events: its curves are means over nodes, so of single nodes there is the end alone."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,14 +49,14 @@ class Saved:
 
 def replayed(result: "Result") -> Iterator[Event]:
     """Yield the events of a result, means over its seeds; the spread is that over seeds."""
-    config, graph = result.config, _graph(result.config)
+    config, graph = result.config, replace(_graph(result.config), names=result.config.get("names"))
     drawn = piece(graph, MOST_DRAWN) if len(graph.edges) else np.arange(min(graph.nodes, MOST_DRAWN))
     edges = within(graph, drawn)
     yield events.network(
         source="simulation",
         title=title_of(config),
         nodes=graph.nodes,
-        ids=[str(node) for node in drawn],
+        ids=[graph.called(node) for node in drawn],
         positions=spread_out(len(drawn), edges) if graph.positions is None else graph.positions[drawn],
         edges=edges.tolist(),
         kernels=[f"{kernel['name']} {kernel['sigma']:g}" for kernel in config["method"]["kernels"]],

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from omkl import metrics, storage
 from omkl.arrays import Array
 from omkl.display import as_html, as_text, counted, short
-from omkl.errors import InputError
+from omkl.errors import InputError, pick
 from omkl.features import Features, transform
 from omkl.model import Model, loss_from, model_of
 
@@ -118,9 +118,16 @@ class Result:
         }
         return {name: text for name, text in lines.items() if not text.startswith("nan")}
 
-    def model(self, seed: int | None = None, node: int = 0) -> Model:
-        """Return the final model of one node under one seed, the first by default."""
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the nodes are called, in their order: names of the data or of the graph, else numbers."""
+        return tuple(self.config.get("names") or map(str, range(self.theta.shape[0])))
+
+    def model(self, seed: int | None = None, node: int | str = 0) -> Model:
+        """Return the final model of one node, by its number or name, under one seed; the first by default."""
         nodes, seeds = self.theta.shape[0], self.seeds.tolist()
+        if isinstance(node, str):
+            node = pick("node", node, {name: k for k, name in enumerate(self.names)})
         if not 0 <= node < nodes:
             raise InputError(f"node is {node}; this run has nodes 0 ... {nodes - 1}")
         if seed is not None and seed not in seeds:

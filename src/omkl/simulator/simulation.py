@@ -123,7 +123,8 @@ def run_cases(
     labels = [label(named(method)) for method, _ in pairs]
     methods = [suited(named(method), source.loss if isinstance(source, Data) else None) for method, _ in pairs]
     own = getattr(source, "graph", None) or "path"
-    given_graphs = [own if topology is None else topology for _, topology in pairs]
+    given_graphs = [own if topology is None else topologies.opened(topology) for _, topology in pairs]
+    names = getattr(source, "names", None) or next(filter(None, map(topologies.names_of, given_graphs)), None)
     nodes = _nodes(given_graphs, given.weights) if given.nodes is None else given.nodes
     dtype = np.float64 if given.standardize else np.float32
     raw = first_rounds(as_stream(source, nodes, given.shuffle, dtype, given.partition)[0], given.rounds)
@@ -135,7 +136,7 @@ def run_cases(
         raise InputError(
             f"record_every is {given.record_every}; the stream has {rounds} rounds; record at least one of them"
         )
-    graphs = [topologies.turns(topology, count, given.weights) for topology in given_graphs]
+    graphs = [topologies.turns(topology, count, given.weights, names) for topology in given_graphs]
     methods = [
         method.on(*turns) if isinstance(method, Gossip) else method
         for method, turns in zip(methods, graphs, strict=True)
@@ -159,6 +160,7 @@ def run_cases(
     told = {name: describe(getattr(given, name)) for name in RECORDED} | {
         "data": describe_data(given.data, raw),
         "nodes": count,
+        **({} if names is None else {"names": list(names)}),
         "rounds": rounds,
         "target_variance": float(np.var(targets, axis=(0, 1), dtype=np.float64).sum()),
         "versions": versions(),

@@ -97,6 +97,7 @@ def _chance(name: str, value: Chance) -> Any:
 
 def union(turns: Sequence[Topology]) -> Graph:
     """Return the graph of all links that a schedule has; refuse one whose parts never meet."""
-    graph = Graph(turns[0].nodes, np.concatenate([turn.graph.edges for turn in turns]), "schedule")
+    edges = np.concatenate([turn.graph.edges for turn in turns])
+    graph = Graph(turns[0].nodes, edges, "schedule", names=turns[0].graph.names)
     refuse_parts(graph)
     return graph

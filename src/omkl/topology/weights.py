@@ -81,6 +81,11 @@ class Topology:
         weights[row, column] = np.tile(self.weights, 2)[order]
         return index, weights
 
+    def ordered(self, order: Integers) -> "Topology":
+        """Return the same with its nodes in another order: node k is the one that was ``order[k]``."""
+        ends = np.sort(np.argsort(order)[self.graph.edges], axis=1)
+        return Topology(self.graph.ordered(order), self.weights[np.lexsort(ends.T[::-1])], self.rule)
+
     def eigenvalues(self) -> Floats:
         """Return all eigenvalues of W, descending, from the dense matrix."""
         return np.linalg.eigvalsh(self.matrix())[::-1].astype(np.float64)
@@ -97,12 +102,15 @@ class Topology:
 def metropolis(graph: GraphLike) -> Topology:
     """Return weights 1 / (1 + max(d_i, d_j)): positive everywhere, and all eigenvalues above -1.
 
+    Where links have strengths s_ij, they are s_ij / (s_ij + max(S_i, S_j)), S_i the sum of a node's.
+
     >>> from omkl.topology import path
     >>> metropolis(path(3)).matrix().round(2).tolist()
     [[0.67, 0.33, 0.0], [0.33, 0.33, 0.33], [0.0, 0.33, 0.67]]
     """
     graph = as_graph(graph)
-    return Topology(graph, 1 / (1 + graph.degrees[graph.edges].max(axis=1)), "metropolis")
+    each = np.ones(len(graph.edges)) if graph.strengths is None else graph.strengths
+    return Topology(graph, _shares(graph, each), "metropolis")
 
 
 def resistance(graph: GraphLike) -> Topology:
@@ -117,9 +125,13 @@ def resistance(graph: GraphLike) -> Topology:
     [0.33, 0.22, 0.22, 0.3]
     """
     graph = as_graph(graph)
-    each = resistances(graph)
+    return Topology(graph, _shares(graph, resistances(graph)), "resistance")
+
+
+def _shares(graph: Graph, each: Floats) -> Floats:
+    """Return what a link has of all that its ends have in their links, of the end with more, and its own once again."""
     total = np.bincount(graph.edges.ravel(), np.repeat(each, 2), graph.nodes)
-    return Topology(graph, each / (each + total[graph.edges].max(axis=1)), "resistance")
+    return np.asarray(each / (each + total[graph.edges].max(axis=1)))
 
 
 def local_degree(graph: GraphLike) -> Topology:

@@ -9,6 +9,7 @@ from typing import Any
 from omkl import config
 from omkl.config import Table
 from omkl.errors import InputError
+from omkl.topology.files import is_file
 from omkl_lab import sweeps
 from omkl_lab.sweeps import Point
 
@@ -19,7 +20,7 @@ def expand(path: Path) -> Iterator[Point]:
     axes, listed = dict(_axes(base.pop("grid", {}))), base.pop("point", None)
     if listed is not None and not (isinstance(listed, list) and listed and all(isinstance(t, dict) for t in listed)):
         raise InputError("point: it must be a list of tables; write [[point]] before each")
-    for key, beside in (("data", _data_beside), ("data.file", _file_beside)):
+    for key, beside in (("data", _data_beside), ("data.file", _file_beside), ("topology", config.graph_beside)):
         if key in axes:
             axes[key] = [beside(path, value) for value in axes[key]]
     read: dict[str, Any] = {}
@@ -29,6 +30,7 @@ def expand(path: Path) -> Iterator[Point]:
         label += [f"{key} = {json.dumps(value, default=str)}" for key, value in chosen.items()]
         try:
             own = {"data": _data_beside(path, over["data"])} if "data" in over else {}
+            own |= {"topology": config.graph_beside(path, over["topology"])} if "topology" in over else {}
             table = config.merge(base, over | own)
             for key in sorted(chosen, key=lambda key: key.count(".")):  # a name before its settings
                 table = _put(table, key.split("."), chosen[key], key)
@@ -78,7 +80,9 @@ def _point(table: Table, read: dict[str, Any]) -> Point:
             read[key] = config.data(data)
         table = table | {"data": read[key]}
     spec = config.experiment(table)
-    known = {} if isinstance(spec.topology, str | None) else {"topology": table["topology"]}
+    told = table.get("topology")
+    of_files = [is_file(one) for one in (told["graphs"] if isinstance(told, dict) and "graphs" in told else [told])]
+    known = {} if isinstance(spec.topology, str | None) or any(of_files) else {"topology": told}
     if isinstance(data, dict):
         rest = {key: data[key] for key in data if key != "file"}
         known["data"] = {"name": Path(data["file"]).name, **rest, "sha256": sweeps.fingerprint(*spec.data)}

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -47,6 +47,7 @@ class Point:
 def point(given: Experiment | Mapping[str, Any], **known: Any) -> Point:
     """Return the point of an experiment, or of its attributes; ``known`` tells what does not describe itself."""
     one: Experiment = given if isinstance(given, Experiment) else build(Experiment, given)
+    one = replace(one, topology=topologies.opened(one.topology))  # workers may not see the file
     method, own = one.method, None
     if isinstance(one.data, str):
         chosen = data.known(one.data)
@@ -59,7 +60,8 @@ def point(given: Experiment | Mapping[str, Any], **known: Any) -> Point:
         turns = topologies.turns(one.topology, one.nodes, one.weights)
         arrays = [array for turn in turns for array in (turn.graph.edges, turn.weights)]
         name = turns[0].graph.name if len(turns) == 1 else "schedule"
-        known["topology"] = {"name": name, "sha256": fingerprint(*arrays)}
+        names = topologies.names_of(one.topology)
+        known["topology"] = {"name": name, "sha256": fingerprint(*arrays)} | ({"names": list(names)} if names else {})
     known["method"] = describe(method, _lasting) | {"loss": describe(method.objective, _lasting)}
     told = {field.name: getattr(one, field.name) for field in fields(one)} | known
     if told["rounds"] is None:
