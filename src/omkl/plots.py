@@ -70,11 +70,11 @@ def plot_partition(axes: "Axes", labels: Iterable[npt.ArrayLike], names: Sequenc
     ``names`` is what the nodes are called, if not by their numbers.
     """
     each = [np.ravel(np.asarray(own, dtype=np.float64)) for own in labels]
-    label, names = _classes(np.concatenate(each))
+    label, classes = _classes(np.concatenate(each))
     ends = np.cumsum([len(own) for own in each])[:-1]
-    counts = np.stack([np.bincount(own, minlength=len(names)) for own in np.split(label, ends)])
+    counts = np.stack([np.bincount(own, minlength=len(classes)) for own in np.split(label, ends)])
     nodes, floor = np.arange(len(counts)), np.zeros(len(counts))
-    for k, name in enumerate(names):
+    for k, name in enumerate(classes):
         axes.bar(nodes, counts[:, k], bottom=floor, width=0.85, label=name, color=PALETTE[k % len(PALETTE)], zorder=2)
         floor += counts[:, k]
     axes.set_xlabel("node")
