@@ -391,9 +391,11 @@ def test_a_family_may_be_given_twice() -> None:
 
 def test_help_says_what_docstrings_say() -> None:
     told = {one.name: get_args(one.type)[1].help for one in fields(options.flags("topology shard", "gamma bits"))}
-    assert told["topology"].startswith("Who hears whom: path, ring, ")
+    assert told["topology"].startswith(
+        "Which nodes hear each other, by a file such as edges.csv or by name: path, ring, "
+    )
     assert told["shard"] == "What is spread over devices: nodes, seeds."
-    assert told["gamma"] == "Consensus step, in (0, 1]: auto."
+    assert told["gamma"] == "How far a node moves towards its neighbors in a round, in (0, 1], or auto."
     assert told["bits"] == "Bits of a level's magnitude, 1 to 8; for qsgd."
 
 

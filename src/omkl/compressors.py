@@ -41,7 +41,13 @@ class Sign:
 
 @dataclass(frozen=True)
 class _Few:
-    """k elements, exact."""
+    """k elements, exact.
+
+    Attributes
+    ----------
+    k
+        Number of elements that are sent.
+    """
 
     k: int = 4
 

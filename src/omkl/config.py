@@ -68,7 +68,19 @@ RULES = {
 
 @dataclass(frozen=True)
 class File:
-    """Data in a file: the columns of labels, of nodes if any, and those to leave out."""
+    """Data in a file: the columns of labels, of nodes if any, and those to leave out.
+
+    Attributes
+    ----------
+    file
+        The path of a CSV or Parquet file, relative to the spec.
+    target
+        The column that is to be predicted, or a list of several.
+    node
+        The column that says which node saw a row. Without it the rows are dealt out to the nodes.
+    drop
+        Columns that are not used.
+    """
 
     file: str
     target: str | list[str]

@@ -23,13 +23,13 @@ class Experiment:
     Attributes
     ----------
     data
-        A data set by name, such as ``"banana"`` (``omkl data`` lists them); arrays ``(X, y)`` with X ``(n, d)``, dealt
-        out to the nodes; or a stream ``(X, y)`` with X ``(T, J, d)`` and y ``(T, J)``.
+        The data to learn: a data set by name, such as ``"banana"`` (``omkl data`` lists them); arrays ``(X, y)`` with X
+        ``(n, d)``, dealt out to the nodes; or a stream ``(X, y)`` with X ``(T, J, d)`` and y ``(T, J)``.
     topology
-        Who hears whom, by a file such as ``edges.csv`` or by name; a file is one that ``omkl.topology.read`` knows. A
-        graph of ``omkl.topology``, a networkx graph, an adjacency or a gossip matrix; or ``omkl.topology.Schedule`` of several,
-        which take turns. None is the data set's own graph where it has one, and a path otherwise. Where both data and
-        graph name the nodes, they are matched by name.
+        Which nodes hear each other, by a file such as ``edges.csv`` or by name; files are those that
+        ``omkl.topology.read`` knows. Or a graph of ``omkl.topology``, a networkx graph, an adjacency or a gossip
+        matrix; or ``omkl.topology.Schedule`` of several, which take turns. None is the data set's own graph where it
+        has one, and a path otherwise. Where both data and graph name the nodes, they are matched by name.
     nodes
         Number of nodes, J; may be left out where data or topology tell it.
     method
@@ -37,9 +37,9 @@ class Experiment:
         a preset, ``"letter"`` or ``"frugal"``; None is ``recommended()``. A method without a loss takes the one that
         suits a data set known by name.
     weights
-        Rule for the gossip weights of a graph.
+        Rule for the gossip weights of a graph: how much each neighbor counts.
     faults
-        Links that fail and nodes that sleep, in every round anew: ``Faults(links=0.1, nodes=0.05)``.
+        Links that fail and nodes that sleep, drawn anew in every round: ``Faults(links=0.1, nodes=0.05)``.
     seeds
         Number of runs, one for each seed from ``seed`` on. Each has its own features and dither, and calibrates on its
         own rows of the stream where the method does. A run depends on its own seed alone.
@@ -48,17 +48,18 @@ class Experiment:
     shuffle
         Seed of the order in which a table is dealt out, the same for all runs; None keeps the order of the rows.
     partition
-        Which rows of a table a node sees: a name, or ``omkl.data.Dirichlet(alpha=0.1)``, say; None deals them out like
-        cards.
+        Which rows of a table each node sees: a name, or ``omkl.data.Dirichlet(alpha=0.1)``, say. None deals the rows
+        out like cards.
     rounds
-        Only the first so many rounds of the stream; None takes all that it has.
+        Number of rounds to take from the stream; None takes all that it has.
     record_every
-        Record every k-th round.
+        Record one round in so many; 1 records every round.
     pooled
         Also record ``pooled_loss``: every node's model scored on all nodes' samples of the round.
     standardize
-        Bring every input to mean 0 and deviation 1 by the running moments of its node, as ``omkl.scaling`` does: for
-        raw values in whatever units, at nodes that see like data. Where they do not, give known units instead.
+        Scale every input to mean 0 and deviation 1 by the running moments of its node, as ``omkl.scaling`` does. Use it
+        for raw values in any units, at nodes that see similar data. If nodes see different data, scale the inputs
+        yourself, in the same way for all nodes.
     devices
         Number of JAX devices that share the work. The result is that of one device, up to rounding;
         ``config["devices"]`` counts the links between devices. After ``jax.distributed.initialize`` devices are those

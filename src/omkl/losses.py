@@ -128,7 +128,13 @@ class SmoothedHinge(_TwoClasses):
 
 @dataclass(frozen=True)
 class Softmax:
-    """Several classes, labels 0 ... C-1: C(f, y) = ln sum_k exp(f_k) - f_y, targets one-hot."""
+    """Several classes, labels 0 ... C-1: C(f, y) = ln sum_k exp(f_k) - f_y, targets one-hot.
+
+    Attributes
+    ----------
+    classes
+        Number of classes, C. None takes the largest label plus one; real nodes need the number.
+    """
 
     classes: int | None = None
 
@@ -176,7 +182,13 @@ class Softmax:
 
 @dataclass(frozen=True)
 class _Regression:
-    """Real targets, one output or several, which are the decision themselves."""
+    """Real targets, one output or several, which are the decision themselves.
+
+    Attributes
+    ----------
+    outputs
+        Number of values that are predicted.
+    """
 
     outputs: int = 1
 
@@ -233,6 +245,11 @@ class Huber(_Regression):
 
     C(f, y) is the sum over outputs of r^2, or 2 delta |r| - delta^2 where |r| = |f - y| exceeds ``delta``: a delta
     without bound is ``Squared``.
+
+    Attributes
+    ----------
+    delta
+        The error beyond which the loss grows linearly; 1 suits targets of deviation 1.
     """
 
     delta: float = 1.0

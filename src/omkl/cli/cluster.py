@@ -30,17 +30,17 @@ FLAGS = options.flags("data topology nodes weights seed shuffle standardize roun
 class cluster(FLAGS):  # type: ignore[misc, valid-type]
     """Run a real network on this machine: a process for every node, zenoh over loopback, rounds in lock step.
 
-    Each node is fed its part of the data. The same is then simulated with the same seed, and the two are compared.
-    Settings are those of omkl simulate, from a TOML file, from flags, or both.
+    Each node is given its part of the data. Then omkl simulates the same network with the same seed, and prints both
+    results. Settings are those of omkl simulate, from a TOML file, from flags, or both.
 
     Example: omkl cluster --data banana --topology path --nodes 5
     """
 
     spec: options.Spec = None
-    deadline: Annotated[float, typer.Option(help="Seconds to wait for a neighbor.")] = 30.0
+    deadline: Annotated[float, typer.Option(help="How long to wait for a neighbor.", metavar="SECONDS")] = 30.0
     out: Annotated[
         Path | None,
-        typer.Option(rich_help_panel=OUTPUT, file_okay=False, help="Folder to save losses and models in."),
+        typer.Option(rich_help_panel=OUTPUT, file_okay=False, help="Save losses and models here.", metavar="FOLDER"),
     ] = None
     output: options.Output = Format.TABLE
     quiet: options.Quiet = False

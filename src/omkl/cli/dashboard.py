@@ -29,32 +29,43 @@ TOKEN = "OMKL_DASHBOARD_TOKEN"
 SERVE = "Server"
 
 Source = typer.Argument(
-    exists=True, metavar="SOURCE", help="A run, a folder of runs, or NETWORK.toml.", show_default=False
+    exists=True, metavar="SOURCE", help="A saved run, a folder of runs, or a network's file.", show_default=False
 )
 
 
 def dashboard(
     source: Annotated[Path | None, Source] = None,
     port: Annotated[
-        int, typer.Option(rich_help_panel=SERVE, min=0, max=2**16 - 1, help="Where to listen; 0 is any free port.")
+        int,
+        typer.Option(
+            rich_help_panel=SERVE, min=0, max=2**16 - 1, help="Port to listen on; 0 takes any free one.", metavar="INT"
+        ),
     ] = PORT,
-    host: Annotated[str, typer.Option(rich_help_panel=SERVE, help="On which address.")] = "127.0.0.1",
-    no_browser: Annotated[bool, typer.Option("--no-browser", rich_help_panel=SERVE, help="Open no browser.")] = False,
+    host: Annotated[
+        str, typer.Option(rich_help_panel=SERVE, help="Address to listen on.", metavar="HOST")
+    ] = "127.0.0.1",
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", rich_help_panel=SERVE, help="Print the address and open no browser.")
+    ] = False,
     name: Annotated[
         str | None,
-        typer.Option("--as", help="Whose certificate to show to nodes with TLS.", metavar="NAME", show_default=False),
+        typer.Option(
+            "--as", help="Name of the certificate to show to nodes with TLS.", metavar="NAME", show_default=False
+        ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(rich_help_panel=OUTPUT, file_okay=False, help="Folder to keep new runs in.")
+        Path | None,
+        typer.Option(rich_help_panel=OUTPUT, file_okay=False, help="Keep new runs here.", metavar="FOLDER"),
     ] = None,
 ) -> None:
-    """Serve a page to look at networks: start small simulations and watch them, replay saved ones, see real nodes.
+    """Watch networks in your browser: start small simulations, replay saved runs, look at real nodes.
 
-    SOURCE is a folder that omkl simulate --out wrote, with --events for single nodes, while it runs or later; a folder
-    of such folders; or the file of a real network, whose nodes are asked how they stand, and told nothing.
+    Without SOURCE you start simulations on the page. SOURCE may be a folder that omkl simulate --out wrote, while it
+    runs or later; --events there adds the single nodes. It may be a folder of such folders. Or it is the file of a real
+    network: the page asks its nodes how they stand, and changes nothing.
 
-    The address that is printed holds a token, made for each start, or $OMKL_DASHBOARD_TOKEN. From another machine:
-    ssh -L 8321:127.0.0.1:8321 HOST, and open it there.
+    The command prints an address with a token. The token is new at each start, or it is $OMKL_DASHBOARD_TOKEN. From
+    another machine run ssh -L 8321:127.0.0.1:8321 HOST, and open the address there.
 
     Example: omkl dashboard
     """

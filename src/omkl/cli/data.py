@@ -10,7 +10,7 @@ from omkl.cli.options import Format
 def data(output: options.Output = Format.TABLE) -> None:
     """List the data sets, where they are, and how to get them.
 
-    Every copy is read and checked, which takes a few seconds.
+    omkl reads and checks every copy, which takes a few seconds.
 
     Example: omkl data
     """

@@ -22,7 +22,7 @@ from omkl.errors import MissingExtraError
 
 
 def doctor(output: options.Output = Format.TABLE) -> None:
-    """Say what is installed, what is missing, and whether it works.
+    """Show what is installed, what is missing, and whether a small simulation runs.
 
     Example: omkl doctor --format json
     """

@@ -14,13 +14,11 @@ from omkl.errors import InputError, MissingExtraError
 if TYPE_CHECKING:
     from omkl.node.membership import Change
 
-Network: TypeAlias = Annotated[
-    Path, typer.Option("--network", help="The network's file, the same for all nodes.", metavar="NETWORK.toml")
-]
-Id: TypeAlias = Annotated[str, typer.Option("--id", help="The node.", metavar="ID")]
+Network: TypeAlias = Annotated[Path, typer.Option("--network", help="The network's file.", metavar="NETWORK.toml")]
+Id: TypeAlias = Annotated[str, typer.Option("--id", help="Id of the node.", metavar="ID")]
 Host: TypeAlias = Annotated[
     str | None,
-    typer.Option(help="Its address; without: as the last one's.", metavar="HOST", show_default=False),
+    typer.Option(help="Address of the node. Without it: that of the last node.", metavar="HOST", show_default=False),
 ]
 
 
@@ -35,42 +33,67 @@ def load(module: str) -> Any:
 def init(
     path: Annotated[Path, typer.Argument(help="The file to write.", metavar="NETWORK.toml")] = Path("network.toml"),
     nodes: Annotated[
-        int | None, typer.Option(help="How many; 5, or as many as ids or hosts.", metavar="INT", show_default=False)
+        int | None,
+        typer.Option(
+            help="Number of nodes. Without it: as many as ids or hosts, else 5.", metavar="INT", show_default=False
+        ),
     ] = None,
     ids: Annotated[
-        str | None, typer.Option(help="Their names; a, b, c without.", metavar="A,B,C", show_default=False)
+        str | None,
+        typer.Option(help="Ids of the nodes. Without it: a, b, c and so on.", metavar="A,B,C", show_default=False),
     ] = None,
     host: Annotated[
         list[str] | None,
         typer.Option(
-            help="Address of a node; repeat, or give one pattern: sensor-{id}.local, 10.0.0.{n}. Without: 127.0.0.1.",
+            help="Address of a node; repeat it for each, or give a pattern, as sensor-{id}.local or 10.0.0.{n}. "
+            "Without it: 127.0.0.1.",
             metavar="HOST",
             show_default=False,
         ),
     ] = None,
-    port: Annotated[int, typer.Option(help="Where they listen; the next ones on one machine.", metavar="INT")] = 7447,
+    port: Annotated[
+        int, typer.Option(help="Port to listen on; nodes on one machine take the next ones.", metavar="INT")
+    ] = 7447,
     metrics: Annotated[
-        str, typer.Option(help="Where they serve metrics, a pattern too; none.", metavar="HOST:PORT")
+        str, typer.Option(help="Where nodes serve metrics; may be a pattern too, or none.", metavar="HOST:PORT")
     ] = "127.0.0.1:9100",
-    topology: Annotated[str, typer.Option(help="The graph over them, by name.", metavar="NAME")] = "ring",
+    topology: Annotated[
+        str, typer.Option(help="Which nodes talk to each other: path, ring, star, ...", metavar="NAME")
+    ] = "ring",
     name: Annotated[str, typer.Option(help="The network's name.", metavar="WORD")] = "sensors",
     inputs: Annotated[
         int | None,
-        typer.Option(help="How many numbers an observation has; 2, or as shared.", metavar="INT", show_default=False),
+        typer.Option(
+            help="How many numbers an observation has. Without it: as in --calibration, else 2.",
+            metavar="INT",
+            show_default=False,
+        ),
     ] = None,
     loss: Annotated[
-        str, typer.Option(help='logistic, squared, or {name = "softmax", classes = 3}.', metavar="NAME")
+        str, typer.Option(help='What to learn: logistic, squared, or {name = "softmax", classes = 3}.', metavar="NAME")
     ] = "logistic",
     calibration: Annotated[
         Path | None,
-        typer.Option(help="Inputs that nodes share (omkl node inputs).", metavar="FILE.npz", show_default=False),
+        typer.Option(
+            help="File of the inputs that all nodes share; omkl node inputs writes it.",
+            metavar="FILE.npz",
+            show_default=False,
+        ),
     ] = None,
-    standardize: Annotated[bool, typer.Option("--standardize", help="Nodes scale x by what they see.")] = False,
-    tls: Annotated[bool, typer.Option("--tls", help="Nodes prove who they are (omkl node certificates).")] = False,
+    standardize: Annotated[
+        bool, typer.Option("--standardize", help="Let each node scale its inputs by what it has seen.")
+    ] = False,
+    tls: Annotated[
+        bool,
+        typer.Option(
+            "--tls", help="Encrypt links, and let nodes prove who they are; omkl node certificates makes the files."
+        ),
+    ] = False,
 ) -> None:
     """Write a network's file to start from, with comments that say what each key does.
 
-    With inputs that nodes share it is the default method as it is; without, its landmarks are drawn at random.
+    Give --calibration if nodes may share some inputs: the default method then learns best. Without it landmarks are
+    drawn at random, and no input leaves a node.
 
     Example: omkl node init --nodes 3 --topology path --inputs 2
     """
@@ -84,21 +107,22 @@ def init(
 
 
 def inputs(
-    table: Annotated[Path, typer.Argument(help="CSV with a header, or Parquet.", metavar="ROWS.csv")],
+    table: Annotated[Path, typer.Argument(help="A CSV file with a header, or a Parquet file.", metavar="ROWS.csv")],
     path: Annotated[Path, typer.Argument(help="The file to write.", metavar="FILE.npz")] = Path("calibration.npz"),
-    rows: Annotated[int, typer.Option(help="How many to share, drawn by lot.", metavar="INT")] = 500,
+    rows: Annotated[int, typer.Option(help="How many rows to share; they are drawn at random.", metavar="INT")] = 500,
     labels: Annotated[
-        str | None, typer.Option(help="Columns of labels, to be shared too.", metavar="A,B", show_default=False)
+        str | None, typer.Option(help="Columns of labels, if labels are shared too.", metavar="A,B", show_default=False)
     ] = None,
     drop: Annotated[
-        str | None, typer.Option(help="Columns that are no inputs; y is none.", metavar="A,B", show_default=False)
+        str | None,
+        typer.Option(help="Columns that are no inputs; a column y never is.", metavar="A,B", show_default=False),
     ] = None,
-    centers: Annotated[bool, typer.Option("--centers", help="Share centers of clusters, nobody's rows.")] = False,
-    seed: Annotated[int, typer.Option(help="Of the lot.", metavar="INT")] = 0,
+    centers: Annotated[bool, typer.Option("--centers", help="Share centers of clusters instead of rows.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the draw.", metavar="INT")] = 0,
 ) -> None:
-    """Write the inputs that all nodes share, from a table: landmarks of the default method.
+    """Write the inputs that all nodes share, from a table; they become the landmarks of the default method.
 
-    They are in the units that nodes observe in, columns in the order of an observation.
+    The table is in the units that nodes observe in, and its columns are in the order of an observation.
 
     Example: omkl node inputs rows.csv, then omkl node init --calibration calibration.npz
     """
@@ -116,13 +140,13 @@ def inputs(
 
 def certificates(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Others who ask nodes for something.", metavar="NAME...")
+        list[str] | None, typer.Argument(help="Programs or people who ask nodes for something.", metavar="NAME...")
     ] = None,
     network: Network = Path("network.toml"),
 ) -> None:
-    """Make the certificates that a network's file names and that are not there yet, by OpenSSL.
+    """Make the certificates that a network's file names, with OpenSSL; those that exist are left as they are.
 
-    The authority's key, ca.key, stays where it was made. A device needs ca.pem and its own two files.
+    A device needs ca.pem and its own two files. Keep ca.key, the authority's key, where it was made.
 
     Example: omkl node certificates screen
     """
@@ -143,15 +167,23 @@ FILES = {"ca": "ca.pem", "certificate": "{id}.pem", "key": "{id}.key"}
 
 def add(
     id: Id,
-    neighbors: Annotated[str, typer.Option(help="Who it talks to.", metavar="A,B")],
+    neighbors: Annotated[str, typer.Option(help="Nodes that it talks to.", metavar="A,B")],
     host: Host = None,
-    port: Annotated[int | None, typer.Option(help="Where it listens.", metavar="INT", show_default=False)] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(help="Port to listen on. Without it: that of the last node.", metavar="INT", show_default=False),
+    ] = None,
     metrics: Annotated[
-        str | None, typer.Option(help="Where it serves metrics; none.", metavar="HOST:PORT", show_default=False)
+        str | None,
+        typer.Option(
+            help="Where it serves metrics, or none. Without it: as the last node.",
+            metavar="HOST:PORT",
+            show_default=False,
+        ),
     ] = None,
     network: Network = Path("network.toml"),
 ) -> None:
-    """Add a node to a network's file, linked to some of those there, and say what is to be done then.
+    """Add a node to a network's file, and print what to do next.
 
     Example: omkl node add --id m --neighbors c,d --host 192.168.1.22
     """
@@ -167,11 +199,14 @@ def add(
 def remove(
     id: Id,
     link: Annotated[
-        list[str] | None, typer.Option(help="A link in place of its own; repeat.", metavar="A,B", show_default=False)
+        list[str] | None,
+        typer.Option(
+            help="A link to put in place of the node's own; repeat it for each.", metavar="A,B", show_default=False
+        ),
     ] = None,
     network: Network = Path("network.toml"),
 ) -> None:
-    """Take a node out of a network's file, and say what is to be done then.
+    """Remove a node from a network's file, and print what to do next.
 
     Example: omkl node remove --id m --link c,d
     """

@@ -25,38 +25,54 @@ TIMEOUT = 5.0
 
 node = typer.Typer(no_args_is_help=True, invoke_without_command=True)
 
-File = typer.Option("--network", help="The network's file, the same for all nodes.", metavar="NETWORK.toml")
-Id = typer.Option("--id", help="Which of the nodes this is.", metavar="ID")
+File = typer.Option("--network", help="The network's file.", metavar="NETWORK.toml")
+Id = typer.Option("--id", help="Id of the node.", metavar="ID")
 
 As: TypeAlias = Annotated[
     str | None,
-    typer.Option("--as", help="Whose certificate to show; the node's own by default.", metavar="NAME"),
+    typer.Option("--as", help="Name of the certificate to show. Without it: the node's own.", metavar="NAME"),
 ]
 Stream: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--input", rich_help_panel=OBSERVATIONS, help="A file of lines; - is standard input.", metavar="FILE"),
+    typer.Option(
+        "--input",
+        rich_help_panel=OBSERVATIONS,
+        help="File of observations, one a line; - is standard input.",
+        metavar="FILE",
+    ),
 ]
 FormatIn: TypeAlias = Annotated[
     inputs.Format | None,
-    typer.Option(rich_help_panel=OBSERVATIONS, help="By default csv for .csv, else jsonl.", show_default=False),
+    typer.Option(
+        rich_help_panel=OBSERVATIONS,
+        help="Format of --input. Without it: csv for a file .csv, else jsonl.",
+        show_default=False,
+    ),
 ]
 Label: TypeAlias = Annotated[
-    str | None, typer.Option(rich_help_panel=OBSERVATIONS, help="The label's column; csv.", metavar="NAME")
+    str | None, typer.Option(rich_help_panel=OBSERVATIONS, help="Column of the label, for csv.", metavar="NAME")
 ]
-Strict: TypeAlias = Annotated[bool, typer.Option("--strict", rich_help_panel=OBSERVATIONS, help="Stop at a bad line.")]
+Strict: TypeAlias = Annotated[
+    bool, typer.Option("--strict", rich_help_panel=OBSERVATIONS, help="Stop at a bad line, instead of skipping it.")
+]
 UntilEnd: TypeAlias = Annotated[
-    bool, typer.Option("--until-end", rich_help_panel=OBSERVATIONS, help="Leave after the last line.")
+    bool, typer.Option("--until-end", rich_help_panel=OBSERVATIONS, help="Leave the network after the last line.")
 ]
 Predictions: TypeAlias = Annotated[
-    bool, typer.Option("--predictions", rich_help_panel=OUTPUT, help="Print each line's prediction, as JSON.")
+    bool,
+    typer.Option(
+        "--predictions",
+        rich_help_panel=OUTPUT,
+        help="Print a line of JSON for each observation: what was predicted before it was learned.",
+    ),
 ]
 Export: TypeAlias = Annotated[
     Path | None,
-    typer.Option(rich_help_panel=OUTPUT, help="Write the model on leaving and on SIGUSR1.", metavar="MODEL.npz"),
+    typer.Option(
+        rich_help_panel=OUTPUT, help="Write the model here when the node leaves, and on SIGUSR1.", metavar="MODEL.npz"
+    ),
 ]
-LogFormat: TypeAlias = Annotated[
-    journal.LogFormat, typer.Option(rich_help_panel=OUTPUT, help="How the log is written.")
-]
+LogFormat: TypeAlias = Annotated[journal.LogFormat, typer.Option(rich_help_panel=OUTPUT, help="Format of the log.")]
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="Log warnings only.")]
 
 
@@ -75,14 +91,15 @@ def run(
     log_format: LogFormat = journal.LogFormat.TEXT,
     quiet: Quiet = False,
 ) -> None:
-    """Run a node until SIGTERM or Ctrl-C; it finishes its round, writes its checkpoint and leaves.
+    """Run a node until SIGTERM or Ctrl-C; then it finishes its round, writes its checkpoint and leaves.
 
-    Observations come from --input and on the zenoh key omkl/NETWORK/ID/observe. JSON lines: {"x": [0.5, -1.0], "y": 1};
-    y may be missing. CSV: the label is the column --label, else y, else the last; a first line of names is a header.
-    When the lines have ended the node goes on in its neighbors' rounds, unless --until-end.
+    Observations come from --input, and on the zenoh key omkl/NETWORK/ID/observe. A line of JSON is
+    {"x": [0.5, -1.0], "y": 1}; without y it is only predicted. In CSV the label is the column --label, else y, else the
+    last one; a first line of names is a header. After the last line the node goes on in its neighbors' rounds, unless
+    you give --until-end.
 
-    The log goes to stderr. Exit codes: 0 after SIGTERM or --until-end, 130 after Ctrl-C, 2 if the network's file or a
-    line is wrong or a port is taken, 4 if the model diverged.
+    The log goes to standard error. Exit codes: 0 after SIGTERM or --until-end, 130 after Ctrl-C, 2 if the network's
+    file or a line is wrong or a port is taken, 4 if the model diverged.
 
     Example: omkl node --network network.toml --id a --input a.csv
     """
@@ -110,7 +127,7 @@ def check(
     path: Annotated[Path, typer.Argument(help="The network's file.", metavar="NETWORK.toml")] = Path("network.toml"),
     output: options.Output = Format.TABLE,
 ) -> None:
-    """Check a network's file, and print who listens where, who connects to whom, and what all must agree on.
+    """Check a network's file, and print its nodes, their links, and what all nodes must agree on.
 
     Example: omkl node check network.toml
     """
@@ -126,10 +143,10 @@ def predict(
     network: Annotated[Path, File],
     id: Annotated[str, Id],
     x: Annotated[str, typer.Option("--x", help="The input, separated by commas.", metavar="NUMBERS")],
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for the node.", metavar="SECONDS")] = TIMEOUT,
+    timeout: Annotated[float, typer.Option(help="How long to wait for the node.", metavar="SECONDS")] = TIMEOUT,
     name: As = None,
 ) -> None:
-    """Ask a running node for a prediction; prints JSON.
+    """Ask a running node for a prediction, and print it as JSON.
 
     Example: omkl node predict --network network.toml --id a --x 0.5,-1.0
     """
@@ -142,9 +159,9 @@ def predict(
 
 @node.command()
 def reset(id: Annotated[str, Id], network: Annotated[Path, File] = Path("network.toml")) -> None:
-    """Let a node that is not running start anew: remove its checkpoints and its count.
+    """Remove the checkpoints of a node that is not running, so that it starts anew.
 
-    It begins with what its neighbors have kept of its models, or with nothing.
+    It then begins with what its neighbors have kept of its models, or with nothing.
 
     Example: omkl node reset --network network.toml --id a
     """
@@ -161,7 +178,7 @@ def export(
     path: Annotated[Path, typer.Argument(help="The file to write.", metavar="MODEL.npz")],
     network: Annotated[Path, File],
     id: Annotated[str, Id],
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for the node.", metavar="SECONDS")] = TIMEOUT,
+    timeout: Annotated[float, typer.Option(help="How long to wait for the node.", metavar="SECONDS")] = TIMEOUT,
     name: As = None,
 ) -> None:
     """Ask a running node for its model, and write the file that omkl.load_model reads.

@@ -24,7 +24,8 @@ OUTPUT = "Output"
 
 RUN = settings(Experiment)
 METHOD = settings(recommended())
-QUANTIZER = {name: one for make in QUANTIZERS.values() for name, one in settings(make).items() if one.doc}
+UNFLAGGED = ("k",)  # too short a word for a flag: {name="topk", k=4}
+QUANTIZER = {name: one for make in QUANTIZERS.values() for name, one in settings(make).items() if name not in UNFLAGGED}
 NAMES = {"topology": list(GRAPHS), "weights": list(WEIGHTS), "method": [*PRESETS, *METHODS]}
 
 
@@ -35,12 +36,27 @@ class Format(StrEnum):
     JSON = "json"
 
 
-Output: TypeAlias = Annotated[Format, typer.Option("--format", rich_help_panel=OUTPUT, help="What to print.")]
-Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="No progress.")]
-Jobs: TypeAlias = Annotated[int | None, typer.Option(help="Processes on this machine; one a core.", show_default=False)]
+Output: TypeAlias = Annotated[
+    Format, typer.Option("--format", rich_help_panel=OUTPUT, help="A table for people, or JSON for programs.")
+]
+Quiet: TypeAlias = Annotated[
+    bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="Print no progress and no log.")
+]
+Jobs: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        help="Number of processes on this machine. Without it: one for each core.", metavar="INT", show_default=False
+    ),
+]
 Spec: TypeAlias = Annotated[
     Path | None,
-    typer.Argument(exists=True, dir_okay=False, metavar="SPEC.toml", help="Settings.", show_default=False),
+    typer.Argument(
+        exists=True,
+        dir_okay=False,
+        metavar="SPEC.toml",
+        help="A file of settings; flags win over it.",
+        show_default=False,
+    ),
 ]
 
 
@@ -67,7 +83,7 @@ def _flag(name: str, setting: Setting, panel: str) -> Any:
         kind, metavar = list[str], "FAMILY:SIGMAS"
     elif number := {int, float} & set(_kinds(setting)):
         metavar = number.pop().__name__.upper()
-    text = _help(setting) if name == setting.name else f"Do without {setting.name}."
+    text = _help(setting) if name == setting.name else "Keep the rows in their order."
     told = typer.Option(word, rich_help_panel=panel, help=text, metavar=metavar, show_default=False)
     return Annotated[kind | None, told]
 
@@ -86,7 +102,10 @@ def _help(setting: Setting) -> str:
         return (
             f"{clause}; for {', '.join(name for name, make in QUANTIZERS.items() if setting.name in settings(make))}."
         )
-    return f"{clause}: {', '.join(known)}." if known else f"{clause}."
+    if setting.hint == tuple[Kernel, ...]:
+        return "Families of kernels and their bandwidths, as gaussian:1,3,5; repeat the flag for several families."
+    between = ", or " if float in _kinds(setting) else ": "
+    return f"{clause}{between}{', '.join(known)}." if known else f"{clause}."
 
 
 def tables(command: Any) -> Table:

@@ -33,38 +33,42 @@ def _process(text: str, metavar: str, envvar: str) -> Any:
 class simulate(FLAGS):  # type: ignore[misc, valid-type]
     """Simulate a network that learns a stream.
 
-    Settings come from a TOML file, from flags, or both; flags win. Settings of a method change the recommended one, or
-    the one that --method names; none leaves a part of it out.
+    Settings come from a TOML file, from flags, or both; flags win. Flags of a method change the recommended method, or
+    the one that --method names. The value none leaves a part of the method out.
 
-    An inline TOML table in place of a name gives settings: --topology '{name="erdos_renyi", p=0.5}'.
+    To give settings to a part, write an inline TOML table in place of its name:
+    --topology '{name="erdos_renyi", p=0.5}'.
 
-    A graph of your own: --topology edges.csv, a line for each link, or an adjacency matrix, or GraphML.
+    To use a graph of your own: --topology edges.csv, a line for each link, or an adjacency matrix, or GraphML.
 
-    Links that fail and nodes that sleep: --faults '{links=0.1, nodes=0.05}'; graphs that take turns:
+    To let links fail and nodes sleep: --faults '{links=0.1, nodes=0.05}'. To let graphs take turns:
     --topology '{graphs=["ring", "star"]}'.
 
-    Nodes that see different rows of a table: --partition '{name="dirichlet", alpha=0.1}'.
+    To show nodes different rows of a table: --partition '{name="dirichlet", alpha=0.1}'.
 
-    Data of your own: --data '{file="x.csv", target="y"}'; node="station" says which column tells the nodes apart;
-    target=["u", "v"] with --loss '{name="squared", outputs=2}' learns several values.
+    To learn data of your own: --data '{file="x.csv", target="y"}'. Add node="station" to say which column tells the
+    nodes apart. To learn several values: target=["u", "v"] with --loss '{name="squared", outputs=2}'.
 
-    Several processes, each started with the same settings: --coordinator HOST:PORT --processes 2 --process 0 (and 1).
+    To spread the work over two processes, start each with the same settings, --coordinator HOST:PORT and --processes 2,
+    the first with --process 0 and the second with --process 1.
 
     Example: omkl simulate --data banana --topology ring --nodes 20 --seeds 10
     """
 
     spec: options.Spec = None
     coordinator: Annotated[
-        str | None, _process("Where process 0 listens for the others.", "HOST:PORT", "OMKL_COORDINATOR")
+        str | None, _process("Address where process 0 listens for the others.", "HOST:PORT", "OMKL_COORDINATOR")
     ] = None
-    processes: Annotated[int | None, _process("Number of processes.", "INT", "OMKL_PROCESSES")] = None
-    process: Annotated[int | None, _process("Which of them this is, from 0.", "INT", "OMKL_PROCESS")] = None
+    processes: Annotated[int | None, _process("Number of processes that share the work.", "INT", "OMKL_PROCESSES")] = (
+        None
+    )
+    process: Annotated[int | None, _process("Number of this process, from 0.", "INT", "OMKL_PROCESS")] = None
     out: Annotated[
         Path | None,
-        typer.Option(rich_help_panel=OUTPUT, file_okay=False, help="Folder to save curves and models in."),
+        typer.Option(rich_help_panel=OUTPUT, file_okay=False, help="Save curves and models here.", metavar="FOLDER"),
     ] = None
     events: Annotated[
-        bool, typer.Option("--events", rich_help_panel=OUTPUT, help="Save what omkl dashboard shows, in --out.")
+        bool, typer.Option("--events", rich_help_panel=OUTPUT, help="Also save in --out what omkl dashboard shows.")
     ] = False
     output: options.Output = Format.TABLE
     quiet: options.Quiet = False

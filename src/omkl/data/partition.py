@@ -44,7 +44,13 @@ class _Checked:
 
 @dataclass(frozen=True)
 class IID(_Checked):
-    """Nodes that are alike: rows at random."""
+    """Nodes that are alike: rows at random.
+
+    Attributes
+    ----------
+    seed
+        Seed of the draw.
+    """
 
     seed: int = 0
 
@@ -63,6 +69,13 @@ class Dirichlet(_Checked):
     two, at 100 they are alike. Every node has as many rows: nodes draw classes in turn until the rows are used up, and
     a class that is used up is drawn no more, so that what is left over goes to nodes that would have drawn others. This
     is the partition of Hsu, Qi, Brown (2019) but for the turns.
+
+    Attributes
+    ----------
+    alpha
+        How alike the nodes are: at 0.1 most see one class or two, at 100 they see all alike.
+    seed
+        Seed of the draw.
     """
 
     alpha: float = 0.5
@@ -96,6 +109,13 @@ class Shards(_Checked):
     """Label skew: rows sorted by label and cut into shards, of which every node has ``each``, drawn at random.
 
     With two each, as in McMahan et al. (2017), most nodes see two classes.
+
+    Attributes
+    ----------
+    each
+        Number of shards that a node has.
+    seed
+        Seed of the draw.
     """
 
     each: int = 2
@@ -120,6 +140,13 @@ class Quantity(_Checked):
 
     Every node has one at least. In the stream the node with most sets the number of rounds, and the others see their
     rows again: what they learn from is as little as they have, and their loss no longer one of samples never seen.
+
+    Attributes
+    ----------
+    alpha
+        How alike the numbers of rows are; the smaller, the more they differ.
+    seed
+        Seed of the draw.
     """
 
     alpha: float = 0.5
@@ -140,6 +167,11 @@ class Column(_Checked):
     """Nodes that see different ranges of one input: slices along it, in the order of the nodes.
 
     For a column that names the nodes see ``by_node``.
+
+    Attributes
+    ----------
+    column
+        The number of the input, from 0.
     """
 
     column: int = 0

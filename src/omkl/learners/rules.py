@@ -74,14 +74,14 @@ Learner: TypeAlias = Rule[Any]
 
 @dataclass(frozen=True)
 class SGD:
-    """The letter's rule: theta' = theta - eta grad L(theta).
+    """The paper's rule: theta' = theta - eta grad L(theta).
 
     Attributes
     ----------
     eta
-        The rate.
+        The learning rate.
     decay
-        ``"none"`` keeps it, as the letter does; ``"sqrt"`` takes eta / sqrt(t) for a node's sample t.
+        ``"none"`` keeps the rate, as the paper does; ``"sqrt"`` takes eta / sqrt(t) for a node's sample t.
     """
 
     eta: float = 0.01
@@ -111,6 +111,11 @@ class SGD:
 @dataclass(frozen=True)
 class AdaGrad:
     """A rate for every coefficient: theta' = theta - eta g / sqrt(sum of all g^2 so far, this one's included).
+
+    Attributes
+    ----------
+    eta
+        The learning rate before it is divided by what each coefficient has seen.
 
     References
     ----------

@@ -22,18 +22,18 @@ class Bank(Part):
     Attributes
     ----------
     kernels
-        Such as ``gaussian(1, 3, 5)``.
+        Families of kernels and their bandwidths, such as ``gaussian(1, 3, 5)``.
     features
-        D, spectral samples per kernel; a model has 2D coefficients.
+        Number of random frequencies per kernel, D; a model has 2D coefficients.
     orthogonal
-        Whether each d frequencies of a radial kernel (Gaussian, Matérn) are orthogonal: a better estimate of the kernel
-        from as many. Those of other kernels are independent either way.
+        Make each d frequencies of a radial kernel (Gaussian, Matérn) orthogonal; as many frequencies then estimate the
+        kernel better. Frequencies of other kernels stay independent.
     basis
-        Learn in a basis of fewer coordinates: ``Landmarks(rank=120)``, similarities to unlabelled inputs by all kernels
-        at once, of which there is then one model; or ``Basis(rank=160)``, of each kernel's random features; None learns
-        the 2D coefficients.
+        What a model's coefficients stand for: with ``Landmarks(rank=120)`` similarities to unlabelled inputs, by all
+        kernels at once, in one model; with ``Basis(rank=160)`` fewer directions of each kernel's random features. None
+        learns the 2D coefficients of the random features.
     sigma
-        The unit of the bandwidths: ``"given"``, that of the inputs, or ``"median"``, the median distance between
+        The unit of the bandwidths: ``"given"`` is that of the inputs; ``"median"`` is the median distance between
         inputs, as ``omkl.calibration`` finds it.
     """
 

@@ -19,12 +19,12 @@ class Channel(Part):
     Attributes
     ----------
     quantizer
-        ``QSGD(bits=3)`` is the paper's; None sends exact float32.
+        How coarsely a message is sent; ``QSGD(bits=3)`` is the paper's. None sends exact float32.
     pace
-        How many rounds of gossip go with a sample: so many bytes' worth, ``Budget(48)``, or so many, ``Pace(8)``; None
-        is the paper's one.
+        How many rounds of gossip go with a sample: as many as a number of bytes pays for, ``Budget(48)``, or a number
+        of rounds, ``Pace(8)``. None is one round, as in the paper.
     sending
-        Which kernels are in a message: ``Sampled()`` or ``Triggered()``; None, the paper's, sends all.
+        Which kernels are in a message: some of them, by ``Sampled()`` or ``Triggered()``; None, the paper's, sends all.
     """
 
     quantizer: Quantizer = QSGD(bits=3)  # noqa: RUF009 - it is frozen

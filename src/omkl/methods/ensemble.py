@@ -32,12 +32,12 @@ class Ensemble(Composed):
     bank
         Kernels and features: ``kernels``, ``features``, ``orthogonal``, ``basis``, ``sigma``; see ``Bank``.
     loss
-        ``"logistic"``, ``"smoothed_hinge"``, ``"softmax"``, ``"squared"``, ``"huber"``, or an object; None is the one
-        that suits a data set known by name, and logistic otherwise.
+        The loss that is learned and reported: a name, or an object such as ``omkl.Softmax(classes=3)``. None is the
+        loss that suits a data set known by name, and logistic otherwise.
     regularization
-        lambda, the weight of |theta|^2 in the loss that is learned.
+        Weight of |theta|^2 in the loss that is learned, lambda.
     learner
-        The local update rule. None is the paper's gradient step, whose rate ``eta`` sets.
+        How a node learns from its own sample. None is the paper's gradient step, whose rate is ``eta``.
     weights
         How models are weighed: ``weight_rate``, ``weigh_first``; see ``Weights``.
     """

@@ -35,8 +35,8 @@ class Gossip(Ensemble):
         How models are weighed, and whether nodes have these weights in common: ``common_weights``; see
         ``GossipedWeights``.
     reach
-        Let steps count for all who are heard, as ``Reach(most=11)``; None, the paper's, lets each count for one. For
-        the learner ``Pooled``.
+        Let a learning step count for all nodes whose samples have come here by gossip. ``Reach(most=11)`` counts up to
+        eleven of them; None, the paper's, counts one. For the learner ``Pooled``.
     mixing
         How nodes move towards their neighbors: ``gamma``, ``momentum``, ``clip``; see ``Mixing``.
     channel

@@ -22,16 +22,16 @@ class Mixing(Part):
     Attributes
     ----------
     gamma
-        Consensus step, in (0, 1]; ``"auto"`` takes about half of the largest that is stable on the network at hand, as
-        ``methods/consensus_step.py`` tells.
+        How far a node moves towards its neighbors in a round, in (0, 1]; ``"auto"`` takes about half of the largest
+        step that is stable on the network at hand, as ``methods/consensus_step.py`` tells.
     momentum
-        Share of a round's move that mixing carries on into the next, in [0, 1); zero is the paper's. It costs no bit
-        and takes what nodes learn along a path or a ring sooner, and a coarse quantizer bears less of it: see gamma.
+        Share of a round's move that mixing repeats in the next round, in [0, 1); zero is the paper's. It costs no bit
+        and spreads what nodes learn faster along a path or a ring. The coarser the quantizer, the less of it is stable.
     clip
-        Bounds what one neighbor can do, whatever it sends: its state counts as at most a radius away from the node's
-        own, kernel by kernel, as ``methods/clipping.py`` tells. None, the paper's, trusts every neighbor; where not all
-        are to be trusted 0.1 suits ``omkl.recommended()``, 0.3 the paper's steps, and more nodes that see different
-        data.
+        Bound on what one neighbor can do to a node's model, whatever it sends: its state counts as at most a radius
+        away from the node's own, kernel by kernel, as ``methods/clipping.py`` tells. None, the paper's, trusts every
+        neighbor. If you do not trust all of them, 0.1 suits ``omkl.recommended()`` and 0.3 the paper's steps; nodes
+        that see different data need more.
     """
 
     gamma: float | Literal["auto"] = 0.009

@@ -16,11 +16,11 @@ class Weights(Part):
     Attributes
     ----------
     rate
-        Called ``weight_rate`` in a method. None takes the eta of gradient steps, as the paper does, and 0.01 for
-        other learners.
+        How fast the kernel weights follow the losses of the kernels. None takes the eta of gradient steps, as the paper
+        does, and 0.01 for other learners. A method calls it ``weight_rate``.
     first
-        Called ``weigh_first``. Score the ensemble with weights that have already seen the sample, in the order the
-        paper prints. For comparison only: the score is then no longer a prediction.
+        Update the kernel weights before the sample is scored, in the order the paper prints. Use it for comparisons
+        only: the score is then no longer a prediction. A method calls it ``weigh_first``.
     """
 
     rate: float | None = None
@@ -43,9 +43,9 @@ class GossipedWeights(Weights):
     Attributes
     ----------
     common
-        Called ``common_weights``. Gossip the log weights too, one more number in each message, and what else the
-        learner has to tell. Else, as in the paper, each node prefers the kernel that suits its own samples, which
-        misleads where nodes see different data.
+        Gossip the kernel weights too, so that all nodes come to the same ones. It adds one number to each message, and
+        what else the learner has to tell. Without it, as in the paper, each node prefers the kernel that suits its own
+        samples, which misleads where nodes see different data. A method calls it ``common_weights``.
     """
 
     common: bool = False

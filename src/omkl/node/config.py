@@ -136,9 +136,39 @@ class NetworkConfig:
         return [self.members[k].listen for k in map(self.index, self.neighbors(id)) if k < own]
 
 
+LEARNED = ("topology", "weights", "seed", "standardize", "method")
+"""The keys of a spec that say what real nodes do; the others are for a simulation alone."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class _File:
-    """The keys of a network's file."""
+class FileKeys:
+    """The keys of a network's file.
+
+    Attributes
+    ----------
+    name
+        The network's name: letters, digits, ``-`` and ``_``. It keeps networks apart that share a wire.
+    inputs
+        How many numbers an observation has, d.
+    nodes
+        The nodes, a table ``[[nodes]]`` for each. Their order matters: of two neighbors, the node that is listed later
+        opens the connection.
+    learning
+        What is learned and how: a table, or the path of a simulation's spec.
+    links
+        Which nodes talk to each other, as pairs of ids: ``[["a", "b"], ["b", "c"]]``. It takes the place of
+        ``learning.topology``. The links must connect all nodes.
+    timing
+        When a round begins, and how long nodes wait for each other.
+    tls
+        Certificates. Every ``listen`` then begins with ``tls/``. Without the table links are open to read.
+    access
+        Who may ask a node for what. Without the table everyone may who reaches its port.
+    checkpoint
+        Where nodes keep their state. Without the table a node that starts again begins anew.
+    calibration
+        The inputs that all nodes share, for a method that needs some.
+    """
 
     name: str
     inputs: int
@@ -168,7 +198,7 @@ def load(path: Path | str) -> NetworkConfig:
 
 def parse(table: Table, folder: Path) -> NetworkConfig:
     """Return the network that a table describes; the files it names are looked for in the folder."""
-    file = config.fill(_File, table, "")
+    file = config.fill(FileKeys, table, "")
     members = tuple(config.fill(Member, one, f"nodes.{k}") for k, one in enumerate(file.nodes))
     checks.distinct(members, _protocol(file.tls))  # links go by ids
     learning, place = _learning(file.learning, folder)

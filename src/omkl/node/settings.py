@@ -27,13 +27,13 @@ class Member:
     Attributes
     ----------
     id
-        Its name: letters, digits, ``-`` and ``_``.
+        The node's name: letters, digits, ``-`` and ``_``.
     listen
-        Where its neighbors reach it: ``"tcp/192.168.1.10:7447"``, or ``"tls/..."``.
+        Where its neighbors reach it: ``"tcp/192.168.1.10:7447"``, or ``"tls/192.168.1.10:7447"`` with certificates.
     metrics
-        Where it serves metrics and health over HTTP: ``"127.0.0.1:9100"``; None serves none.
+        Where it serves metrics and health over HTTP, such as ``"127.0.0.1:9100"``. Without it nothing is served.
     position
-        Where it is on a map, for whoever draws the network: two numbers, to the right and up.
+        Where ``omkl dashboard`` draws the node: two numbers, to the right and up. Without it the page finds a place.
     """
 
     id: str
@@ -68,14 +68,15 @@ class Timing:
     Attributes
     ----------
     mode
-        ``"lockstep"``: a round per observation, with the same round of every neighbor. ``"timer"``: learn on every
-        observation, gossip once a period.
+        ``"lockstep"``: rounds follow the observations, and every neighbor takes the same round. ``"timer"``: learn from
+        every observation at once, and gossip once a period.
     deadline
-        How long a neighbor may be silent before it is left out.
+        How long a neighbor may be silent, in seconds. Then the others go on without it, until it is heard again.
     patience
-        In lock step, how long to wait for an observation of one's own while neighbors wait for this node's round.
+        With ``"lockstep"``: how long a node waits for an observation of its own while neighbors wait for its round, in
+        seconds. It must be less than the deadline.
     period
-        By timer, the time between rounds.
+        With ``"timer"``: the time from one round to the next, in seconds. It must be less than the deadline.
     """
 
     mode: Literal["lockstep", "timer"] = "lockstep"
@@ -99,7 +100,17 @@ class Timing:
 
 @dataclass(frozen=True, kw_only=True)
 class Tls:
-    """The files of mutual TLS; ``{id}`` in their names stands for a node's id."""
+    """The files of mutual TLS; ``{id}`` in their names stands for a node's id.
+
+    Attributes
+    ----------
+    ca
+        The certificate of the authority that signed all others.
+    certificate
+        The node's own certificate. Its common name is the node's id.
+    key
+        The key of that certificate. Only the user who runs the node may read it.
+    """
 
     ca: Path
     certificate: Path
@@ -116,7 +127,19 @@ class Tls:
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """Who may ask a node for what: names of certificates, ``["*"]`` for everyone in reach, ``[]`` for nobody."""
+    """Who may ask a node for what: names of certificates, ``["*"]`` for everyone in reach, ``[]`` for nobody.
+
+    Attributes
+    ----------
+    predict
+        Who may ask for predictions.
+    observe
+        Who may give the node observations.
+    model
+        Who may fetch the file of its model.
+    status
+        Who may ask how the node stands, as ``omkl dashboard`` does.
+    """
 
     predict: Sequence[str]
     observe: Sequence[str]
@@ -152,9 +175,10 @@ class Calibration:
     Attributes
     ----------
     file
-        An npz file with an array ``X`` of inputs, a row each, as nodes observe them: also where they standardize, for
-        all bring these rows to mean 0 and deviation 1 by themselves. It may hold their labels ``y`` too. Columns are
-        then weighed by what they say of these, as ``Landmarks(source="labelled")`` has it.
+        An npz file with an array ``X`` of inputs, one row for each, in the units that nodes observe in; ``omkl node
+        inputs`` writes it. Nodes that standardize bring these rows to mean 0 and deviation 1 by themselves. The file
+        may hold the labels ``y`` of the rows too: columns then count by what they say of the labels, as with
+        ``Landmarks(source="labelled")``.
     """
 
     file: Path
@@ -175,10 +199,10 @@ class Checkpoint:
     Attributes
     ----------
     folder
-        Where the files are.
+        The folder of the files, one for each node.
     every
-        Rounds from one checkpoint to the next, or ``"observation"``: before each observation is acknowledged, so that
-        none that was is ever lost.
+        Rounds from one checkpoint to the next. With ``"observation"`` a node saves before it acknowledges an
+        observation, so that none it acknowledged is ever lost.
     """
 
     folder: Path

@@ -49,6 +49,15 @@ def erdos_renyi(nodes: int, p: float | None = None, seed: int = 0) -> Graph:
     """Return a random graph with each edge present with probability ``p``.
 
     The default, 3 ln J / J, is three times the threshold of connectivity: a node is isolated with probability J^-3.
+
+    Parameters
+    ----------
+    nodes
+        Number of nodes, J.
+    p
+        Probability of an edge. None takes 3 ln J / J.
+    seed
+        Seed of the draw.
     """
     counted(nodes)
     p = min(1.0, 3 * math.log(nodes) / nodes) if p is None else p
@@ -63,6 +72,15 @@ def geometric(nodes: int, radius: float | None = None, seed: int = 0) -> Graph:
     """Return random points of the unit square, linked when closer than ``radius``.
 
     The default, sqrt(2 ln(J+2) / J), is 2.5 times the threshold of connectivity: at most one seed in a hundred fails.
+
+    Parameters
+    ----------
+    nodes
+        Number of nodes, J.
+    radius
+        Longest distance of two linked nodes. None takes sqrt(2 ln(J+2) / J).
+    seed
+        Seed of the draw.
     """
     counted(nodes)
     radius = math.sqrt(2 * math.log(nodes + 2) / nodes) if radius is None else radius

@@ -20,34 +20,41 @@ BEST = 10  # rows that are printed
 # The gravest failure of a sweep is its exit code.
 CODES = {"unexpected": Exit.UNEXPECTED, "died": Exit.UNEXPECTED, "input": Exit.INPUT, "diverged": Exit.DIVERGED}
 
-Grid = typer.Argument(exists=True, dir_okay=False, metavar="GRID.toml", help="A spec with a grid.", show_default=False)
+Grid = typer.Argument(
+    exists=True, dir_okay=False, metavar="GRID.toml", help="A spec with lists of values.", show_default=False
+)
 
 
 def sweep(
     grid: Annotated[Path, Grid],
     jobs: options.Jobs = None,
     cluster: Annotated[
-        str | None, typer.Option(help="Run on the Dask cluster of this scheduler.", metavar="ADDRESS")
+        str | None, typer.Option(help="Run on the Dask cluster with this scheduler.", metavar="ADDRESS")
     ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Run failed points again.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the grid, count its points, run nothing.")] = False,
     out: Annotated[
         Path | None,
-        typer.Option(rich_help_panel=OUTPUT, file_okay=False, help="Folder of the records; out/GRID if not given."),
+        typer.Option(
+            rich_help_panel=OUTPUT,
+            file_okay=False,
+            help="Folder of the records. Without it: out/GRID.",
+            metavar="FOLDER",
+        ),
     ] = None,
     output: options.Output = Format.TABLE,
     quiet: options.Quiet = False,
 ) -> None:
     """Run a grid of simulations, each recorded as it ends.
 
-    GRID.toml is a spec as for omkl simulate, with a table "grid" of lists whose product is run:
+    GRID.toml is a spec as for omkl simulate, with a table "grid" of lists. Every combination of their values is run:
 
     grid = {topology = ["path", "ring"], "method.eta" = [0.1, 1], "method.quantizer.bits" = [3, 4], seed = [0, 100]}
 
-    Where it has tables "point" too, each is laid over the spec, as flags are, and the product is run for each.
+    It may have tables "point" too. Each is laid over the spec, as flags are, and every combination is run for each.
 
-    The same command goes on where the last one stopped. A failed point does not stop the rest, and is run again only
-    with --retry; the exit code is that of the gravest failure.
+    The same command goes on where the last one stopped. A point that fails does not stop the rest; --retry runs it
+    again. The exit code is that of the worst failure.
 
     Example: omkl sweep grid.toml --jobs 4 --out out/bits
     """

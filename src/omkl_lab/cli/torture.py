@@ -22,17 +22,17 @@ SHOWN = 3  # violations that are told in full
 
 
 def torture(
-    seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
-    events: Annotated[int, typer.Option(help="Faults a seed.")] = 100,
-    seeds: Annotated[int, typer.Option(help="How many seeds to run.")] = 1,
-    jobs: Annotated[int | None, typer.Option(help="Processes; one a core.", show_default=False)] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The first seed.", metavar="INT")] = 0,
+    events: Annotated[int, typer.Option(help="Number of faults in each run.", metavar="INT")] = 100,
+    seeds: Annotated[int, typer.Option(help="How many seeds to run.", metavar="INT")] = 1,
+    jobs: options.Jobs = None,
     output: options.Output = Format.TABLE,
     quiet: options.Quiet = False,
 ) -> None:
     """Simulate networks under faults, and check what must hold of nodes whatever happens.
 
     A seed decides everything: the network, its streams, and faults of messages, links, nodes, clocks and disks, in
-    virtual time. A violation is told with the line that replays it, and is exit code 1.
+    virtual time. If something does not hold, omkl prints the command that replays it, and the exit code is 1.
 
     Example: omkl torture --seed 123 --events 100
     """

@@ -35,15 +35,16 @@ FLAGS = options.flags(
 class tune(FLAGS):  # type: ignore[misc, valid-type]
     """Find the settings that learn most on some data and network, by successive halving over seeds.
 
-    Settings are drawn at random around the recommended ones, or those of SPEC.toml, and run on few seeds; the best
-    third goes on to three times as many, and so on. The best is compared with what it started from on other seeds.
-    --seeds is the number in the first rung, 2 if not given; --seed is also that of the draw.
+    omkl draws settings at random around the recommended ones, or those of SPEC.toml, and runs them on few seeds. The
+    best third goes on to three times as many seeds, and so on. At the end the best is compared on other seeds with what
+    it started from. --seeds is the number of seeds in the first stage, 2 if not given; --seed is also that of the draw.
 
-    SPEC.toml is as for omkl simulate; it may say what to try, values in a list or a range:
+    SPEC.toml is as for omkl simulate. It may say what to try, as lists or ranges of values:
 
     tune.space = {momentum = [0.5, 0.7], "learner.prior" = {low = 10, high = 1000}, "kernels.scale" = [0.5, 1, 2]}
 
-    The same command goes on where the last one stopped. omkl simulate reads best.toml in the folder of the records.
+    The same command goes on where the last one stopped. The folder of the records gets a file best.toml, which omkl
+    simulate reads.
 
     Example: omkl tune --data banana --topology path --nodes 20 --bytes 80
     """
@@ -52,14 +53,24 @@ class tune(FLAGS):  # type: ignore[misc, valid-type]
     budget: Annotated[
         float | None,
         typer.Option(
-            "--bytes", rich_help_panel=SEARCH, help="That a node may send in a round, in the mean.", metavar="B"
+            "--bytes",
+            rich_help_panel=SEARCH,
+            help="Most bytes a node may send in a round, on average.",
+            metavar="FLOAT",
         ),
     ] = None
-    candidates: Annotated[int, typer.Option(rich_help_panel=SEARCH, help="Settings to draw.")] = 27
-    held_out: Annotated[int, typer.Option(rich_help_panel=SEARCH, help="Runs of the best and of the base.")] = 20
+    candidates: Annotated[
+        int, typer.Option(rich_help_panel=SEARCH, help="Number of settings to draw.", metavar="INT")
+    ] = 27
+    held_out: Annotated[
+        int, typer.Option(rich_help_panel=SEARCH, help="Seeds of the last comparison.", metavar="INT")
+    ] = 20
     jobs: options.Jobs = None
     out: Annotated[
-        Path, typer.Option(rich_help_panel=OUTPUT, file_okay=False, help="Folder of the records and of best.toml.")
+        Path,
+        typer.Option(
+            rich_help_panel=OUTPUT, file_okay=False, help="Folder of the records and of best.toml.", metavar="FOLDER"
+        ),
     ] = Path("out/tune")
     output: options.Output = Format.TABLE
     quiet: options.Quiet = False
