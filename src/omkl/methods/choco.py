@@ -22,8 +22,8 @@ class Choco(Gossip):
     Attributes
     ----------
     fresh
-        Compress first and mix with the copies just updated, as public codes do, instead of mixing with the copies of
-        the last round.
+        Send first, and mix with the copies that were just updated, as published code does. Otherwise nodes mix with the
+        copies of the last round.
 
     References
     ----------
