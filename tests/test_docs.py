@@ -21,7 +21,7 @@ NOT_RUN = {
         "here, but by the benchmark of these very lines",
         "with podman",
     ],
-    "letter.md": ["three minutes, with data sets that are no part of omkl"],
+    "paper.md": ["three minutes, with data sets that are no part of omkl"],
 }
 WITH_CODE = [page for page in PAGES if page != WALKED and any(block.language not in SHOWN for block in blocks(page))]
 
