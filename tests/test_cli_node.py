@@ -276,6 +276,10 @@ def test_asked_over_zenoh(tmp_path: Path) -> None:
             os.kill(a.process.pid, signal.SIGUSR1)
             a.until("export", path=str(tmp_path / "kept.npz"))
             assert (tmp_path / "kept.npz").read_bytes() == (tmp_path / "m.npz").read_bytes()
+            (tmp_path / "kept.npz").unlink()
+            (tmp_path / "kept.npz").mkdir()  # a model that cannot be written is no reason to leave
+            os.kill(a.process.pid, signal.SIGUSR1)
+            a.until("export", level="warning")
         page = get(load(path).members[0].metrics or "", "/metrics")[1]
         assert "omkl_rounds_total 30.0" in page
         assert 'omkl_observations_total{kind="labelled"} 30.0' in page

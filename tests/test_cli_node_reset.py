@@ -43,6 +43,18 @@ def test_a_node_whose_network_changed_starts_anew_as_its_error_says(network: Pat
         assert (node.restored, node.protocol.round, node.protocol.lost) == (False, 0, 0)
 
 
+def test_a_checkpoint_that_the_disk_does_not_give_is_another_exit_code(network: Path) -> None:
+    """One after which a service is started again: the disk may give it then."""
+    (network.parent / "kept" / "a.npz").rename(network.parent / "elsewhere")
+    (network.parent / "kept" / "a.npz").mkdir()
+    started = run("node", "--network", network, "--id", "a")
+    assert (started.exit_code, "cannot be read" in started.stderr) == (Exit.DISK, True)
+    (network.parent / "kept" / "a.npz").rmdir()
+    (network.parent / "elsewhere").rename(network.parent / "kept" / "a.npz")
+    with Node.join(network, "a") as node:
+        assert node.restored
+
+
 def test_a_node_that_runs_is_not_reset(network: Path) -> None:
     with Node(load(network), "a"):
         done = run("node", "reset", "--network", network, "--id", "a")

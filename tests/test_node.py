@@ -19,6 +19,7 @@ from omkl.node.node import Node
 from omkl.node.persistence import checkpoint
 from omkl.node.protocol import MOST_WAITING
 from omkl.node.transports.zenoh import Endpoints, ask
+from omkl.wire import Header, Hello, Kind
 from tests.node_processes import CHECKPOINT, LIMIT, samples, write_network
 
 
@@ -119,6 +120,14 @@ def test_a_watch_that_fails_does_not_end_the_node(config: NetworkConfig, caplog:
         node.wait(60)
     assert sum(isinstance(event, Scored) for event in seen) == 5
     assert [text.partition("failed; ")[2] for text in caplog.messages] == ["the node goes on; this is said once"] * 2
+
+
+def test_health_waits_for_no_neighbor_that_is_refused(tmp_path: Path) -> None:
+    with Node(load(write_network(tmp_path, "abc")), "b") as node:
+        assert node._status()["awaited"] == ["a", "c"]
+        node.protocol.links["c"].hello(Header(Kind.HELLO, 7, 0), Hello("another", None, bytes(8)), 0.0)
+        assert node._status()["links"] == {"a": "connecting", "c": "refused"}
+        assert node._status()["awaited"] == ["a"]
 
 
 def test_a_closed_node_says_so(node: Node) -> None:

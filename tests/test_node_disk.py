@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from omkl.errors import InputError
+from omkl.errors import DiskError, InputError
 from omkl.node.events import Damaged
 from omkl.node.persistence import checkpoint, count
 from omkl.node.persistence.count import Count
@@ -194,7 +194,7 @@ def test_a_file_that_cannot_be_read_is_not_taken_for_a_damaged_one(monkeypatch: 
         raise OSError(5, "Input/output error", str(path))
 
     monkeypatch.setattr(disk, "read", fail)
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(DiskError, match="cannot be read"):
         restored(disk)
     assert disk.files == files
 

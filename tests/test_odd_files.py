@@ -145,7 +145,12 @@ def test_the_file_that_they_are_made_of_is_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "changed", [{"tables": f'[checkpoint]\nfolder = "{LONG}"'}, {"listen": f"tcp/{'a' * 70_000}:1"}]
+    "changed",
+    [
+        {"tables": f'[checkpoint]\nfolder = "{LONG}"'},
+        {"tables": '[checkpoint]\nfolder = "network.toml"'},
+        {"listen": f"tcp/{'a' * 70_000}:1"},
+    ],
 )
 def test_what_shows_only_when_a_node_starts(changed: dict[str, str], tmp_path: Path) -> None:
     path = tmp_path / "network.toml"

@@ -22,6 +22,10 @@ class DivergedError(InputError):
     """The models left the finite numbers: a step was too large for them."""
 
 
+class DiskError(InputError):
+    """A disk does not give what is on it; it may another time."""
+
+
 class MissingExtraError(ImportError):
     """An optional dependency is not installed."""
 

@@ -44,6 +44,8 @@ def _student(u: Floats, degrees: int) -> Floats:
 
 # The degrees of freedom 2 nu of Matérn kernels: one more pair of uniforms each, after those of the d entries.
 DEGREES = {"matern12": 1, "matern32": 3, "matern52": 5}
+NARROWEST, WIDEST = 1e-15, 1e15  # bandwidths: their squares, and frequencies, must be numbers of float32
+
 # The spectrum of each kernel at sigma = 1, as a transform of two uniforms per entry.
 SPECTRA: dict[str, Callable[[Floats], Floats]] = {
     "gaussian": _normal,
@@ -78,6 +80,9 @@ class Kernel:
         object.__setattr__(self, "sigma", real("sigma", self.sigma))
         if not (math.isfinite(self.sigma) and self.sigma > 0):
             raise InputError(f"sigma is {self.sigma}; a bandwidth must be positive and finite; try sigma=1")
+        if not NARROWEST <= self.sigma <= WIDEST:
+            rule = f"a bandwidth must lie between {NARROWEST:g} and {WIDEST:g}, for features are float32"
+            raise InputError(f"sigma is {self.sigma:g}; {rule}; scale the inputs to sizes near 1")
         if self.spectrum is not None and not callable(self.spectrum):
             raise InputError(f"spectrum is {self.spectrum!r}; it must be a function of (rng, d) that draws d numbers")
         if self.spectrum is None and self.name not in SPECTRA:

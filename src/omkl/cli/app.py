@@ -1,5 +1,6 @@
 """The application: its commands, and what becomes of their errors."""
 
+import errno
 import sys
 import warnings
 from importlib.metadata import EntryPoint, version
@@ -16,7 +17,7 @@ from omkl.cli.exits import MEANINGS, Exit
 from omkl.cli.explain import explain
 from omkl.cli.node import node
 from omkl.cli.simulate import simulate
-from omkl.errors import DivergedError, InputError, MissingExtraError
+from omkl.errors import DiskError, DivergedError, InputError, MissingExtraError
 from omkl.registry import added
 
 COMMANDS = (simulate, cluster, dashboard, explain, data, doctor)
@@ -35,11 +36,18 @@ class _Commands(TyperGroup):
         except MissingExtraError as error:
             code, line = Exit.MISSING, f"error: {error}"
         except (InputError, OSError) as error:
-            code, line = Exit.DIVERGED if isinstance(error, DivergedError) else Exit.INPUT, f"error: {_line(error)}"
+            code, line = _code(error), f"error: {_line(error)}"
         except KeyboardInterrupt:
             code, line = Exit.INTERRUPTED, "interrupted"
         print(f"omkl: {line}", file=sys.stderr)
         raise typer.Exit(code)
+
+
+def _code(error: InputError | OSError) -> Exit:
+    if isinstance(error, DivergedError):
+        return Exit.DIVERGED
+    fails = isinstance(error, OSError) and error.errno in (errno.EIO, errno.ENOSPC)
+    return Exit.DISK if fails or isinstance(error, DiskError) else Exit.INPUT
 
 
 def _line(error: Exception) -> str:

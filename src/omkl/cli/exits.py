@@ -11,6 +11,7 @@ class Exit(IntEnum):
     INPUT = 2
     MISSING = 3
     DIVERGED = 4
+    DISK = 5
     INTERRUPTED = 130
 
 
@@ -20,5 +21,6 @@ MEANINGS = {
     Exit.INPUT: "bad input or usage, or a port that is taken",
     Exit.MISSING: "a missing extra",
     Exit.DIVERGED: "a run that diverged",
+    Exit.DISK: "a disk that fails or is full",
     Exit.INTERRUPTED: "interrupted",
 }

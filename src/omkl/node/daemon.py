@@ -128,7 +128,7 @@ def stay(node: Node, journal: Journal, signals: Signals, reader: Reader | None, 
             if export is None:
                 journal.say(logging.WARNING, "export", "SIGUSR1 without --export; give the file of the model")
             else:
-                save(node, journal, export)
+                save_if_possible(node, journal, export)
         if reader is not None and reader.is_over():
             return End.STREAM
     return signals.end
@@ -150,6 +150,14 @@ def save(node: Node, journal: Journal, path: Path) -> None:
     """Write the model: whoever reads the file finds the old one or the new one."""
     node.model().save(path)
     journal.say(logging.INFO, "export", f"the model of round {node.protocol.round} is in {path}", path=str(path))
+
+
+def save_if_possible(node: Node, journal: Journal, path: Path) -> None:
+    """Write the model, or say why not: a full disk is no reason to leave."""
+    try:
+        save(node, journal, path)
+    except OSError as error:
+        journal.say(logging.WARNING, "export", f"the model is not written: {error}", path=str(path), why=str(error))
 
 
 def announce(journal: Journal, node: Node, feed: Feed | None) -> None:

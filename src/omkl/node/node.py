@@ -243,7 +243,8 @@ class Node:
         protocol = self.protocol
         counts = {"round": protocol.round, "taken": protocol.taken, "lost": protocol.lost}
         differ = {peer: link.differs for peer, link in protocol.links.items() if link.differs}
-        lacks = {"awaited": protocol.awaited, "behind": protocol.behind}
+        awaited = [peer for peer in protocol.awaited if protocol.links[peer].state is not LinkState.REFUSED]
+        lacks = {"awaited": awaited, "behind": protocol.behind}
         return {"node": self.id, **counts, "unsaved": self.unsaved, "links": links, "differ": differ, **lacks}
 
 

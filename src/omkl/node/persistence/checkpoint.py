@@ -25,7 +25,7 @@ import numpy as np
 
 from omkl import storage, wire
 from omkl.algorithm import State
-from omkl.errors import InputError
+from omkl.errors import DiskError, InputError
 from omkl.node.events import Damaged
 from omkl.node.halves import Floats
 from omkl.node.persistence.disk import Disk, RealDisk, beside
@@ -104,9 +104,7 @@ def _find(path: Path, disk: Disk, anew: str) -> tuple[Path, storage.Content | No
         except FileNotFoundError:
             faults[file] = ABSENT
         except OSError as error:  # which says nothing of the file
-            raise InputError(
-                f"{file} cannot be read ({error}); a node goes on from it; see to the disk first"
-            ) from None
+            raise DiskError(f"{file} cannot be read ({error}); a node goes on from it; see to the disk first") from None
         except storage.DAMAGED as error:
             faults[file] = f"is no whole checkpoint ({error})"
         else:

@@ -23,7 +23,10 @@ logger = logging.getLogger(__name__)
 def held(path: Path) -> Iterator[None]:
     """Hold a file for this process alone, however it ends; refuse if another holds it."""
     lock = FileLock(path, thread_local=False)  # the thread that ends a node need not be the one that began it
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InputError(f"{path.parent} is no folder; a node keeps its files in one; choose another") from None
     try:
         lock.acquire(blocking=False)
     except Timeout:

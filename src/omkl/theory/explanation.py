@@ -1,133 +1,39 @@
-"""Theory: spectral gap, contraction, regret bound, and what they say about a given network.
-
-The bound below is our derivation, with the corrections of the letter's Theorem 1 (rho counts negative eigenvalues, the
-consensus term has L^2, models and weights have rates of their own); the letter's own constants may differ. For every
-kernel and every theta*, the loss L cumulated over T rounds, averaged over nodes, exceeds that of theta* by at most
-
-    |theta*|^2 / (2 eta)  +  eta L^2 T / 2  +  (2 sqrt(2) / c) eta L^2 T  +  ln P / eta_w  +  eta_w T / 8
-
-in expectation over the quantizer. With g_j the gradient at node j,
-
-    mean_j L_j(theta_j) - L_j(theta*)  <=  <mean_j g_j, mean - theta*>  +  L mean_j |theta_j - mean|.
-
-Gossip keeps the network's mean, which thus descends along mean_j g_j: the first product sums to terms one and two. For
-the distance to the mean put r^2 = E sum_j |theta_j - mean|^2 + |theta_j - h_j|^2, after a round's messages. Mixing and
-sending contract r^2 by 1 - c (Lemma 1, Koloskova et al. 2019), a gradient step adds at most sqrt(2J) eta L to r:
-r_{t+1} <= sqrt(1-c) (r_t + sqrt(2J) eta L), so from r = 0 always r <= (2/c) sqrt(2J) eta L. The mean distance is at
-most r / sqrt(J): term three. The last two are Hedge with P experts and losses in [0, 1] (Lemma 2), and convexity.
-L bounds the gradient of C(theta.z, y) + lambda |theta|^2; since |z| = 1 it is K + 2 lambda R where |theta| <= R.
-"""
+"""What the theory says of a given network, as a page in plain words."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from omkl import losses
 from omkl.errors import InputError
 from omkl.methods.consensus_step import Tracking, seldom, stable_step, tracking
+from omkl.theory.bounds import (
+    SMALLEST,
+    Contraction,
+    RegretTerms,
+    beta,
+    check,
+    consensus_step,
+    contraction,
+    gossip_factor,
+    printed_terms,
+    regret_terms,
+    spectral_gap,
+)
 from omkl.topology import Topology, build
 
-SMALLEST = 1e-12  # of a rate; zero learns nothing and has no bound
-
-
-class Contraction(Protocol):
-    """What theory asks of a quantizer."""
-
-    def delta(self, n: int) -> float:
-        """Return delta with E|Q(v) - v|^2 <= (1 - delta) |v|^2 for vectors of length n."""
-
-
-class RegretTerms(NamedTuple):
-    """The terms of the bound on the regret."""
-
-    comparator: float
-    gradient: float
-    consensus: float
-    kernels: float
-    weights: float
-
-    @property
-    def total(self) -> float:
-        """Their sum."""
-        return sum(self)
+UNPROVED = ("momentum", "clip", "sending")  # mixing of another kind, of which no contraction is proved
 
 
 class Assumption(NamedTuple):
-    """What the bound supposes; ``holds`` is None where it depends on the run."""
+    """What a bound supposes; ``holds`` is None where it depends on the run."""
 
     statement: str
     holds: bool | None
     why: str
-
-
-def spectral_gap(topology: Topology) -> float:
-    """Return rho = 1 - max(|l_2|, |l_J|) of the gossip matrix; one node has rho = 1."""
-    smallest, largest = topology.ends
-    return 1.0 if topology.nodes == 1 else max(0.0, min(smallest, 2 - largest))
-
-
-def beta(topology: Topology) -> float:
-    """Return |I - W|_2, the largest eigenvalue of I - W; one node has 0."""
-    return topology.ends[1]
-
-
-def consensus_step(rho: float, beta: float, delta: float) -> float:
-    """Return gamma*, the step of Lemma 1 as printed; zero where the lemma gives none.
-
-    Its companion c fits gamma*/rho: at gamma* itself the slowest direction of a graph with a small gap contracts by
-    less than c promises (see ``omkl_lab.paper.lemmas``).
-
-    >>> consensus_step(rho=1, beta=1, delta=1)
-    0.06666666666666667
-    """
-    _check(rho=(rho, 0, 1), beta=(beta, 0, 2), delta=(delta, 0, 1))
-    if rho == 0:
-        return 0.0
-    return rho**2 * delta / (16 * rho + rho**2 + 4 * beta**2 + 2 * rho * beta**2 - 8 * rho * delta)
-
-
-def contraction(rho: float, delta: float) -> float:
-    """Return c of Lemma 1: a round is to multiply the expected squared disagreement by at most 1 - c; see gamma*."""
-    _check(rho=(rho, 0, 1), delta=(delta, 0, 1))
-    return rho**2 * delta / 82
-
-
-def consensus_bound(nodes: int, eta: float, lipschitz: float, c: float) -> float:
-    """Return the bound (2/c) sqrt(2J) eta L on the disagreement r; infinite at c = 0, zero for one node."""
-    if nodes == 1:
-        return 0.0
-    return 2 / c * math.sqrt(2 * nodes) * eta * lipschitz if c > 0 else math.inf
-
-
-def regret_terms(
-    *,
-    nodes: int,
-    rounds: int,
-    eta: float,
-    lipschitz: float,
-    c: float,
-    radius: float = 1.0,
-    kernels: int = 1,
-    weight_rate: float | None = None,
-) -> RegretTerms:
-    """Return the terms of the regret bound, for a comparator with |theta*| = ``radius``.
-
-    ``weight_rate`` is Hedge's; None takes ``eta``, as the letter does. A single kernel has no weights to learn.
-    """
-    rate = eta if weight_rate is None else weight_rate
-    _check(nodes=(nodes, 1, math.inf), rounds=(rounds, 1, math.inf), kernels=(kernels, 1, math.inf), c=(c, 0, 1))
-    _check(eta=(eta, SMALLEST, math.inf), weight_rate=(rate, SMALLEST, math.inf), radius=(radius, 0, math.inf))
-    apart = consensus_bound(nodes, eta, lipschitz, c) / math.sqrt(nodes)
-    return RegretTerms(
-        comparator=radius**2 / (2 * eta),
-        gradient=eta * lipschitz**2 * rounds / 2,
-        consensus=apart * lipschitz * rounds if nodes > 1 else 0.0,
-        kernels=math.log(kernels) / rate,
-        weights=rate * rounds / 8 if kernels > 1 else 0.0,
-    )
 
 
 @dataclass(frozen=True)
@@ -138,12 +44,17 @@ class Explanation:
     ----------
     nodes, links, weights
         The network and the rule of its gossip weights.
-    rho, beta, delta, gamma_star, c
-        Spectral gap, |I - W|, the quantizer's contraction, and what Lemma 1 makes of them.
-    gamma, halving
-        The step used, and the rounds it takes to halve the disagreement where nothing disturbs it.
+    rho, beta, delta, gamma_star
+        Spectral gap, |I - W|, the quantizer's contraction, and the largest step with a proof that nodes agree.
+    gamma, c, factor
+        The step used, the share of squared disagreement that it surely removes a round, zero where nothing is proved,
+        and the factor by which it multiplies the gradient term at most, whatever the spectral gap.
+    halving
+        The rounds it takes to halve the disagreement where nothing disturbs it.
     rounds, lipschitz, radius, terms
         T, L, R, and the bound on the regret.
+    printed
+        The terms of the paper's Theorem 1 as printed, for its own step.
     trivial
         What the predictor f = 0 loses in all rounds; nan where that depends on the data.
     beyond
@@ -159,16 +70,26 @@ class Explanation:
     beta: float
     delta: float
     gamma_star: float
-    c: float
     gamma: float
+    c: float
+    factor: float
     halving: float
     rounds: int
     lipschitz: float
     radius: float
     terms: RegretTerms
+    printed: RegretTerms
     trivial: float
     beyond: tuple[str, ...]
     assumptions: tuple[Assumption, ...]
+
+    @property
+    def largest(self) -> float:
+        """The step below which f is finite."""
+        missed = math.sqrt(1 - self.delta) if self.delta > 0 else 1.0
+        kappa = (missed / (1 - missed)) ** 2 if missed < 1 else math.inf
+        # The root of s = x (1 + kappa x) = 1, x = gamma beta.
+        return 2 / (1 + math.sqrt(1 + 4 * kappa)) / self.beta if self.beta > 0 else math.inf
 
     @property
     def vacuous(self) -> bool:
@@ -185,36 +106,48 @@ class Explanation:
             return ["Network: one node; there is nothing to agree on, and nothing is sent."]
         halves = f"about {max(1, round(self.halving)):,}" if math.isfinite(self.halving) else "no number of"
         mixing = f"disagreement halves in {halves} rounds where nothing disturbs it; there are {self.rounds:,}"
+        surely = "the share of squared disagreement that a round surely removes"
         return [
             f"Network: {self.nodes:,} nodes, {self.links:,} links, {self.weights} weights",
             f"  rho     {self.rho:<9.3g} spectral gap: 1 agrees in one exact round, near 0 hardly ever",
             f"  beta    {self.beta:<9.3g} |I - W|: how hard one round of mixing pulls",
             f"  delta   {self.delta:<9.3g} the share of a message's energy that surely arrives: 1 is exact",
-            f"  gamma*  {self.gamma_star:<9.3g} the step of Lemma 1, as printed",
-            f"  c       {self.c:<9.3g} the share of squared disagreement a round is to remove; it fits gamma*/rho",
+            f"  gamma*  {self.gamma_star:<9.3g} the largest step with a proof that nodes agree",
             f"  gamma   {self.gamma:<9.3g} the step used: {mixing}",
+            f"  c       {self.c:<9.3g} {surely}" + ("" if self.c else "; nothing is proved at this step"),
+            f"  f       {self.factor:<9.3g} gossip multiplies the gradient term by at most this, whatever rho is",
         ]
 
     def _bound(self) -> list[str]:
         if self.beyond:
             return [f"There is no regret bound for this setting: the theory knows no {', no '.join(self.beyond)}."]
+        by_factor = (self.factor - 1) * self.terms.gradient <= self.terms.consensus
         names = {
-            "comparator": "|theta*|^2 / (2 eta), the way from zero to the comparator",
-            "gradient": "eta L^2 T / 2, gradient steps of a fixed size",
-            "consensus": "(2 sqrt(2) / c) eta L^2 T, nodes that have not agreed",
-            "kernels": "ln P / eta_w, finding the best kernel",
-            "weights": "eta_w T / 8, weights that keep moving",
+            "comparator": "|theta*|^2 / (2 eta): the way from zero to the comparator",
+            "gradient": "eta L^2 T / 2: gradient steps of a fixed size",
+            "consensus": "(f - 1) eta L^2 T / 2: what gossip may cost"
+            if by_factor
+            else "(2 sqrt(2) / c) eta L^2 T: nodes that have not agreed",
+            "kernels": "ln P / eta_w: finding the best kernel",
+            "weights": "eta_w T / 8: weights that keep moving",
         }
-        terms = [f"  {value:<9.3g} {names[name]}" for name, value in self.terms._asdict().items()]
+        ours, printed = self.terms._asdict(), self.printed._asdict()
+        rows = [f"  {ours[name]:<9.3g} {printed[name]:<9.3g} {text}" for name, text in names.items()]
         head = f"Regret bound over T = {self.rounds:,} rounds, L = {self.lipschitz:.4g}, |theta*| <= {self.radius:g}"
-        return [head, *terms, f"  {self.terms.total:<9.3g} in all", self._verdict()]
+        columns = "  ours      printed   printed: the paper's Theorem 1 at its own step; a part of its proof fails"
+        total = f"  {self.terms.total:<9.3g} {self.printed.total:<9.3g} in all"
+        return [head, columns, *rows, total, self._verdict()]
 
     def _verdict(self) -> str:
         if math.isinf(self.lipschitz):
             return "There is no bound: the gradient of this loss is not bounded (a Lipschitz loss has one: logistic)."
         if math.isinf(self.terms.total):
-            cause = "rho is zero" if self.rho == 0 else "delta is not positive"
-            return f"The bound is vacuous: {cause}, so Lemma 1 does not promise that nodes ever agree."
+            cause = (
+                "delta is not positive"
+                if self.delta <= 0
+                else f"gamma is above gamma*, and f is finite only for steps below {self.largest:.2g}"
+            )
+            return f"There is no bound: {cause}."
         if self.vacuous:
             less = f"always predicting f = 0 loses {self.trivial:.4g} in these rounds, less than the regret it allows"
             return f"The bound is vacuous: {less}. It says nothing about this run, good or bad."
@@ -271,7 +204,7 @@ def explain(
     """
     network, loss = build(topology, nodes, weights), losses.named(loss)
     given: Any = 1.0 if quantizer is None else quantizer
-    _check(features=(features, 1, math.inf), regularization=(regularization, 0, math.inf), momentum=(momentum, 0, 1))
+    check(features=(features, 1, math.inf), regularization=(regularization, 0, math.inf), momentum=(momentum, 0, 1))
     n = 2 * features if sent is None else sent
     delta = given if isinstance(given, (int, float)) else given.delta(n)
     # Of a quantizer with a delta alone it is taken that it shrinks.
@@ -279,27 +212,25 @@ def explain(
     followed = tracking(given, n) if delta > 0 and hasattr(given, "quantize") else shrinking
     auto = stable_step(network, seldom(followed, share), momentum)
     gamma = auto if gamma == "auto" else gamma
-    _check(gamma=(gamma, 0, 1))
+    check(gamma=(gamma, 0, 1))
     rho, pull, usable = spectral_gap(network), beta(network), max(0.0, delta)
-    gamma_star, c = consensus_step(rho, pull, usable), contraction(rho, usable)
+    proved = not momentum and not set(beyond) & set(UNPROVED)
+    c = contraction(rho, pull, usable, gamma) if proved else 0.0
+    factor = gossip_factor(pull, usable, gamma) if proved else math.inf
     lipschitz = loss.lipschitz + 2 * regularization * radius
-    terms = regret_terms(nodes=network.nodes, rounds=rounds, eta=eta, lipschitz=lipschitz, c=c, radius=radius,
-                         kernels=kernels, weight_rate=weight_rate)  # fmt: skip
-    terms = RegretTerms(*[math.nan] * len(terms)) if beyond else terms
+    setting: Any = {"nodes": network.nodes, "rounds": rounds, "eta": eta, "lipschitz": lipschitz, "radius": radius,
+                    "kernels": kernels}  # fmt: skip
+    terms = regret_terms(c=c, factor=factor, weight_rate=weight_rate, **setting)
     start = _start(loss)
-    consensus = () if network.nodes == 1 else _consensus_assumptions(network, rho, delta, gamma, gamma_star, auto)
-    return Explanation(
-        network.nodes, len(network.graph.edges), network.rule, rho, pull, delta, gamma_star, c, gamma,
-        _halving(network, gamma, momentum), rounds, lipschitz, radius, terms, rounds * start, tuple(beyond),
-        consensus + _loss_assumptions(loss, start, regularization, radius),
+    page = Explanation(
+        network.nodes, len(network.graph.edges), network.rule, rho, pull, delta, consensus_step(rho, pull, usable),
+        gamma, c, factor, _halving(network, gamma, momentum), rounds, lipschitz, radius,
+        RegretTerms(*[math.nan] * len(terms)) if beyond else terms, printed_terms(rho=rho, delta=usable, **setting),
+        rounds * start, tuple(beyond), _loss_assumptions(loss, start, regularization, radius),
     )  # fmt: skip
-
-
-def _check(**values: tuple[float, float, float]) -> None:
-    for name, (value, low, high) in values.items():
-        if not low <= value <= high:
-            span = f"at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
-            raise InputError(f"{name} is {value}; it must be {span}; correct {name}")
+    if network.nodes == 1:
+        return page
+    return replace(page, assumptions=_consensus_assumptions(network, page, proved, auto) + page.assumptions)
 
 
 def _halving(network: Topology, gamma: float, momentum: float) -> float:
@@ -323,21 +254,22 @@ def _start(loss: losses.Loss) -> float:
     return float(loss.value(np.zeros(outputs), np.eye(outputs)[0]))
 
 
-def _consensus_assumptions(
-    network: Topology, rho: float, delta: float, gamma: float, gamma_star: float, auto: float
-) -> tuple[Assumption, ...]:
-    lowest = float(min(network.weights.min(), network.self_weights.min()))
+def _consensus_assumptions(network: Topology, page: Explanation, proved: bool, auto: float) -> tuple[Assumption, ...]:
     smallest, largest = network.ends
-    gap = f"l_2 = {1 - smallest:.4g}, l_J = {1 - largest:.4g}" + ("" if rho > 0 else "; use metropolis weights")
-    sent = f"delta = {delta:.3g}" + ("" if delta > 0 else "; rescale it, take more levels, or quantize in blocks")
-    step = f'gamma = {gamma:.3g}, gamma* = {gamma_star:.3g}; "auto" is {auto:.2g}, stable in experiment, without proof'
+    gap = f"l_2 = {1 - smallest:.4g}, l_J = {1 - largest:.4g}" + ("" if page.rho > 0 else "; use metropolis weights")
+    sent = f"delta = {page.delta:.3g}"
+    sent += "" if page.delta > 0 else "; rescale it, take more levels, or quantize in blocks"
+    auto_text = f'"auto" is {auto:.2g}, stable in experiment, without proof'
+    step = f"gamma = {page.gamma:.3g}, gamma* = {page.gamma_star:.3g}; {auto_text}"
+    low = f"gamma = {page.gamma:.3g}, f is finite below {page.largest:.3g}"
+    other = f"no proof with {', '.join(UNPROVED)}"
     return (
         Assumption("the network is connected", True, "checked when it was built"),
         Assumption("W is symmetric and its rows sum to one", True, "by construction"),
-        Assumption("W has no negative entry", lowest > -1e-12, f"the smallest on a link or the diagonal: {lowest:.3g}"),
-        Assumption("the spectral gap is positive", rho > 0, gap),
-        Assumption("the quantizer is a contraction", delta > 0, sent),
-        Assumption("the step is Lemma 1's", gamma_star > 0 and math.isclose(gamma, gamma_star, rel_tol=0.01), step),
+        Assumption("the spectral gap is positive", page.rho > 0, gap),
+        Assumption("the quantizer is a contraction", page.delta > 0, sent),
+        Assumption("nodes surely agree: the step is at most gamma*", page.c > 0, step if proved else other),
+        Assumption("gossip surely does little harm: f is finite", math.isfinite(page.factor), low if proved else other),
     )
 
 
@@ -347,7 +279,7 @@ def _loss_assumptions(loss: losses.Loss, start: float, regularization: float, ra
     known = loss.name in losses.LOSSES
     gradient = {
         False: f"the {loss.name} loss has no Lipschitz constant",
-        True: "K alone: there is no regularization",
+        True: "there is no regularization",
         None: f"it needs |theta| <= {radius:g}, and nothing projects theta there",
     }
     gradient_holds = None if bounded and regularization > 0 else bounded
@@ -358,5 +290,5 @@ def _loss_assumptions(loss: losses.Loss, start: float, regularization: float, ra
     return (
         Assumption("the loss is convex in theta", known or None, name),
         Assumption("gradients are bounded by L", gradient_holds, gradient[gradient_holds]),
-        Assumption("losses lie in [0, 1] (Lemma 2, Hedge)", inside, range_text),
+        Assumption("losses lie in [0, 1] (for Hedge, Lemma 2)", inside, range_text),
     )
