@@ -20,7 +20,7 @@ from omkl.cli.app import ADDED
 from omkl.config import experiment
 from omkl.methods import METHODS
 from omkl.node import config
-from omkl.node.template import write
+from omkl.node.setup.template import write
 from omkl_lab.cli import grid
 
 ROOT = Path(__file__).parent.parent
