@@ -1,4 +1,4 @@
-"""CHOCO-SGD: gossip with one kernel, the baseline the letter builds on."""
+"""CHOCO-SGD: gossip with one kernel, the baseline that the paper builds on."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -19,11 +19,13 @@ from omkl.quantizers import Message
 class Choco(Gossip):
     """Algorithm 1 with a single kernel, which is CHOCO-SGD on its random features.
 
+    A node mixes with the copies of the last round, then compresses. That is the order in the public code of CHOCO-SGD's
+    authors for convex problems.
+
     Attributes
     ----------
     fresh
-        Compress first and mix with the copies just updated, as public codes do, instead of mixing with the copies of
-        the last round.
+        Compress first, then mix with the copies that were just updated. This is the variant.
 
     References
     ----------

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, ClassVar, Self, TypeVar
 
-from omkl import algorithm, losses
+from omkl import algorithm, learners, losses
 from omkl.arrays import Array, namespace
 from omkl.errors import InputError, real
 from omkl.learners import SGD, Learner, Memory
@@ -44,7 +44,7 @@ class Ensemble(Composed):
 
     endures_faults: ClassVar[bool] = True
     only_sgd: ClassVar[str] = ""
-    """Why a method takes gradient steps alone, and no other learner; empty where it takes any."""
+    """Why a method takes only gradient steps and no other learner; empty if it takes any."""
 
     bank: Bank = Bank()  # noqa: RUF009 - parts are frozen
     loss: Loss | None = None
@@ -58,7 +58,7 @@ class Ensemble(Composed):
         Beside any other learner it is the rate of the weights, as in files of 0.1.
         """
         usual = type(self).learner
-        learner: Any = made["learner"] or usual
+        learner: Any = usual if made["learner"] is None else learners.named(made["learner"])
         made["learner"] = learner
         if "eta" not in given:
             return made

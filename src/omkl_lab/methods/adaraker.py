@@ -42,7 +42,8 @@ class AdaRaker(Ensemble):
     Attributes
     ----------
     eta
-        eta_0.
+        eta_0. At the default of 30 every one of the twelve rates is 1/2, the largest: learners differ in their memory
+        alone. Take 1 for rates that fall with the interval from the fourth learner on.
     weight_rate
         Rate of the kernel weights in all learners; None takes eta_k.
     levels
@@ -51,12 +52,14 @@ class AdaRaker(Ensemble):
     Notes
     -----
     After Y. Shen, T. Chen, G. B. Giannakis, "Random feature-based online multi-kernel learning in environments with
-    unknown dynamics", JMLR 20 (2019). Confirmed is that Raker, a learner of theirs, is online gradient descent for
-    every kernel and multiplicative weights, which is ``Local``. What is around it here is from memory: intervals of
-    geometric lengths, the rates, a second layer of multiplicative weights. The paper and its public code differ, and no
-    fidelity is claimed to either. Ours are a number of levels that is fixed, so that a node's memory is; a last learner
-    that goes on, for all others begin together at multiples of the longest interval; and the start of all of them at
-    the first sample.
+    unknown dynamics", JMLR 20 (2019). Raker, a learner of theirs, is ``Local``: online gradient descent for every
+    kernel and multiplicative weights. The idea around it is theirs: intervals of lengths 2^k, rates that fall with
+    them, and a second layer of multiplicative weights. The rest differs, and no fidelity is claimed. In their public
+    code for regression (github.com/N1cekiko/AdaRaker) models are never begun anew, only the shares of learners are; a
+    learner is added whenever log2 t reaches a whole number; rates are min(.05, .1 / sqrt(2^k)), k from 1 on; and
+    errors are scaled to [-1, 1] over the learners of a round before shares follow them. Here models begin anew, the
+    number of levels is fixed, so that a node's memory is, all learners start at the first sample, and the last one
+    goes on, for all others begin together at multiples of the longest interval.
     """
 
     name: ClassVar[str] = "adaraker"

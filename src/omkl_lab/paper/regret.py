@@ -11,7 +11,7 @@ of any longer one.
 
 eta_0 = 10 is near |theta*| / L, about 8 here, which minimizes the first two terms of the bound. Smaller rates hardly
 train in a hundred rounds, and regret then grows like T for want of learning; larger ones make the short streams worse
-and the slope flatter. gamma = 0.5 is a practical step, far above Lemma 1's.
+and the slope flatter. gamma = 0.5 is a practical step, far above those that have a proof.
 """
 
 from collections import defaultdict
@@ -77,7 +77,7 @@ class Study(NamedTuple):
     radius: Floats
     """Its |theta|, ``(L, S)``."""
     terms: Any = None
-    """The five terms of the bound, ``(G, L, 5)``, at Lemma 1's gamma; L = K + 2 lambda R, R the largest model seen."""
+    """The terms of the bound by agreement, ``(G, L, 5)``, at gamma*; L = 1 + 2 lambda R for the largest model R."""
     norm: Any = None
     """The largest |theta_p| seen, ``(G, L, S)``."""
     loss: Any = None
@@ -199,8 +199,8 @@ def side_by_side(frequencies: npt.NDArray[np.float32]) -> npt.NDArray[np.float32
 
 
 def contraction(graph: Topology) -> float:
-    """Return Lemma 1's c."""
-    return theory.contraction(theory.spectral_gap(graph), QUANTIZER.delta(LENGTH))
+    """Return c at gamma*."""
+    return theory.contraction(theory.spectral_gap(graph), theory.beta(graph), QUANTIZER.delta(LENGTH))
 
 
 def _after(progress: engine.Progress | None, done: int, total: int) -> engine.Progress | None:

@@ -1,0 +1,294 @@
+"""What the theory says of a given network, as a page in plain words."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from omkl import losses
+from omkl.errors import InputError
+from omkl.methods.consensus_step import Tracking, seldom, stable_step, tracking
+from omkl.theory.bounds import (
+    SMALLEST,
+    Contraction,
+    RegretTerms,
+    beta,
+    check,
+    consensus_step,
+    contraction,
+    gossip_factor,
+    printed_terms,
+    regret_terms,
+    spectral_gap,
+)
+from omkl.topology import Topology, build
+
+UNPROVED = ("momentum", "clip", "sending")  # mixing of another kind, of which no contraction is proved
+
+
+class Assumption(NamedTuple):
+    """What a bound supposes; ``holds`` is None where it depends on the run."""
+
+    statement: str
+    holds: bool | None
+    why: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The numbers of the theory for one setting; ``str()`` gives a page in plain words.
+
+    Attributes
+    ----------
+    nodes, links, weights
+        The network and the rule of its gossip weights.
+    rho, beta, delta, gamma_star
+        Spectral gap, |I - W|, the quantizer's contraction, and the largest step with a proof that nodes agree.
+    gamma, c, factor
+        The step used, the share of squared disagreement that it surely removes a round, zero where nothing is proved,
+        and the factor by which it multiplies the gradient term at most, whatever the spectral gap.
+    halving
+        The rounds it takes to halve the disagreement where nothing disturbs it.
+    rounds, lipschitz, radius, terms
+        T, L, R, and the bound on the regret.
+    printed
+        The terms of the paper's Theorem 1 as printed, for its own step.
+    trivial
+        What the predictor f = 0 loses in all rounds; nan where that depends on the data.
+    beyond
+        What the setting has that the bound does not know; where there is something, its terms are nan.
+    assumptions
+        What the bound supposes, and whether it is so.
+    """
+
+    nodes: int
+    links: int
+    weights: str
+    rho: float
+    beta: float
+    delta: float
+    gamma_star: float
+    gamma: float
+    c: float
+    factor: float
+    halving: float
+    rounds: int
+    lipschitz: float
+    radius: float
+    terms: RegretTerms
+    printed: RegretTerms
+    trivial: float
+    beyond: tuple[str, ...]
+    assumptions: tuple[Assumption, ...]
+
+    @property
+    def largest(self) -> float:
+        """The step below which f is finite."""
+        missed = math.sqrt(1 - self.delta) if self.delta > 0 else 1.0
+        kappa = (missed / (1 - missed)) ** 2 if missed < 1 else math.inf
+        # The root of s = x (1 + kappa x) = 1, x = gamma beta.
+        return 2 / (1 + math.sqrt(1 + 4 * kappa)) / self.beta if self.beta > 0 else math.inf
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether the bound allows more regret than always predicting f = 0 can have."""
+        return not self.terms.total < (math.inf if math.isnan(self.trivial) else self.trivial)
+
+    def __str__(self) -> str:
+        marks = {True: "yes", False: "NO", None: "depends"}
+        told = [f"  {marks[one.holds]:<8} {one.statement}: {one.why}" for one in self.assumptions]
+        return "\n".join([*self._network(), "", *self._bound(), "", "Assumptions", *told])
+
+    def _network(self) -> list[str]:
+        if self.nodes == 1:
+            return ["Network: one node; there is nothing to agree on, and nothing is sent."]
+        halves = f"about {max(1, round(self.halving)):,}" if math.isfinite(self.halving) else "no number of"
+        mixing = f"disagreement halves in {halves} rounds where nothing disturbs it; there are {self.rounds:,}"
+        surely = "the share of squared disagreement that a round surely removes"
+        return [
+            f"Network: {self.nodes:,} nodes, {self.links:,} links, {self.weights} weights",
+            f"  rho     {self.rho:<9.3g} spectral gap: 1 agrees in one exact round, near 0 hardly ever",
+            f"  beta    {self.beta:<9.3g} |I - W|: how hard one round of mixing pulls",
+            f"  delta   {self.delta:<9.3g} the share of a message's energy that surely arrives: 1 is exact",
+            f"  gamma*  {self.gamma_star:<9.3g} the largest step with a proof that nodes agree",
+            f"  gamma   {self.gamma:<9.3g} the step used: {mixing}",
+            f"  c       {self.c:<9.3g} {surely}" + ("" if self.c else "; nothing is proved at this step"),
+            f"  f       {self.factor:<9.3g} gossip multiplies the gradient term by at most this, whatever rho is",
+        ]
+
+    def _bound(self) -> list[str]:
+        if self.beyond:
+            return [f"There is no regret bound for this setting: the theory knows no {', no '.join(self.beyond)}."]
+        by_factor = (self.factor - 1) * self.terms.gradient <= self.terms.consensus
+        names = {
+            "comparator": "|theta*|^2 / (2 eta): the way from zero to the comparator",
+            "gradient": "eta L^2 T / 2: gradient steps of a fixed size",
+            "consensus": "(f - 1) eta L^2 T / 2: what gossip may cost"
+            if by_factor
+            else "(2 sqrt(2) / c) eta L^2 T: nodes that have not agreed",
+            "kernels": "ln P / eta_w: finding the best kernel",
+            "weights": "eta_w T / 8: weights that keep moving",
+        }
+        ours, printed = self.terms._asdict(), self.printed._asdict()
+        rows = [f"  {ours[name]:<9.3g} {printed[name]:<9.3g} {text}" for name, text in names.items()]
+        head = f"Regret bound over T = {self.rounds:,} rounds, L = {self.lipschitz:.4g}, |theta*| <= {self.radius:g}"
+        columns = "  ours      printed   printed: the paper's Theorem 1 at its own step; a part of its proof fails"
+        total = f"  {self.terms.total:<9.3g} {self.printed.total:<9.3g} in all"
+        return [head, columns, *rows, total, self._verdict()]
+
+    def _verdict(self) -> str:
+        if math.isinf(self.lipschitz):
+            return "There is no bound: the gradient of this loss is not bounded (a Lipschitz loss has one: logistic)."
+        if math.isinf(self.terms.total):
+            cause = (
+                "delta is not positive"
+                if self.delta <= 0
+                else f"gamma is above gamma*, and f is finite only for steps below {self.largest:.2g}"
+            )
+            return f"There is no bound: {cause}."
+        if self.vacuous:
+            less = f"always predicting f = 0 loses {self.trivial:.4g} in these rounds, less than the regret it allows"
+            return f"The bound is vacuous: {less}. It says nothing about this run, good or bad."
+        share = f"{self.terms.total / self.trivial:.2g} of the {self.trivial:.4g} that always predicting f = 0 loses"
+        return f"The bound says something, if its assumptions hold: the regret is at most {share}."
+
+
+def explain(
+    topology: Any,
+    nodes: int | None = None,
+    *,
+    weights: str = "metropolis",
+    quantizer: Contraction | float | None = None,
+    features: int = 20,
+    kernels: int = 3,
+    rounds: int = 1000,
+    eta: float = 0.01,
+    gamma: float | Literal["auto"] = 0.009,
+    momentum: float = 0.0,
+    weight_rate: float | None = None,
+    regularization: float = 1e-3,
+    loss: "str | losses.Loss" = "logistic",
+    radius: float = 1.0,
+    sent: int | None = None,
+    share: float = 1.0,
+    beyond: Sequence[str] = (),
+) -> Explanation:
+    """Return what the theory says of a network, a quantizer and a setting; print it for a page in plain words.
+
+    Parameters
+    ----------
+    topology, nodes, weights
+        As in ``omkl.topology.build``.
+    quantizer
+        Anything with ``delta(n)``, or delta itself; None is exact.
+    features
+        D; vectors of length 2D are quantized, if ``sent`` does not say otherwise.
+    kernels, rounds, eta, gamma, momentum, weight_rate, regularization, loss
+        P, T and the settings of the method; ``weight_rate=None`` takes ``eta``.
+    radius
+        |theta*| of the comparator, and the R within which models are taken to stay.
+    sent
+        How many numbers are sent of a model; None is 2D.
+    share
+        In what share of the rounds the kernel is sent that is sent least.
+    beyond
+        Names of what else the setting has, such as a basis, for which there is no bound.
+
+    Examples
+    --------
+    >>> page = explain("path", 20, quantizer=0.184)
+    >>> f"{page.rho:.4f} {page.gamma_star:.1e} {page.c:.1e} {page.vacuous}"
+    '0.0082 1.7e-06 1.5e-07 True'
+    """
+    network, loss = build(topology, nodes, weights), losses.named(loss)
+    given: Any = 1.0 if quantizer is None else quantizer
+    check(features=(features, 1, math.inf), regularization=(regularization, 0, math.inf), momentum=(momentum, 0, 1))
+    n = 2 * features if sent is None else sent
+    delta = given if isinstance(given, (int, float)) else given.delta(n)
+    # Of a quantizer with a delta alone it is taken that it shrinks.
+    shrinking = Tracking(delta, (1 - delta) / max(delta, SMALLEST))
+    followed = tracking(given, n) if delta > 0 and hasattr(given, "quantize") else shrinking
+    auto = stable_step(network, seldom(followed, share), momentum)
+    gamma = auto if gamma == "auto" else gamma
+    check(gamma=(gamma, 0, 1))
+    rho, pull, usable = spectral_gap(network), beta(network), max(0.0, delta)
+    proved = not momentum and not set(beyond) & set(UNPROVED)
+    c = contraction(rho, pull, usable, gamma) if proved else 0.0
+    factor = gossip_factor(pull, usable, gamma) if proved else math.inf
+    lipschitz = loss.lipschitz + 2 * regularization * radius
+    setting: Any = {"nodes": network.nodes, "rounds": rounds, "eta": eta, "lipschitz": lipschitz, "radius": radius,
+                    "kernels": kernels}  # fmt: skip
+    terms = regret_terms(c=c, factor=factor, weight_rate=weight_rate, **setting)
+    start = _start(loss)
+    page = Explanation(
+        network.nodes, len(network.graph.edges), network.rule, rho, pull, delta, consensus_step(rho, pull, usable),
+        gamma, c, factor, _halving(network, gamma, momentum), rounds, lipschitz, radius,
+        RegretTerms(*[math.nan] * len(terms)) if beyond else terms, printed_terms(rho=rho, delta=usable, **setting),
+        rounds * start, tuple(beyond), _loss_assumptions(loss, start, regularization, radius),
+    )  # fmt: skip
+    if network.nodes == 1:
+        return page
+    return replace(page, assumptions=_consensus_assumptions(network, page, proved, auto) + page.assumptions)
+
+
+def _halving(network: Topology, gamma: float, momentum: float) -> float:
+    """Return the rounds in which x += v, v = momentum v + gamma (W - I) x halves the distance to the mean."""
+
+    def slowest(end: float) -> float:  # the larger root of z^2 - (1 + m - gamma end) z + m
+        half = abs(1 + momentum - gamma * end) / 2
+        return half + math.sqrt(half**2 - momentum) if half**2 > momentum else math.sqrt(momentum)
+
+    factor = max(slowest(end) for end in network.ends)
+    return math.inf if factor >= 1 else math.log(2) / -math.log(max(factor, 1e-300))
+
+
+def _start(loss: losses.Loss) -> float:
+    """Return C(0, y) where it is the same for every y, else nan."""
+    if math.isinf(loss.lipschitz):
+        return math.nan
+    outputs = getattr(loss, "classes", 1)
+    if outputs is None:
+        raise InputError("softmax without its number of classes; the bound needs it; pass loss=Softmax(classes=10)")
+    return float(loss.value(np.zeros(outputs), np.eye(outputs)[0]))
+
+
+def _consensus_assumptions(network: Topology, page: Explanation, proved: bool, auto: float) -> tuple[Assumption, ...]:
+    smallest, largest = network.ends
+    gap = f"l_2 = {1 - smallest:.4g}, l_J = {1 - largest:.4g}" + ("" if page.rho > 0 else "; use metropolis weights")
+    sent = f"delta = {page.delta:.3g}"
+    sent += "" if page.delta > 0 else "; rescale it, take more levels, or quantize in blocks"
+    auto_text = f'"auto" is {auto:.2g}, stable in experiment, without proof'
+    step = f"gamma = {page.gamma:.3g}, gamma* = {page.gamma_star:.3g}; {auto_text}"
+    low = f"gamma = {page.gamma:.3g}, f is finite below {page.largest:.3g}"
+    other = f"no proof with {', '.join(UNPROVED)}"
+    return (
+        Assumption("the network is connected", True, "checked when it was built"),
+        Assumption("W is symmetric and its rows sum to one", True, "by construction"),
+        Assumption("the spectral gap is positive", page.rho > 0, gap),
+        Assumption("the quantizer is a contraction", page.delta > 0, sent),
+        Assumption("nodes surely agree: the step is at most gamma*", page.c > 0, step if proved else other),
+        Assumption("gossip surely does little harm: f is finite", math.isfinite(page.factor), low if proved else other),
+    )
+
+
+def _loss_assumptions(loss: losses.Loss, start: float, regularization: float, radius: float) -> tuple[Assumption, ...]:
+    bounded = math.isfinite(loss.lipschitz)
+    highest = start + loss.lipschitz * radius + regularization * radius**2
+    known = type(loss) in losses.LOSSES.own.values()
+    gradient = {
+        False: f"the {loss.name} loss has no Lipschitz constant",
+        True: "there is no regularization",
+        None: f"it needs |theta| <= {radius:g}, and nothing projects theta there",
+    }
+    gradient_holds = None if bounded and regularization > 0 else bounded
+    inside = None if math.isnan(start) or start <= 1 < highest else highest <= 1
+    start_text = "depends on the data" if math.isnan(start) else f"starts at {start:.3g}"
+    range_text = f"{start_text}, at most {highest:.3g} for |theta| <= {radius:g}" if bounded else start_text
+    name = loss.name if known else f"{loss.name}, not one of ours"
+    return (
+        Assumption("the loss is convex in theta", known or None, name),
+        Assumption("gradients are bounded by L", gradient_holds, gradient[gradient_holds]),
+        Assumption("losses lie in [0, 1] (for Hedge, Lemma 2)", inside, range_text),
+    )
