@@ -17,10 +17,16 @@ from typing import Any, NamedTuple
 from markdown_it import MarkdownIt
 
 from omkl.cli.app import ADDED
+from omkl.compressors import QUANTIZERS
 from omkl.config import experiment
+from omkl.features import SPECTRA
+from omkl.learners import LEARNERS
+from omkl.losses import LOSSES
 from omkl.methods import METHODS
+from omkl.methods.mixing import MIXING
 from omkl.node import config
 from omkl.node.template import write
+from omkl.sending import SENDING
 from omkl_lab.cli import grid
 
 ROOT = Path(__file__).parent.parent
@@ -149,7 +155,8 @@ class Page:
         """Read a spec, a grid, entry points, or tables of a network's file, by what reads them in earnest."""
         table = tomllib.loads(text)
         if "project" in table:  # of a package that adds to omkl
-            assert set(table["project"]["entry-points"]) <= {METHODS.group, ADDED}
+            known = (METHODS, QUANTIZERS, LEARNERS, LOSSES, SPECTRA, MIXING, SENDING)
+            assert set(table["project"]["entry-points"]) <= {ADDED, *(one.group for one in known)}
             return
         if "data" not in table:
             self._tables |= table

@@ -8,6 +8,7 @@ import pytest
 from omkl.compressors import QUANTIZERS
 from omkl.features import SPECTRA
 from omkl.learners import LEARNERS
+from omkl.methods import METHODS
 from tests.doc_pages import PAGES, ROOT, SHOWN, Page, agree, blocks
 
 WALKED = ROOT / "docs" / "ten-minutes.md"  # by test_docs_walk.py
@@ -30,7 +31,7 @@ WITH_CODE = [page for page in PAGES if page != WALKED and any(block.language not
 def test_what_a_page_shows_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     at_work = Page(tmp_path)
-    with patch.dict(QUANTIZERS), patch.dict(SPECTRA), patch.dict(LEARNERS):  # pages add to them
+    with patch.dict(QUANTIZERS), patch.dict(SPECTRA), patch.dict(LEARNERS), patch.dict(METHODS):  # pages add to them
         for block in blocks(page):
             try:
                 at_work.run(block)

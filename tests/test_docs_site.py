@@ -23,7 +23,7 @@ PUBLIC = (
     "algorithm", "calibration", "compressors", "dashboard", "data", "errors", "features", "learners", "losses",
     "methods", "metrics", "model", "node.config", "node.events", "node.links", "node.protocol", "node.role",
     "node.runtime", "node.transports", "node.transports.memory", "plots", "quantizers", "river", "sending",
-    "registry", "simulator", "sklearn", "theory", "topology", "wire",
+    "registry", "simulator", "sklearn", "testing", "theory", "topology", "wire",
 )  # fmt: skip
 LABORATORY = ("omkl_lab.methods", "omkl_lab.sweeps", "omkl_lab.tuning")
 

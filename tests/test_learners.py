@@ -14,7 +14,6 @@ from omkl.errors import InputError
 from omkl.learners import LEARNERS, SGD, AdaGrad, Learner, Newton, NewtonMemory, Sample, Shared, SharedMemory
 from omkl.losses import Huber, Logistic, Loss, SmoothedHinge, Softmax, Squared
 from omkl.methods import Gossip, Local, Round
-from tests.conftest import Library
 
 RULES: list[Learner] = [
     SGD(0.3), SGD(0.3, decay="sqrt"), AdaGrad(0.5), Newton(), Newton(5.0, forget=0.9), Newton(5.0, block=2), Shared(),
@@ -45,28 +44,6 @@ def covariance(memory: NewtonMemory) -> np.ndarray:
     """Return S of one block."""
     root = memory.root[..., 0, :, :]
     return np.asarray(root @ root.mT)
-
-
-@pytest.mark.parametrize("rule", RULES, ids=str)
-def test_every_rule_on_every_library(library: Library, rule: Learner, rng: np.random.Generator) -> None:
-    loss, outputs = Softmax(classes=3), 3
-    theta = rng.normal(size=(5, 2, 3, outputs, 4)).astype(np.float32)
-    z = rng.normal(size=(5, 2, 3, 4)).astype(np.float32)
-    y = np.eye(outputs, dtype=np.float32)[rng.integers(outputs, size=(5, 2))]
-    spectrum = rng.uniform(size=(2, 3, 4)).astype(np.float32)
-
-    def two(theta: Any, z: Any, y: Any, spectrum: Any) -> Any:
-        memory = rule.init(theta, spectrum)
-        for _ in range(2):
-            f = algorithm.predict(theta, theta[..., 0, 0] * 0, z).kernel_outputs
-            theta, memory = algorithm.learn(theta, memory, f, z, y, loss, 0.01, rule)
-        return theta, memory
-
-    here, there = two(theta, z, y, spectrum), library.call(two, theta, z, y, spectrum)
-    for mine, other in zip(jax.tree.leaves(here), jax.tree.leaves(there), strict=True):
-        assert mine.dtype == other.dtype == np.float32
-        assert mine.shape[:2] == (5, 2)  # so that nodes and seeds can be dealt out
-        np.testing.assert_allclose(mine, other, rtol=2e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)

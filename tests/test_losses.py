@@ -9,38 +9,6 @@ from hypothesis import strategies as st
 from omkl import losses
 from omkl.errors import InputError
 from omkl.losses import Huber, Logistic, Loss, SmoothedHinge, Softmax, Squared
-from tests.conftest import Library
-
-CASES: list[tuple[Loss, Any]] = [
-    (Logistic(), [[1.0], [-1.0], [1.0]]),
-    (Softmax(3), [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]),
-    (Squared(2), [[0.5, -1.0], [2.0, 0.0], [0.0, 0.0]]),
-    (SmoothedHinge(), [[1.0], [-1.0], [1.0], [-1.0], [1.0]]),
-    (Huber(2, delta=0.7), [[0.5, -1.0], [2.0, 0.0], [0.0, 3.0]]),
-]
-
-
-@pytest.mark.parametrize(("loss", "targets"), CASES, ids=lambda c: getattr(c, "name", ""))
-def test_derivatives_are_those_of_the_value(loss: Loss, targets: Any, rng: np.random.Generator) -> None:
-    y = np.asarray(targets)
-    f = rng.normal(size=y.shape)
-    h = 1e-5
-    for c in range(y.shape[-1]):
-        e = np.zeros_like(f)
-        e[:, c] = h
-        slope = (loss.value(f + e, y) - loss.value(f - e, y)) / (2 * h)
-        np.testing.assert_allclose(loss.derivative(f, y)[:, c], slope, atol=1e-8)
-        bend = (loss.derivative(f + e, y) - loss.derivative(f - e, y)) / (2 * h)
-        np.testing.assert_allclose(loss.curvature(f, y)[:, c], bend, atol=1e-8)
-
-
-@pytest.mark.parametrize(("loss", "targets"), CASES, ids=lambda c: getattr(c, "name", ""))
-def test_same_on_every_library(loss: Loss, targets: Any, library: Library) -> None:
-    y = np.asarray(targets, dtype=np.float32)
-    f = np.linspace(-3, 3, y.size, dtype=np.float32).reshape(y.shape)
-    for function in (loss.value, loss.derivative, loss.curvature, loss.decide, loss.score):
-        args = (f,) if function == loss.decide else (f, y)
-        np.testing.assert_allclose(library.call(function, *args), function(*args), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("margin", [1e4, 1e30])

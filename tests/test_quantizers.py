@@ -78,15 +78,6 @@ def test_nearest_by_hand() -> None:
 
 
 @pytest.mark.parametrize("quantizer", ALL, ids=str)
-@pytest.mark.parametrize("scale", [0.0, 1e-38, 1e-25])
-def test_nothing_quantizes_to_nothing(quantizer: Quantizer, scale: float) -> None:
-    v = np.full((2, 40), scale, dtype=np.float32)
-    message = quantizer.quantize(v, draws(2, 40))
-    assert not message.levels.any()
-    assert not restore(message).any()
-
-
-@pytest.mark.parametrize("quantizer", ALL, ids=str)
 def test_one_entry_carries_the_whole_norm(quantizer: Quantizer) -> None:
     v = np.zeros(40, dtype=np.float32)
     v[3] = -0.7
@@ -110,18 +101,6 @@ def test_steps_round_alike_everywhere(library: Library, rng: np.random.Generator
     steps = np.exp(rng.uniform(-60, 40, size=2000)).astype(np.float32)
     steps[:3] = 0, 2.0**-61, 2.0**-60
     np.testing.assert_array_equal(library.call(round_up, steps), round_up(steps))
-
-
-@pytest.mark.parametrize("quantizer", ALL, ids=str)
-def test_quantize_on_every_library(quantizer: Quantizer, library: Library, rng: np.random.Generator) -> None:
-    v = (rng.normal(size=(50, 40)) * np.exp(rng.normal(size=(50, 1)) * 5)).astype(np.float32)
-    here, there = quantizer.quantize(v, draws(50, 40)), library.call(quantizer.quantize, v, draws(50, 40))
-    flips = np.count_nonzero(here.levels != there.levels)
-    assert flips <= (
-        4 if quantizer.name not in ("exact", "topk", "randk") else 0
-    )  # a sum's rounding can flip a level, or a step's last bit
-    np.testing.assert_allclose(here.step, there.step, rtol=2**-8)
-    np.testing.assert_array_equal(library.call(restore, here), restore(here))
 
 
 @pytest.mark.parametrize("quantizer", ALL, ids=str)

@@ -5,6 +5,7 @@ itself is in ``omkl.algorithm``, the file to read first.
 """
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from omkl import topology
@@ -24,6 +25,7 @@ from omkl.theory import explain
 from omkl.topology import Faults
 
 if TYPE_CHECKING:
+    __version__: str
     from omkl import data, metrics
     from omkl.experiment import Experiment
     from omkl.node.node import Node
@@ -98,8 +100,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("dashboard", "data", "metrics", "plots", "river", "sklearn"):
+    if name in ("dashboard", "data", "metrics", "plots", "river", "sklearn", "testing"):
         return import_module(f"omkl.{name}")
+    if name == "__version__":
+        return version("omkl")
     if name not in _LAZY:
         raise AttributeError(f"module 'omkl' has no attribute {name!r}")
     module, extra = _LAZY[name]

@@ -8,9 +8,11 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from omkl import registry
 from omkl.arrays import Array, namespace
-from omkl.errors import InputError, pick, whole
+from omkl.errors import InputError, whole
 from omkl.quantizers import QSGD, ROUNDING, STEP_BITS, Exact, Message, Nearest, Quantizer, round_up
+from omkl.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -102,17 +104,14 @@ class RandK(_Few):
         return self.k * 32
 
 
-QUANTIZERS: dict[str, type[Quantizer]] = {
-    quantizer.name: quantizer for quantizer in (Exact, QSGD, Nearest, Sign, TopK, RandK)
-}
+QUANTIZERS: Registry[type[Quantizer]] = Registry(
+    "omkl.quantizers", {quantizer.name: quantizer for quantizer in (Exact, QSGD, Nearest, Sign, TopK, RandK)}
+)
 
 
 def named(quantizer: str | Quantizer | None) -> Quantizer:
     """Return the quantizer of that name, or the quantizer itself; None is exact."""
     if quantizer is None:
         return Exact()
-    if isinstance(quantizer, str):
-        return pick("quantizer", quantizer, QUANTIZERS)()
-    if isinstance(quantizer, type) or not hasattr(quantizer, "quantize"):
-        raise InputError(f"quantizer is {quantizer!r}; give a name, an object such as QSGD(bits=3), or None for exact")
-    return quantizer
+    found: Quantizer = registry.named("quantizer", quantizer, QUANTIZERS, Quantizer, "omkl.QSGD(bits=3)")
+    return found

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias, Union, get_args, get_origin
 
 import numpy as np
 
+from omkl import registry
 from omkl.calibration import Basis
 from omkl.compressors import QUANTIZERS
 from omkl.data import DATA_SETS, PARTITIONS, Partition, by_node, known, read_table
@@ -168,7 +169,7 @@ def _laid(there: Method | None, table: Table) -> Method:
     kept: Table = {}
     if "name" in table:
         with at("method"):
-            make = pick("method", str(table["name"]), ChainMap(PRESETS, METHODS))  # type: ignore[arg-type]
+            make = pick("method", str(table["name"]), ChainMap(PRESETS, METHODS))
         base, names = (make(), TASK) if table["name"] in PRESETS else (make, settings(make))
         before = {} if there is None else settings(there)
         kept = {key: before[key].default for key in names if key in before and key in settings(base)}
@@ -254,7 +255,8 @@ def part(choice: Choice, value: Any, path: str, there: Any = None) -> Any:
 
 def _unnamed(choice: Choice, own: Table, path: str, there: Any) -> Any:
     """Return what settings without a name are of."""
-    having = [name for name, make in choice.known.items() if own.keys() <= settings(make).keys()]
+    known = choice.known.own if isinstance(choice.known, registry.Registry) else choice.known  # imports nothing
+    having = [name for name, make in known.items() if own.keys() <= settings(make).keys()]
     strange = [] if there is None else [key for key in own if key not in settings(there)]
     if there is not None and not strange:
         return there

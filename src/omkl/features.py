@@ -17,6 +17,7 @@ import numpy.typing as npt
 from omkl import noise
 from omkl.arrays import Array, namespace, products
 from omkl.errors import InputError, real, unknown
+from omkl.registry import Registry
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Spectrum: TypeAlias = Callable[[np.random.Generator, int], Floats]
@@ -47,12 +48,11 @@ DEGREES = {"matern12": 1, "matern32": 3, "matern52": 5}
 NARROWEST, WIDEST = 1e-15, 1e15  # bandwidths: their squares, and frequencies, must be numbers of float32
 
 # The spectrum of each kernel at sigma = 1, as a transform of two uniforms per entry.
-SPECTRA: dict[str, Callable[[Floats], Floats]] = {
-    "gaussian": _normal,
-    "laplacian": _cauchy,
-    "cauchy": _laplace,
-    **{name: partial(_student, degrees=degrees) for name, degrees in DEGREES.items()},
-}
+SPECTRA: Registry[Callable[[Floats], Floats]] = Registry(
+    "omkl.kernels",
+    {"gaussian": _normal, "laplacian": _cauchy, "cauchy": _laplace}
+    | {name: partial(_student, degrees=degrees) for name, degrees in DEGREES.items()},
+)
 RADIAL = ("gaussian", *DEGREES)
 """Kernels of |x-x'|: the directions of their frequencies are uniform, and independent of their lengths."""
 

@@ -11,8 +11,10 @@ from typing import ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from omkl import registry
 from omkl.arrays import Array, namespace
-from omkl.errors import InputError, pick, positive, whole
+from omkl.errors import InputError, positive, whole
+from omkl.registry import Registry
 
 MOST_CLASSES = 1000  # that are inferred from labels: a larger one is more likely an identifier
 
@@ -283,16 +285,15 @@ class Huber(_Regression):
         return _diagonal(xp, 2 * xp.astype(xp.abs(f - y) <= self.delta, f.dtype))
 
 
-LOSSES: dict[str, type[Loss]] = {loss.name: loss for loss in (Logistic, SmoothedHinge, Softmax, Squared, Huber)}
+LOSSES: Registry[type[Loss]] = Registry(
+    "omkl.losses", {loss.name: loss for loss in (Logistic, SmoothedHinge, Softmax, Squared, Huber)}
+)
 
 
 def named(loss: str | Loss) -> Loss:
     """Return the loss of that name, or the loss itself."""
-    if isinstance(loss, str):
-        return pick("loss", loss, LOSSES)()
-    if isinstance(loss, type) or not hasattr(loss, "derivative"):
-        raise InputError(f"loss is {loss!r}; give a name or an object such as Softmax(classes=3)")
-    return loss
+    found: Loss = registry.named("loss", loss, LOSSES, Loss, "omkl.Softmax(classes=3)")
+    return found
 
 
 def _numeric(labels: npt.ArrayLike) -> npt.NDArray[np.float64]:

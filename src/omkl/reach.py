@@ -146,8 +146,9 @@ def between_knots(values: Sequence[float], rounds: Array) -> Array:
     table = xp.asarray(values, dtype=xp.float32)
     place = 2 * xp.log2(xp.clip(rounds, 1, 2.0 ** (most / 2)))
     low = xp.floor(place)
-    index = xp.astype(low, xp.int32)
-    lower, upper = xp.take(table, index), xp.take(table, xp.clip(index + 1, None, most))
+    index = xp.reshape(xp.astype(low, xp.int32), (-1,))
+    pair = index, xp.clip(index + 1, None, most)
+    lower, upper = (xp.reshape(xp.take(table, one), low.shape) for one in pair)
     return lower + (place - low) * (upper - lower)
 
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+from omkl import registry
 from omkl.arrays import Array, namespace
-from omkl.errors import InputError, pick, positive, real, whole
+from omkl.errors import InputError, positive, real, whole
+from omkl.registry import Registry
 
 LAST = 2**31 - 1  # sample of a pace; with those after it a node has a round each, and no simulation is so long
 GOLDEN = 2654435769  # 2^32 over the golden ratio: its multiples modulo 2^32 are spread evenly, however many are taken
@@ -276,16 +278,15 @@ class Triggered:
         return namespace(weights).ones_like(weights)
 
 
-SENDING: dict[str, type[Sending]] = {rule.name: rule for rule in (Sampled, Triggered)}
+SENDING: Registry[type[Sending]] = Registry("omkl.sending", {rule.name: rule for rule in (Sampled, Triggered)})
 
 
 def named(rule: Sending | str | None) -> Sending | None:
     """Return the rule of that name, or the rule itself; None sends all."""
-    if isinstance(rule, str):
-        return pick("sending", rule, SENDING)()
-    if rule is not None and (isinstance(rule, type) or not hasattr(rule, "sends")):
-        raise InputError(f"sending is {rule!r}; give a name, an object such as Sampled(), or None to send all")
-    return rule
+    if rule is None:
+        return None
+    found: Sending = registry.named("sending", rule, SENDING, Sending, "omkl.Sampled(), or None to send all")
+    return found
 
 
 def follow(moved: Array, move: Array) -> Array:

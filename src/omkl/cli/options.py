@@ -25,7 +25,8 @@ OUTPUT = "Output"
 RUN = settings(Experiment)
 METHOD = settings(recommended())
 UNFLAGGED = ("k",)  # too short a word for a flag: {name="topk", k=4}
-QUANTIZER = {name: one for make in QUANTIZERS.values() for name, one in settings(make).items() if name not in UNFLAGGED}
+OWN = QUANTIZERS.own  # to look at those of other packages would be to import them
+QUANTIZER = {name: one for make in OWN.values() for name, one in settings(make).items() if name not in UNFLAGGED}
 NAMES = {"topology": list(GRAPHS), "weights": list(WEIGHTS), "method": [*PRESETS, *METHODS]}
 
 
@@ -99,9 +100,7 @@ def _help(setting: Setting) -> str:
     for kind in _kinds(setting):
         known = known or list(PARTS[kind].known if kind in PARTS else get_args(kind) * (get_origin(kind) is Literal))
     if setting is QUANTIZER.get(setting.name):
-        return (
-            f"{clause}; for {', '.join(name for name, make in QUANTIZERS.items() if setting.name in settings(make))}."
-        )
+        return f"{clause}; for {', '.join(name for name, make in OWN.items() if setting.name in settings(make))}."
     if setting.hint == tuple[Kernel, ...]:
         return "Families of kernels and their bandwidths, as gaussian:1,3,5; repeat the flag for several families."
     between = ", or " if float in _kinds(setting) else ": "

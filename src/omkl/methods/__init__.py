@@ -3,7 +3,6 @@
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 
-from omkl.errors import InputError, pick
 from omkl.methods.bank import Bank
 from omkl.methods.channel import Channel
 from omkl.methods.choco import Choco
@@ -16,6 +15,7 @@ from omkl.methods.presets import frugal, letter, recommended
 from omkl.methods.protocol import Algorithm, Info, Method, Neighbors, Network, Round
 from omkl.methods.weights import GossipedWeights, Weights
 from omkl.registry import Registry
+from omkl.registry import named as _named
 
 METHODS: Registry[type[Method]] = Registry(
     "omkl.methods", {method.name: method for method in (Gossip, Complete, Choco, Local)}
@@ -28,12 +28,11 @@ def named(method: Method | str | None) -> Method:
 
     None is the recommended one.
     """
-    if isinstance(method, str):
-        known: Mapping[str, Callable[[], Method]] = ChainMap(PRESETS, METHODS)  # type: ignore[arg-type]
-        return pick("method", method, known)()
-    if isinstance(method, type):
-        raise InputError(f"method is the class {method.__name__}; give an object; pass {method.__name__}()")
-    return recommended() if method is None else method
+    if method is None:
+        return recommended()
+    known: Mapping[str, Callable[[], Method]] = ChainMap(PRESETS, METHODS)  # type: ignore[arg-type]
+    found: Method = _named("method", method, known, Algorithm, "omkl.recommended()")
+    return found
 
 
 __all__ = [

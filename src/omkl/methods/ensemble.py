@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, ClassVar, Self, TypeVar
 
-from omkl import algorithm, losses
+from omkl import algorithm, learners, losses
 from omkl.arrays import Array, namespace
 from omkl.errors import InputError, real
 from omkl.learners import SGD, Learner, Memory
@@ -58,7 +58,7 @@ class Ensemble(Composed):
         Beside any other learner it is the rate of the weights, as in files of 0.1.
         """
         usual = type(self).learner
-        learner: Any = made["learner"] or usual
+        learner: Any = usual if made["learner"] is None else learners.named(made["learner"])
         made["learner"] = learner
         if "eta" not in given:
             return made

@@ -137,7 +137,7 @@ class Gossip(Ensemble):
         if self.reach is not None and isinstance(hearing, Hearing):
             pull = (own - self.mixing.carried(before, state.velocity)) / self.mixing.step_in(round_)
             hearing = self.reach.hear(hearing, network.heard())
-            hearing = self.reach.listen(hearing, pull, hidden - state.hidden, network.weight(len(own)))
+            hearing = self.reach.listen(hearing, pull, hidden - state.hidden, network.weight(own.shape[0]))
         return self.unpack(own, state)._replace(hidden=hidden, velocity=velocity, hearing=hearing), message
 
     def learn(self, state: State, inputs: Round) -> tuple[State, Info]:

@@ -12,6 +12,7 @@ from omkl.errors import InputError, real
 from omkl.methods.composed import Part
 from omkl.methods.consensus_step import Tracking, stable_step
 from omkl.methods.protocol import Network
+from omkl.registry import Registry
 from omkl.topology import Topology
 
 
@@ -109,4 +110,4 @@ class Mixing(Part):
         return algorithm.heavy_ball(own, velocity, self.momentum, pulled)
 
 
-MIXING: dict[str, type[Mixing]] = {rule.name: rule for rule in (Mixing,)}
+MIXING: Registry[type[Mixing]] = Registry("omkl.mixing", {rule.name: rule for rule in (Mixing,)})

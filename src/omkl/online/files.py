@@ -14,7 +14,7 @@ import numpy as np
 from omkl import storage
 from omkl.calibration import Basis
 from omkl.compressors import QUANTIZERS
-from omkl.errors import InputError
+from omkl.errors import InputError, pick
 from omkl.features import Features, Kernel
 from omkl.landmarks import Landmarks
 from omkl.learners import LEARNERS
@@ -27,14 +27,14 @@ from omkl.online.learner import Online
 from omkl.online.playing import Row
 from omkl.online.tracking import Tracking
 from omkl.reach import Reach
+from omkl.registry import Registry
 from omkl.sending import SENDING, Budget, Pace
 from omkl.settings import values
 
 FORMAT, READ, REMEDY = 2, (1, 2), "pass a file written by save"
-KNOWN = {kind.__name__: kind for kind in (Basis, Budget, Kernel, Landmarks, Pace, Reach, Tracking)} | {
-    kind.__name__: kind
-    for known in (METHODS.own, MIXING, LEARNERS, LOSSES, QUANTIZERS, SENDING)
-    for kind in known.values()
+NAMED: tuple[Registry[Any], ...] = (METHODS, MIXING, LEARNERS, LOSSES, QUANTIZERS, SENDING)
+KNOWN: dict[str, Any] = {kind.__name__: kind for kind in (Basis, Budget, Kernel, Landmarks, Pace, Reach, Tracking)} | {
+    kind.__name__: kind for known in NAMED for kind in known.own.values()
 }
 FEATURES, UNITS = Features._fields[:-1], ("input_center", "input_scale", "target_center", "target_scale")
 COLUMNS = ("relevance", "directions")
@@ -52,8 +52,8 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], Arrays]:
 
 def plain(thing: Any) -> Any:
     """Return a setting as JSON; refuse one that is code."""
-    if is_dataclass(thing) and type(thing).__name__ in KNOWN:
-        return {"is": type(thing).__name__} | {name: plain(value) for name, value in values(thing).items()}
+    if is_dataclass(thing) and (called := _called(thing)):
+        return {"is": called} | {name: plain(value) for name, value in values(thing).items()}
     if isinstance(thing, list | tuple):
         return [plain(item) for item in thing]
     if isinstance(thing, dict):
@@ -65,12 +65,31 @@ def plain(thing: Any) -> Any:
     return thing
 
 
+def _called(thing: Any) -> str | None:
+    """Return what a file calls a class: its own name, or for one of another package or program that it is known by."""
+    kind: type[Any] = type(thing)
+    own, name = str(kind.__name__), str(getattr(thing, "name", None))
+    if KNOWN.get(own) is kind:
+        return own
+    for known in NAMED:
+        if name in known and known[name] is kind:
+            return f"{known.group}:{name}"
+    return None
+
+
+def _kind(called: str) -> Any:
+    group, _, name = called.partition(":")
+    if not name:
+        return KNOWN[called]
+    return pick(group.removeprefix("omkl."), name, next(known for known in NAMED if known.group == group))
+
+
 def setting(record: Any) -> Any:
     """Return the setting of a record by ``plain``."""
     if isinstance(record, dict) and record["is"] == "dict":
         return {setting(key): setting(value) for key, value in record["items"]}
     if isinstance(record, dict):
-        return KNOWN[record["is"]](**{key: setting(value) for key, value in record.items() if key != "is"})
+        return _kind(record["is"])(**{key: setting(value) for key, value in record.items() if key != "is"})
     return tuple(setting(item) for item in record) if isinstance(record, list) else record
 
 

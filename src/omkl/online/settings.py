@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from omkl.errors import InputError, pick, whole
+from omkl import learners
+from omkl.errors import InputError, whole
 from omkl.features import Kernel
 from omkl.landmarks import Landmarks
-from omkl.learners import LEARNERS, Learner, Pooled
+from omkl.learners import Learner, Pooled
 from omkl.learners.rules import forgetting
 from omkl.methods import Local, Method, recommended
 from omkl.online.tracking import Tracking
@@ -71,9 +72,7 @@ class Settings:
         """Return settings as users give them: bandwidths for Gaussian kernels, and learners by name."""
         given = [kernels] if isinstance(kernels, int | float | Kernel) else kernels
         bank = tuple(kernel if isinstance(kernel, Kernel) else Kernel("gaussian", kernel) for kernel in given)
-        rule = pick("learner", learner, LEARNERS)() if isinstance(learner, str) else learner or cls.learner
-        if isinstance(rule, type) or not hasattr(rule, "update"):
-            raise InputError(f"learner is {learner!r}; it must be a name or an object; try omkl.Newton(prior=10)")
+        rule = cls.learner if learner is None else learners.named(learner)
         several = forget if forget is None or isinstance(forget, Sequence) else (forget,)
         rates = None if several is None else tuple(sorted({forgetting(one) for one in several}, reverse=True))
         if rates is not None and not isinstance(rule, Pooled):

@@ -276,7 +276,7 @@ def _consensus_assumptions(network: Topology, page: Explanation, proved: bool, a
 def _loss_assumptions(loss: losses.Loss, start: float, regularization: float, radius: float) -> tuple[Assumption, ...]:
     bounded = math.isfinite(loss.lipschitz)
     highest = start + loss.lipschitz * radius + regularization * radius**2
-    known = loss.name in losses.LOSSES
+    known = type(loss) in losses.LOSSES.own.values()
     gradient = {
         False: f"the {loss.name} loss has no Lipschitz constant",
         True: "there is no regularization",
