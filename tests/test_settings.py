@@ -20,7 +20,7 @@ def test_a_class_has_defaults_and_an_object_its_own_values() -> None:
 def test_what_docstrings_say_is_told_of_settings_of_base_classes_too() -> None:
     told = {name: one.doc for name, one in settings(omkl.Choco).items()}
     assert told["eta"] == "Learning rate of gradient steps."
-    assert told["fresh"].startswith("Compress first and mix with the copies just updated")
+    assert told["fresh"].startswith("Compress first, then mix with the copies that were just updated")
     assert all(told.values())
     assert all(one.doc for one in settings(omkl.Experiment).values())
 

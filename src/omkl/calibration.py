@@ -1,10 +1,10 @@
-"""Features calibrated on unlabelled inputs: bandwidths in units of their distances, and a basis of few coordinates.
+"""Features calibrated on inputs without labels: bandwidths in units of their distances, and a basis of few coordinates.
 
-Of the 2D features of a kernel, inputs as they come use few directions. With G = E z z^T = U diag(m) U^T over a sample
-of them, learning happens in z' = diag(m)^(-1/2) U_r^T z, the r directions of the largest m, each scaled to mean square
-one: a model has r coefficients, which are what is sent, and the curvature that all nodes share is diagonal in it.
+A kernel has 2D features, but real inputs use few of their directions. Let G = E z z^T = U diag(m) U^T over a sample.
+Models are learned in z' = diag(m)^(-1/2) U_r^T z: the r directions of largest m, each scaled to mean square one. A
+model has r coefficients, and these are sent. The curvature that all nodes share is diagonal in this basis.
 
-Everything depends on the settings, the seed and the sample alone, so that all nodes come to the same basis.
+Everything depends only on the settings, the seed and the sample, so all nodes come to the same basis.
 """
 
 import math
@@ -31,17 +31,17 @@ Sample = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class Basis:
-    """How many directions of the features to keep, and what tells them.
+    """How many directions of the random features to keep, and how they are found.
 
     Attributes
     ----------
     rank
-        r, the coefficients of a model: at most 2D. Those beyond the rows of a small sample stay zero.
+        r, the number of coefficients of a model, at most 2D. Coefficients beyond the rows of a small sample stay zero.
     rows
-        Unlabelled inputs to calibrate on, at most: so many are drawn of those there are.
+        The largest number of inputs to calibrate on; they are drawn at random. No labels are used.
     source
         ``"sample"``: inputs that all nodes hold; a simulation draws them from its stream. ``"normal"``: no sample, but
-        the closed form for inputs that are standard normal, which suits standardized ones.
+        the formula for standard normal inputs, which suits standardized ones.
     """
 
     rank: int = 160
@@ -57,21 +57,22 @@ class Basis:
 
     @property
     def sampled(self) -> int:
-        """How many inputs are asked for."""
+        """How many inputs are needed."""
         return self.rows if self.source == "sample" else 0
 
 
 def rows(basis: Any, sigma: str) -> int:
-    """Return how many unlabelled inputs these settings are calibrated on at most; zero where they need none."""
+    """Return the largest number of inputs that these settings are calibrated on; zero if they need none."""
     if basis is not None:
         return int(basis.sampled)
     return ROWS if sigma == "median" else 0
 
 
 def sample(X: npt.ArrayLike, count: int, seed: int) -> Sample:
-    """Return ``count`` rows of X ``(..., d)``, or all where there are fewer.
+    """Return ``count`` rows of X ``(..., d)``, or all if there are fewer.
 
-    Which ones depends on the seed and their number alone, and they keep their order: a sample of a sample is the same.
+    Which rows are taken depends only on the seed and on the number of rows. They keep their order, so a sample of a
+    sample is the same sample.
     """
     table = np.asarray(X)
     table = table.reshape(-1, table.shape[-1])
@@ -88,7 +89,7 @@ def calibrate(
     sigma: str = "given",
     orthogonal: bool = False,
 ) -> Features:
-    """Return the features of a bank of kernels: frequencies ``(P, D, d)`` and, where one is asked for, their basis.
+    """Return the features of a bank of kernels: frequencies ``(P, D, d)`` and, if asked for, their basis.
 
     Examples
     --------
@@ -115,14 +116,14 @@ def calibrate(
 
 
 def median_distance(inputs: Floats) -> float:
-    """Return the median distance between two rows; refuse one of zero, which is no unit."""
+    """Return the median distance between two rows; refuse a distance of zero."""
     median = float(middle_distance(squared_distances(inputs - inputs.mean(axis=0))))
     require_unit(median, len(inputs))
     return median
 
 
 def require_unit(median: float, rows: int) -> None:
-    """Refuse a median distance of zero between so many rows."""
+    """Refuse a median distance of zero; ``rows`` is for the message."""
     if not median > 0:
         raise InputError(
             f"the median distance between {rows} calibration rows is {median:g}; it must be positive to measure "
@@ -131,9 +132,9 @@ def require_unit(median: float, rows: int) -> None:
 
 
 def squared_distances(rows: Array) -> Array:
-    """Return |x_i - x_j|^2 for all rows ``(..., n, d)``, shape ``(..., n, n)``; zero where it is a rounding error.
+    """Return |x_i - x_j|^2 for all rows ``(..., n, d)``, shape ``(..., n, n)``; rounding errors become zero.
 
-    By one product, so rows should be about as long as they are apart: center them first.
+    It is computed by one matrix product, so center the rows first: they should be about as long as they are apart.
     """
     xp = namespace(rows)
     lengths = xp.sum(rows * rows, axis=-1, keepdims=True)
@@ -146,7 +147,7 @@ def squared_distances(rows: Array) -> Array:
 
 
 def middle_distance(squares: Array) -> Array:
-    """Return the median distance of two different rows, given all squared ones ``(..., n, n)``."""
+    """Return the median distance of two different rows, from all squared distances ``(..., n, n)``."""
     xp = namespace(squares)
     return xp.median(xp.sqrt(squares[..., *np.triu_indices(squares.shape[-1], 1)]), axis=-1)
 
@@ -187,7 +188,7 @@ def _some(count: int, wanted: int, seed: int) -> npt.NDArray[np.int64]:
 
 
 def checked(sample: npt.ArrayLike | None, dimension: int, sigma: str = "given") -> Floats:
-    """Return a sample as float64, refused where these settings cannot be calibrated on it."""
+    """Return a sample as float64; refuse a sample that these settings cannot be calibrated on."""
     if sample is None:
         raise InputError(
             "no calibration sample; these settings are calibrated on unlabelled inputs; give some rows, or "

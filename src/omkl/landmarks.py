@@ -1,14 +1,14 @@
-"""Landmarks: unlabelled inputs that all nodes hold, and features that are similarities to them.
+"""Landmarks: inputs without labels that all nodes hold, and features that are similarities to them.
 
-With k(x) the similarities of an input to L landmarks, and those of the landmarks among themselves U diag(L m) U^T, an
-input is described by z(x) = L^(-1/2) diag(m)^(-1) U_r^T k(x), the r directions of largest m, each of mean square one
-over the landmarks: principal components of the kernel by Nystroem's method, exact at the landmarks, where random
-features only estimate it. A model has r coefficients, which are what is sent; m is the spectrum of the curvature that
-all nodes share.
+Let k(x) be the similarities of an input to L landmarks, and U diag(L m) U^T those of the landmarks among themselves. An
+input is described by z(x) = L^(-1/2) diag(m)^(-1) U_r^T k(x): the r directions of largest m, each with mean square one
+over the landmarks. These are the principal components of the kernel by Nystroem's method. They are exact at the
+landmarks, where random features only estimate the kernel. A model has r coefficients, and these are sent. m is the
+spectrum of the curvature that all nodes share.
 
-Everything depends on the settings and the landmarks alone. Processors round differently, and where eigenvalues are
-equal any rotation of their eigenvectors is as good: the one that is taken follows from what all have in common, so that
-nodes on different machines come to the same coordinates, up to rounding.
+Everything depends only on the settings and the landmarks. Processors round differently, and for equal eigenvalues any
+rotation of the eigenvectors is as good. So the rotation is computed from what all nodes have in common, and nodes on
+different machines come to the same coordinates, up to rounding.
 """
 
 import math
@@ -37,22 +37,23 @@ PASSES = 20  # of k-means
 
 @dataclass(frozen=True)
 class Landmarks:
-    """How many landmarks there are, where they come from, and how many coordinates to keep.
+    """The number of landmarks, where they come from, and how many coordinates to keep.
 
     Attributes
     ----------
     rank
-        r, the coefficients of a model, at most: inputs of few columns have no more than 34 for each, for similarities
-        to them vary in fewer directions. Those beyond what the landmarks span stay zero.
+        r, the largest number of coefficients of a model. There are at most 34 for each column of the inputs, because
+        with few columns the similarities vary in fewer directions. Coefficients beyond what the landmarks span stay
+        zero.
     rows
-        Landmarks, at most: so many are drawn of the inputs there are.
+        The largest number of landmarks; they are drawn at random from the inputs.
     source
-        ``"rows"``: inputs that all nodes hold; a simulation draws them from its stream. ``"centers"``: as many centers
-        of clusters of ten times as many inputs, to see in a simulation what it costs to share those and no input; real
-        nodes are given the centers as rows. ``"normal"``: standard normal vectors, which suit standardized inputs, so
-        that nothing is shared. ``"labelled"``: inputs and their labels, by which columns are weighed as
-        ``omkl.relevance`` does. Labels are then shared too: a simulation takes them from its stream, and nodes from
-        ``y`` in the file of ``[calibration]``.
+        ``"rows"``: inputs that all nodes hold; a simulation draws them from its stream. ``"centers"``: centers of
+        clusters of ten times as many inputs, for a simulation without any shared input; give real nodes the centers as
+        rows. ``"normal"``: standard normal vectors, so that nothing is shared; for standardized inputs.
+        ``"labelled"``: inputs and their labels, which weigh the columns as ``omkl.relevance`` does. Labels are then
+        shared too: a simulation takes them from its stream, and nodes take them from ``y`` in the file of
+        ``[calibration]``.
     """
 
     rank: int = 120
@@ -69,12 +70,12 @@ class Landmarks:
             raise InputError(f"rank is {self.rank}; {self.rows} rows span no more directions; lower it or raise rows")
 
     def within(self, inputs: int) -> Self:
-        """Return the same for inputs of so many columns."""
+        """Return the same for inputs with this number of columns."""
         return replace(self, rank=min(self.rank, PER_COLUMN * inputs))
 
     @property
     def sampled(self) -> int:
-        """How many inputs are asked for."""
+        """How many inputs are needed."""
         return {"centers": 10, "normal": 0}.get(self.source, 1) * self.rows
 
 
@@ -110,9 +111,9 @@ def place(
     sigma: str = "given",
     targets: Real | None = None,
 ) -> Features:
-    """Return landmarks, the bandwidths of the kernels, and the basis of their similarities.
+    """Return features on landmarks: the landmarks, the bandwidths of the kernels, and the basis of the similarities.
 
-    Landmarks with labels have their ``targets (n, C)`` too.
+    ``source="labelled"`` needs ``targets (n, C)`` too.
 
     Examples
     --------
@@ -192,9 +193,9 @@ def directions(points: Array, limits: Array, widths: Array, rank: int, is_median
 
 
 def weighed(inputs: Floats, targets: Real | None) -> npt.NDArray[np.float32]:
-    """Return what columns are multiplied by, ``(d,)``.
+    """Return the factors of the columns, ``(d,)``.
 
-    In double precision, and then to three digits: so that all nodes come to the same numbers.
+    They are computed in double precision and rounded to three digits, so that all nodes get the same numbers.
     """
     if targets is None or len(targets) != len(inputs):
         raise InputError(
@@ -205,13 +206,13 @@ def weighed(inputs: Floats, targets: Real | None) -> npt.NDArray[np.float32]:
 
 
 def largest_first(similar: Real) -> tuple[Real, Real]:
-    """Return the eigenvalues of matrices of similarities, the largest first, and their eigenvectors as columns."""
+    """Return the eigenvalues of matrices of similarities, the largest first, and the eigenvectors as columns."""
     values, vectors = namespace(similar).linalg.eigh(similar)
     return values[..., ::-1], vectors[..., ::-1]
 
 
 def whitened(values: Real, vectors: Real, rank: int) -> tuple[Real, Real]:
-    """Return the first of these directions, scaled to mean square one over the landmarks, and their spectrum."""
+    """Return the first ``rank`` directions, scaled to mean square one over the landmarks, and their spectrum."""
     xp, count, values = namespace(values), values.shape[-1], values[..., :rank]
     scales = _scales(values, count)
     missing = [(0, 0)] * (values.ndim - 1) + [(0, rank - values.shape[-1])]
@@ -257,10 +258,10 @@ def _spaces(values: Real, rank: int) -> list[tuple[int, int, int]]:
 
 
 def centers(inputs: Floats, count: int, seed: int) -> Floats:
-    """Return the centers of so many clusters of inputs, by k-means from rows that the seed draws.
+    """Return the centers of ``count`` clusters of inputs, by k-means that starts from rows drawn by the seed.
 
-    To be computed where the inputs are, once, and shared in their place: on another processor an input between two
-    centers may go to the other one.
+    Compute them once, where the inputs are, and share the result: on another processor an input between two centers may
+    go to the other one.
 
     >>> centers(np.array([[0.0], [1.0], [10.0], [11.0]]), 2, 0).tolist()
     [[0.5], [10.5]]

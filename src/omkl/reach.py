@@ -1,19 +1,19 @@
-"""How many nodes a sample has reached: what a step counts for.
+"""How many nodes a sample has reached: the number of samples, alpha, that a step counts for.
 
-After k rounds of gossip a node has a share of its own step left, the probability that a walk along the links returns
-after k steps, and the rest of it is with others. One over its mean over nodes is the number of nodes that a sample has
-reached: one after no rounds, and nearly all of a complete graph after a few. With the eigenvalues mu_i of the gossip
-matrix the mean is that of |1 - gamma (1 - mu_i) / (1 - momentum)|^k. alpha is one over its mean over samples too, those
-from half of all rounds ago back to the first: on a star, where a sample takes as many rounds as there are leaves
-to leave its node, most of what a node has is its own for long. alpha follows from the graph alone, so that it is one
-number for all nodes, and those that see different data stay unbiased.
+*alpha.* After k rounds of gossip, a node still has a share of its own step; the rest is with others. This share is the
+probability that a walk along the links is back after k steps. One over its mean over nodes is the number of nodes that
+a sample has reached: one after no rounds, and almost all of a complete graph after a few. With the eigenvalues mu_i of
+the gossip matrix, the mean is that of |1 - gamma (1 - mu_i) / (1 - momentum)|^k. It is also taken over samples, from
+the first up to those of half of all rounds ago, because young samples have yet to spread. (On a star, a sample needs as
+many rounds as there are leaves to leave its node.) alpha follows from the graph alone. So it is the same at all nodes,
+and nodes that see different data stay unbiased.
 
-Steps of nodes that see the same thing at the same time add up to too much. What a node says moves it away from its
-neighbors, which pull it back in the next round, unless they said the same: how much they do tells how alike it was.
+*Nodes that see the same.* If nodes see the same thing at the same time, the sum of their steps is too long. What a node
+says moves it away from its neighbors, and they pull it back in the next round, unless they said the same. So the pull
+shows how alike they are.
 
-A node goes by the links it hears. Rounds in which it hears nobody do not count, and what it lacks of its links takes as
-much off alpha - 1, where it hears fewer than two thirds: at once, while links that are back count again only after a
-while. A node alone has alpha 1.
+*Links that fail.* Rounds in which a node hears nobody do not count. If it hears less than two thirds of its links,
+alpha - 1 shrinks in proportion, at once. Links that are back count again only after a while. A node alone has alpha 1.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,29 +46,29 @@ class Hearing(NamedTuple):
     """What a node has heard, ``(...)`` each."""
 
     rounds: Array
-    """Rounds of gossip, those in which it heard some of its links by their share."""
+    """The number of rounds of gossip; a round in which it heard a share of its links counts as that share."""
     share: Array
-    """Of its links, by their weights, that it hears of late."""
+    """The share of its links, by weight, that it has heard lately."""
     said: Array
-    """What it said in the last round, in the shape of what is sent, ``(..., P, C, n)``."""
+    """What the node said in the last round, in the shape of what is sent, ``(..., P, C, n)``."""
     before: Array
-    """The product of that and what pulled it in that round, ``(..., P)``."""
+    """The product of ``said`` and of what pulled the node in that round, ``(..., P)``."""
     apart: Array
-    """Sum over recent rounds of what pulls it back from what it said, ``(..., P)``."""
+    """The sum over recent rounds of what pulls the node back from what it said, ``(..., P)``."""
     due: Array
-    """The same if nobody had said the like."""
+    """What ``apart`` would be if no neighbor had said the same."""
 
 
 @dataclass(frozen=True)
 class Reach:
-    """Steps that count for all who are heard.
+    """Let steps count for all nodes that a sample has reached.
 
     Attributes
     ----------
     most
-        What alpha is at most. More learns faster from clean data and overshoots on noisy ones.
+        The largest alpha. A larger one learns faster from clean data, and overshoots on noisy data.
     knots
-        alpha after 1, 2^(1/2), 2, ... rounds, as far as it grows: found by ``on``, for the network at hand.
+        alpha after 1, 2^(1/2), 2, ... rounds, as far as it grows. ``on`` finds it for a network; leave it out.
     """
 
     most: float = 11.0
@@ -81,31 +81,31 @@ class Reach:
         object.__setattr__(self, "knots", tuple(real("knots", one) for one in self.knots))
 
     def on(self, topologies: Sequence[Topology], pull: float) -> Self:
-        """Return the same with knots for networks that take turns, each link pulling by ``pull`` of its weight.
+        """Return the same with knots for these networks, which take turns; a link pulls by ``pull`` of its weight.
 
-        More than all of it mixes no faster: what is carried on swings about.
+        A pull of more than 1 counts as 1, because it mixes no faster.
         """
         return replace(self, knots=tuple(knots(topologies, min(pull, 1.0), self.most)))
 
     def start(self, hidden: Array) -> Hearing:
-        """Return what nodes have heard before the first round: nothing, and no link has failed them."""
+        """Return what nodes have heard before the first round: nothing, and no link has failed."""
         xp = namespace(hidden)
         each, every = hidden.shape[:-3], hidden.shape[:-2]
         none = [xp.zeros(shape, dtype=hidden.dtype) for shape in (each, every, every, every)]
         return Hearing(none[0], xp.ones(each, dtype=hidden.dtype), xp.zeros_like(hidden), *none[1:])
 
     def hear(self, before: Hearing, heard: Array | float) -> Hearing:
-        """Return what nodes have heard after a round in which they heard this share of their links."""
+        """Return what nodes have heard after one more round, in which they heard this share of their links."""
         xp = namespace(before.said)
         apart = heard - before.share
         share = before.share + xp.where(apart < 0, FALLS * apart, RISES * apart)
         return before._replace(rounds=before.rounds + heard, share=share)
 
     def listen(self, before: Hearing, pull: Array, said: Array, weight: Array) -> Hearing:
-        """Return what nodes know of each other after a round in which this pulled them, and they said that.
+        """Return what nodes know about each other after a round with this pull, in which they said ``said``.
 
-        ``pull`` is the sum of w_ij (h_i - h_j), and ``weight`` that of w_ij. What a node says moves it away from its
-        neighbors, which pull it back by as much in the next round, unless they said the same.
+        ``pull`` is the sum of w_ij (h_i - h_j), and ``weight`` is the sum of w_ij. What a node says moves it away from
+        its neighbors. They pull it back by as much in the next round, unless they said the same.
         """
         xp = namespace(before.said)
         back = xp.sum(pull * before.said, axis=(-2, -1)) - before.before
@@ -118,9 +118,9 @@ class Reach:
         )
 
     def alike(self, heard: Hearing) -> Array:
-        """Return how alike is what a node and its neighbors say, ``(..., P)``, from 0 to 1.
+        """Return how alike the messages of a node and its neighbors are, ``(..., P)``, from 0 to 1.
 
-        Something in between while nothing has been said: the first samples of all may be one and the same.
+        While nothing has been said it is a value in between, because all nodes may see the same first sample.
         """
         xp = namespace(heard.said)
         share = heard.apart / xp.where(heard.due > 0, heard.due, 1.0)
@@ -132,7 +132,7 @@ class Reach:
         return 1 + whole * (self.grown(heard.rounds) - 1)
 
     def grown(self, rounds: Array) -> Array:
-        """Return how many samples a step counts for after so many rounds in which all links were heard."""
+        """Return how many samples a step counts for after this number of rounds, if all links were heard."""
         if not len(self.knots):  # an array, in a compiled program
             raise InputError("reach has no knots; they follow from a network; call method.on(topology) first")
         xp = namespace(rounds)
@@ -141,7 +141,7 @@ class Reach:
 
 
 def between_knots(values: Sequence[float], rounds: Array) -> Array:
-    """Return what is known after 1, 2^(1/2), 2, ... rounds, after any number of them, the last value for more."""
+    """Interpolate values after 1, 2^(1/2), 2, ... rounds; beyond the last of them its value stays."""
     xp, most = namespace(rounds), len(values) - 1
     table = xp.asarray(values, dtype=xp.float32)
     place = 2 * xp.log2(xp.clip(rounds, 1, 2.0 ** (most / 2)))
@@ -153,9 +153,9 @@ def between_knots(values: Sequence[float], rounds: Array) -> Array:
 
 
 def knots(topologies: Sequence[Topology], pull: float, most: float) -> list[float]:
-    """Return alpha after 1, 2^(1/2), 2, ... rounds, until it is ``most`` or grows no more.
+    """Return alpha after 1, 2^(1/2), 2, ... rounds, until it is ``most`` or stops growing.
 
-    Rounded to three digits: nodes whose arithmetic differs in the last bits agree on it.
+    It is rounded to three digits, so that nodes agree on it even if their arithmetic differs in the last bits.
     """
     nodes = topologies[0].nodes
     returns = _exact(topologies, pull) if nodes <= LARGE else _estimated(topologies, pull)
@@ -170,14 +170,14 @@ def knots(topologies: Sequence[Topology], pull: float, most: float) -> list[floa
 
 
 def _exact(topologies: Sequence[Topology], pull: float) -> Callable[[float], float]:
-    """Return the mean return probability after so many rounds, from all eigenvalues."""
+    """Return a function that gives the mean return probability after some rounds, from all eigenvalues."""
     values = np.linalg.eigvalsh(np.mean([topology.matrix() for topology in topologies], axis=0))
     shrinks = np.abs(1 - pull * (1 - values))
     return lambda rounds: float(np.mean(shrinks**rounds))
 
 
 def _estimated(topologies: Sequence[Topology], pull: float) -> Callable[[float], float]:
-    """Return the mean return probability of a large network, by walks of random signs: |M^a s|^2 / J is that of 2a."""
+    """Return the same for a large network, estimated from vectors s of random signs: |M^a s|^2 / J for 2a rounds."""
     nodes = topologies[0].nodes
     key = noise.key(0, "reach")
     signs = [np.where(noise.uniforms(noise.fold(key, k), nodes) < 0.5, -1.0, 1.0) for k in range(-(-PROBES // nodes))]

@@ -1,8 +1,8 @@
-"""Sending less: when nodes gossip, and which of their kernels are in a message.
+"""Sending less: in which rounds nodes gossip, and which kernels a message contains.
 
-``Pace`` and ``Budget`` say how many rounds of gossip go with a sample. All nodes know it, so that a round which is left
-out costs nothing. ``Sampled`` and ``Triggered`` say which kernels a message has. The others are silent in it: their
-step is zero, as that of a zero vector is, and takes next to nothing on the wire. All go with any quantizer.
+``Pace`` and ``Budget`` set how many rounds of gossip there are for each sample. All nodes know this, so a round that is
+left out costs nothing. ``Sampled`` and ``Triggered`` choose the kernels of a message. The other kernels are silent:
+they are sent as zero vectors, which cost almost nothing. All of them work with any quantizer.
 """
 
 import math
@@ -26,7 +26,7 @@ NUMBER_BYTES = 0.97 / 8  # what ``Nearest(2.5)`` takes of a number
 
 
 class Phase(NamedTuple):
-    """Samples with ``often`` rounds of gossip each, or ``seldom`` of them to a round; one of the two is one."""
+    """A run of samples with ``often`` rounds of gossip each, or one round for ``seldom`` samples; one of them is 1."""
 
     start: int
     length: int
@@ -35,18 +35,18 @@ class Phase(NamedTuple):
 
 
 class Schedule:
-    """How many rounds of gossip go with a sample."""
+    """How many rounds of gossip there are for each sample."""
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:
-        """Samples with as many rounds each."""
+        """The runs of samples that have the same number of rounds."""
         return tuple(self._phases())
 
     def _phases(self) -> Iterator[Phase]:
         raise NotImplementedError
 
     def rounds(self, samples: int) -> int:
-        """Return how many rounds of gossip there are before the last of the first so many samples is learned."""
+        """Return how many rounds of gossip there are before sample number ``samples`` is learned."""
         total = 0
         for start, length, often, seldom in self.phases:
             if samples <= start:
@@ -55,11 +55,11 @@ class Schedule:
         return total
 
     def samples(self, round_: int) -> int:
-        """Return how many samples a node learns after a round of gossip, counted from one, before the next."""
+        """Return how many samples a node learns between this round, counted from one, and the next."""
         return self.learned(round_) - self.learned(round_ - 1)
 
     def learned(self, rounds: int) -> int:
-        """Return how many samples a node has learned after so many rounds and before the next."""
+        """Return how many samples a node has learned before round ``rounds`` + 1."""
         total = 0
         for _, length, often, seldom in self.phases:
             most = often * -(-length // seldom)
@@ -71,18 +71,18 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Pace(Schedule):
-    """How many rounds of gossip go with a sample: many at first, when models change most, and then less.
+    """A number of rounds of gossip for each sample: many at first, when models change most, and then fewer.
 
     Attributes
     ----------
     rate
-        Rounds of gossip a sample: 1, 2, 4, ... 64, or one round for so many samples, as in 1/4.
+        Rounds of gossip a sample: 1, 2, 4, ... 64; or 1/4 for one round every four samples.
     until
-        Samples of a node for which that holds; each time they have quadrupled there is half as much gossip. The spacing
-        grows as the square root of the samples, while steps of a learner that settles shrink in proportion to them, so
-        that what nodes miss of each other fades. None keeps to the rate for ever.
+        Samples of a node for which the rate holds. Each time they have quadrupled, there is half as much gossip. So
+        gossip falls as one over the square root of the samples. The steps of a learner that settles shrink faster, so
+        nodes still agree more and more. None keeps the rate for ever.
     least
-        Rounds a sample that it does not fall below, so that what is new late, as where data drift, still gets around.
+        The smallest number of rounds a sample, so that late news still spreads, for example when data drift.
 
     Examples
     --------
@@ -116,18 +116,20 @@ class Pace(Schedule):
 
 @dataclass(frozen=True)
 class Budget:
-    """As many rounds of gossip as so many bytes a sample pay for, most of them with the first samples.
+    """A number of bytes for each sample, spent on gossip mostly with the first samples.
 
     Attributes
     ----------
     bytes
-        What a node sends with a sample and an output at most, in the mean over a stream of ``samples`` or more. A
-        message counts as ``Nearest(2.5)`` has it, a bit a number; a quantizer of more bits has as many rounds.
+        The most bytes that a node sends for each sample and output, in the mean over the first ``samples``. A message
+        is counted as with ``Nearest(2.5)``, about a bit a number. A finer quantizer gets the same number of rounds, and
+        sends more bytes.
     samples
-        Of a node. A shorter stream costs more a sample, for the first samples have most of the gossip.
+        The number of samples of a node over which the budget holds. A shorter stream costs more a sample, because most
+        gossip goes with the first samples.
     least
-        Rounds a sample that it does not fall below, whatever they cost, also where that is more than the budget: 1, or
-        one round for so many samples, as in 1/2.
+        The smallest number of rounds a sample, even if that is more than the budget: 1, or 1/2 for one round every two
+        samples.
     """
 
     bytes: float = 48
@@ -145,7 +147,7 @@ class Budget:
             raise InputError(f"least is {self.least}; it must be 1 or one round for so many samples; use a Pace")
 
     def schedule(self, models: int, numbers: int) -> "Fading":
-        """Return the schedule that it pays for, where a message has so many numbers of each model."""
+        """Return the schedule that the bytes pay for, if a message has ``numbers`` of each of so many models."""
         message = FRAME_BYTES + models * (STEP_BYTES + NUMBER_BYTES * numbers)
         for quarters in range(MOST_RATE * FINENESS, 1, -1):
             made = Fading(quarters / FINENESS, self.least)
@@ -157,11 +159,11 @@ class Budget:
 
 @dataclass(frozen=True)
 class Fading(Schedule):
-    """Rounds that fade as one over the square root of the samples: ``rate`` with the second, half of it with the fifth.
+    """Rounds that fade as one over the square root of the samples: ``rate`` at the second, half of it at the fifth.
 
-    With the first there is one: nothing has been learned yet. Each number is rounded up, below one to halves, quarters
-    and so on, and never below ``least``. The steps of a learner that settles shrink faster, in proportion to the
-    samples, so that what nodes miss of each other fades.
+    The first sample has one round, because nothing has been learned yet. Each number is rounded up: below one to 1/2,
+    1/4 and so on, and never below ``least``. The steps of a learner that settles shrink faster, in proportion to the
+    samples, so nodes still agree more and more.
 
     Examples
     --------
@@ -200,32 +202,33 @@ class Sending(Protocol):
     name: ClassVar[str]
 
     def sends(self, difference: Array, weights: Array, moved: Array, round_: Array | int) -> Array:
-        """Return whether each kernel is sent in a round, ``(..., P)``.
+        """Return whether each kernel is sent in this round, ``(..., P)``.
 
-        ``difference`` is what there would be to send, ``(..., P, C, n)``, ``weights`` are those of the kernels, and
-        ``moved`` is what ``follow`` returns.
+        ``difference`` is what could be sent, ``(..., P, C, n)``, ``weights`` are the kernel weights, and ``moved`` is
+        what ``follow`` returns.
         """
 
     def share(self, weights: Array) -> Array:
-        """Return in what share of the rounds each kernel is sent, ``(..., P)``; it is mixed by as much less in each."""
+        """Return the share of rounds in which each kernel is sent, ``(..., P)``; its mixing is slowed by as much."""
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """Kernels by their weight: one that hardly counts is seldom sent.
+    """Send kernels as often as their weights deserve: a kernel that hardly counts is seldom sent.
 
     Attributes
     ----------
     kernels
-        Most kernels to send in a round, in the mean; as many as there are sends all while their weights are equal.
+        The mean number of kernels in a message, at most. With the number of all kernels, all are sent while their
+        weights are equal.
     floor
-        Part of that which is dealt out evenly, so that no kernel is forgotten.
+        The part of this that is dealt out evenly, so that no kernel is forgotten.
 
     Notes
     -----
     Kernel p is sent in a share min(1, kernels ((1 - floor) w_p + floor / P)) of the rounds, spread evenly. A copy that
-    is seldom refreshed must be mixed as seldom, or mixing diverges: kernel p is mixed at its share of gamma. The mean
-    over nodes stays where nodes agree on the weights, as with ``common_weights``.
+    is seldom refreshed must be mixed less, or mixing diverges: kernel p is mixed at its share of gamma. The mean over
+    nodes stays the same if nodes agree on the weights, as with ``common_weights``.
     """
 
     kernels: float = 3
@@ -240,7 +243,11 @@ class Sampled:
             raise InputError(f"floor is {self.floor}; it must lie in (0, 1], or kernels are forgotten; try 0.1")
 
     def sends(self, difference: Array, weights: Array, moved: Array, round_: Array | int) -> Array:
-        """Return which kernels hold a whole number when shares are laid end to end from a point of the round's."""
+        """Return which kernels are sent in this round.
+
+        Lay the shares end to end on a line, from a starting point that depends on the round. A kernel is sent if there
+        is a whole number in its share.
+        """
         xp, share = namespace(difference), self.share(weights)
         ends = _point(xp, round_) + xp.cumulative_sum(share, axis=-1, include_initial=True)
         return xp.floor(ends[..., 1:]) > xp.floor(ends[..., :-1])
@@ -253,13 +260,13 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Triggered:
-    """Kernels that have something to say: those whose model has moved away from what neighbors know of it.
+    """Send kernels whose model has moved away from what neighbors know of it.
 
     Attributes
     ----------
     threshold
-        A kernel is sent where |theta - h| exceeds so many steps of its learner, as they were of late: a model that
-        wanders is sent after threshold^2 samples or so, one that goes somewhere after as many as the threshold.
+        A kernel is sent if |theta - h| exceeds this many of its recent learning steps. A model that wanders is sent
+        after about threshold^2 samples; a model that moves in one direction after about ``threshold`` samples.
     """
 
     threshold: float = 1.5
@@ -270,11 +277,11 @@ class Triggered:
         object.__setattr__(self, "threshold", positive("threshold", self.threshold, "try 1.5"))
 
     def sends(self, difference: Array, weights: Array, moved: Array, round_: Array | int) -> Array:
-        """Return where |theta - h|^2 > threshold^2 moved."""
+        """Return which kernels have |theta - h|^2 > threshold^2 moved."""
         return namespace(difference).sum(difference * difference, axis=(-2, -1)) > self.threshold**2 * moved
 
     def share(self, weights: Array) -> Array:
-        """Return one: what is not sent is small."""
+        """Return one: mixing need not be slowed, because what is not sent is small."""
         return namespace(weights).ones_like(weights)
 
 
@@ -290,7 +297,7 @@ def named(rule: Sending | str | None) -> Sending | None:
 
 
 def follow(moved: Array, move: Array) -> Array:
-    """Return the mean square of recent moves of the models, ``(..., P)``, after one more of ``(..., P, C, n)``."""
+    """Return the mean square of recent moves of the models, ``(..., P)``, after one more ``move (..., P, C, n)``."""
     return (1 - RECENT) * moved + RECENT * namespace(move).sum(move * move, axis=(-2, -1))
 
 

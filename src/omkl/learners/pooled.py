@@ -1,9 +1,8 @@
-"""A learner for nodes that are averaged: steps that count for all who are heard, curvature as measured, priors hedged.
+"""A learner for nodes that are averaged: steps count for all who are heard, curvature is measured, priors are hedged.
 
-Averaging divides every step by the number of nodes, so that a network which has seen J t samples moves as if it had
-seen t. Here a step counts for as many samples as have come about of each one's kind meanwhile: alpha, the number of
-nodes that a sample has reached (``omkl.reach``). With exact averaging over J nodes and alpha = J this is a step of one
-learner in one place that is given J samples at once.
+Averaging divides every step by the number of nodes. So a network that has seen J t samples moves as if it had seen t.
+Here each step is multiplied by alpha, the number of nodes that a sample has reached (``omkl.reach``). With exact
+averaging over J nodes and alpha = J, this is a step of one learner in one place that is given J samples at once.
 """
 
 import math
@@ -23,43 +22,46 @@ FLOOR = 0.01  # below which no sample's curvature counts: one that is surely wro
 
 
 class PooledMemory(NamedTuple):
-    """What ``Pooled`` carries."""
+    """What ``Pooled`` keeps."""
 
     own: Array
-    """The samples a node has learned, ``(...)``."""
+    """The number of samples that a node has learned, ``(...)``."""
     count: Array
-    """Those it has learned for, its own and others', ``(...)``."""
+    """The number of samples, its own and others', that its steps counted for, ``(...)``."""
     spectrum: Array
     """m, the eigenvalues of the basis, ``(..., P, n)``."""
     log_curvature: Array
-    """Logarithm of the mean curvature of a sample, ``(..., P)``, in units of the largest that the loss has."""
+    """Logarithm of the mean curvature at the samples, ``(..., P)``, in units of the loss's largest curvature."""
     last: Array
-    """z of the last sample, ``(..., P, n)``."""
+    """The features z of the last sample, ``(..., P, n)``."""
     alike: Array
-    """How alike samples are that follow each other, beyond what chance makes them, ``(..., P)``, from 0 to 1."""
+    """How alike successive samples are, beyond chance, ``(..., P)``, from 0 to 1."""
 
 
 @dataclass(frozen=True)
 class Pooled:
-    """The same curvature at every node, and steps that count for all whom the node hears.
+    """The default's learner: one curvature for all nodes, and steps that count for all whom a node hears.
 
-    In whitened coordinates, E z z^T = I, the curvature of n samples is diagonal: S_i = 1 / (1/(prior m_i) + c n). c is
-    the mean curvature of the loss at the samples seen, measured and gossiped; n goes from the node's own samples, while
-    they are few and what others have seen is still on its way, to alpha for every one. A sample does
-    theta' = theta - alpha r S z C'(f, y), with r in (0, 1] such that a step of alpha = 1 never overshoots. Where
-    samples that follow each other are alike, as in time series, or what neighbors say is, as where all see one thing, r
-    is that of as many such samples at once: else all would make the same step. Under a loss whose slope has no bound
-    the first samples are taken for alike.
+    In whitened coordinates, E z z^T = I, the curvature after n samples is diagonal: S_i = 1 / (1/(prior m_i) + c n).
+
+    - c is the mean curvature of the loss at the samples. Nodes measure it and gossip it.
+    - n is at first the number of the node's own samples, while news from others is still on its way. Later each sample
+      counts alpha times.
+    - A sample does theta' = theta - alpha r S z C'(f, y). r lies in (0, 1], so that a step with alpha = 1 never
+      overshoots.
+    - If successive samples are alike, as in a time series, or if neighbors say the same, r is chosen for that number of
+      equal samples at once. Otherwise all nodes would make the same step, and the sum would overshoot. With a loss
+      whose slope has no bound, the first samples are assumed to be alike.
 
     Attributes
     ----------
     priors
-        Variance of a coefficient of the features before any sample, of the logistic loss; a loss that curves more has
-        it smaller in proportion. The first is the largest, which is learned with. For each of the others the model is
-        also read as if it had been the prior, with its weak coordinates shrunk, and the outputs are weighed as those of
-        kernels are. Nothing more is learned for it and one more weight is sent; noisy data choose the smaller prior.
+        Variances of a coefficient before any sample, the largest first, for the logistic loss; for a loss that curves
+        more they shrink in proportion. The model is learned with the first. For each of the others it is also read as
+        if that had been the prior, with weak coordinates shrunk, and the outputs are weighed as those of kernels are.
+        Noisy data choose a smaller prior. Each costs one more weight in a message, and no learning.
     forget
-        Each sample multiplies the count of earlier ones by it; one forgets nothing.
+        Each sample multiplies the count of earlier samples by this number; 1 forgets nothing.
     """
 
     priors: tuple[float, ...] = (400.0, 20.0)
@@ -78,19 +80,20 @@ class Pooled:
 
     @property
     def views(self) -> int:
-        """In how many ways a model is read."""
+        """How many readings of a model there are: one for each prior."""
         return len(self.priors)
 
     def init(self, theta: Array, spectrum: Array | None = None) -> PooledMemory:
-        """Return no samples, the spectrum, and the largest curvature that the loss has."""
+        """Return a memory with no samples, the spectrum, and the loss's largest curvature."""
         xp, spread = namespace(theta), white(theta, spectrum, self.name)
         largest, alike = (xp.zeros(theta.shape[:-2], dtype=theta.dtype) for _ in range(2))
         return PooledMemory(no_samples(theta), no_samples(theta), spread, largest, xp.zeros_like(spread), alike)
 
     def read(self, memory: PooledMemory) -> Array:
-        """Return what each coordinate is multiplied by in every reading of a model, ``(..., P, V, n)``.
+        """Return the factors of the coordinates in every reading of a model, ``(..., P, V, n)``.
 
-        The first is one. With curvature c n I the best coefficients under two priors differ by a factor each.
+        The first reading has factors of one. With curvature c n I, the best coefficients under two priors differ by one
+        factor for each coordinate.
         """
         xp = namespace(memory.spectrum)
         seen = _curved(memory.own, memory.count)[..., None] * xp.exp(memory.log_curvature)
@@ -101,17 +104,18 @@ class Pooled:
         return xp.stack(readings, axis=-2)
 
     def told(self, memory: PooledMemory) -> Array:
-        """Return the numbers that are gossiped beside a model, ``(..., P, 1)``."""
+        """Return the numbers that are gossiped with a model, ``(..., P, 1)``."""
         return memory.log_curvature[..., None]
 
     def hear(self, memory: PooledMemory, numbers: Array) -> PooledMemory:
-        """Return the memory with such numbers after mixing."""
+        """Return the memory with these numbers after mixing."""
         return memory._replace(log_curvature=numbers[..., 0])
 
     def stride(self, spectrum: Array, own: Array, count: Array, alpha: Array | float, loss: Loss) -> Array:
-        """Return how far a sample moves a model at a slope of 1, of an input as most are, the farthest of the P models.
+        """Return how far a typical sample with slope 1 moves a model: the farthest of the P models.
 
-        After ``own`` samples, for ``count``, of half of the largest curvature; ``spectrum (..., P, n)``.
+        It is that after ``own`` samples of the node that counted for ``count``, each with half of the largest
+        curvature; ``spectrum (..., P, n)``.
         """
         xp, bound = namespace(spectrum), min(loss.smoothness, STEEPEST)
         variance = self.priors[0] * LOGISTIC / bound * spectrum
@@ -122,7 +126,7 @@ class Pooled:
     def update(
         self, theta: Array, memory: PooledMemory, gradient: Array, z: Array, sample: Sample
     ) -> tuple[Array, PooledMemory]:
-        """Return theta - alpha r S * gradient, and what was seen."""
+        """Return theta - alpha r S * gradient, and the memory with one more sample."""
         xp = namespace(theta)
         weight = 1 if sample.weight is None else sample.weight
         heard = 1 if sample.reach is None else sample.reach

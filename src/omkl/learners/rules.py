@@ -1,7 +1,7 @@
 """Local update rules: what a node does with the gradient of its own sample.
 
-Rules of first order, ``SGD`` and ``AdaGrad``, follow the gradient of the regularized loss. Those of second order,
-``Newton`` and ``Shared``, have a prior in the place of lambda, and follow that of the sample alone.
+``SGD`` and ``AdaGrad`` are first-order rules: they follow the gradient of the regularized loss. ``Newton`` and
+``Shared`` are second-order rules: they have a prior instead of lambda, and follow the gradient of the sample alone.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from omkl.errors import InputError, positive, real, whole
 from omkl.losses import Loss
 
 Memory: TypeAlias = tuple[Array, ...]
-"""Whatever a learner carries from round to round: a tuple of arrays, empty for the letter's rule."""
+"""What a learner keeps from round to round: a tuple of arrays; empty for the paper's rule."""
 
 FLOOR = 0.01  # of the curvature: a logistic sample that is surely wrong has next to none, and would be overshot
 LOGISTIC = 0.25  # the largest curvature of the logistic loss, for which the settings of Shared are meant
@@ -23,7 +23,7 @@ NARROW = 1.02  # interval of that length which is halved no more: interpolation 
 
 
 class Sample(NamedTuple):
-    """What rules of second order ask of a sample: its loss as a function of the outputs."""
+    """A sample as second-order rules see it: its loss as a function of the outputs."""
 
     outputs: Array
     """f_p, ``(..., P, C)``."""
@@ -31,19 +31,19 @@ class Sample(NamedTuple):
     """The target, ``(..., 1, C)``."""
     loss: Loss
     weight: Array | None = None
-    """How many samples it counts as, ``(...)``; None is one. The gradient beside it has the weight in it already."""
+    """How many samples this one counts as, ``(...)``; None is one. The gradient already contains the weight."""
     reach: Array | None = None
-    """How many nodes' samples a step stands for, ``(...)``; None is one, its own."""
+    """How many nodes' samples a step counts for, ``(...)``; None is one, the node's own."""
     alike: Array | None = None
-    """How alike those are, ``(..., P)``, from 0 to 1; None is not at all."""
+    """How alike those samples are, ``(..., P)``, from 0 to 1; None is 0, not at all."""
 
     def derivative(self, outputs: Array) -> Array:
-        """Return C' at some outputs, ``(..., P, C)``, times the weight."""
+        """Return C' at these outputs, ``(..., P, C)``, times the weight."""
         slope = self.loss.derivative(outputs, self.y)
         return slope if self.weight is None else self.weight[..., None, None] * slope
 
     def curvature(self) -> Array:
-        """Return C'' at those of the sample, ``(..., P, C, C)``, without the weight: floors come first."""
+        """Return C'' at the outputs of the sample, ``(..., P, C, C)``, without the weight."""
         return self.loss.curvature(self.outputs, self.y)
 
 
@@ -51,19 +51,19 @@ M = TypeVar("M", bound=Memory)
 
 
 class Rule(Protocol[M]):
-    """What the algorithm asks of an update rule, whose memory is a NamedTuple of arrays, or a tuple."""
+    """What an update rule must have. Its memory is a NamedTuple of arrays, or a tuple."""
 
     name: ClassVar[str]
     has_prior: ClassVar[bool]
-    """Whether a prior takes the place of lambda: the gradient is then that of the sample's loss alone."""
+    """Whether the rule has a prior instead of lambda. The gradient is then that of the sample's loss alone."""
 
     def init(self, theta: Array, spectrum: Array | None = None) -> M:
-        """Return the memory to start with; ``spectrum`` has the eigenvalues of a calibrated basis, ``(..., P, n)``."""
+        """Return the first memory; ``spectrum`` has the eigenvalues of a calibrated basis, ``(..., P, n)``."""
 
     def update(self, theta: Array, memory: M, gradient: Array, z: Array, sample: Sample) -> tuple[Array, M]:
         """Return the new theta and memory.
 
-        ``gradient`` is that of the loss in theta, ``(..., P, C, n)``, and ``z`` the features it came from,
+        ``gradient`` is the gradient of the loss in theta, ``(..., P, C, n)``; ``z`` are the features of the sample,
         ``(..., P, n)``.
         """
 
@@ -96,7 +96,7 @@ class SGD:
             raise InputError(f"decay is {self.decay!r}; it must be 'none' or 'sqrt'; the letter's is 'none'")
 
     def init(self, theta: Array, spectrum: Array | None = None) -> Memory:
-        """Return the samples seen so far, none; nothing where the rate is constant."""
+        """Return a count of zero samples; nothing if the rate is constant."""
         return () if self.decay == "none" else (no_samples(theta),)
 
     def update(self, theta: Array, memory: Memory, gradient: Array, z: Array, sample: Sample) -> tuple[Array, Memory]:
@@ -136,27 +136,31 @@ class AdaGrad:
         return (namespace(theta).zeros_like(theta),)
 
     def update(self, theta: Array, memory: Memory, gradient: Array, z: Array, sample: Sample) -> tuple[Array, Memory]:
-        """Return the models a step further; a coefficient whose gradients were all zero stays where it is."""
+        """Return the models after a step; a coefficient with no gradient other than zero so far stays."""
         xp = namespace(theta)
         squares = memory[0] + gradient * gradient
         return theta - self.eta * gradient / xp.sqrt(xp.where(squares > 0, squares, xp.ones_like(squares))), (squares,)
 
 
 class NewtonMemory(NamedTuple):
-    """What ``Newton`` carries."""
+    """What ``Newton`` keeps."""
 
     root: Array
     """R with S = R R^T, in B blocks, ``(..., P, C, B, b, b)``."""
     trace: Array
-    """That of S at the start, ``(..., P, C)``."""
+    """The trace of S at the start, ``(..., P, C)``."""
 
 
 @dataclass(frozen=True)
 class Newton:
-    """Online Newton for a generalized linear model, which is an extended Kalman filter on theta, kernel by kernel.
+    """Online Newton steps, kernel by kernel: learns fast, where nodes see similar data.
 
-    With s = C''(f, y) and S = prior * I at the start, every sample does a = 1 / (1 + s z.Sz), theta' = theta - a C' S z
-    and S' = S - a s (Sz)(Sz)^T. Under the squared loss theta is the ridge solution of all samples so far.
+    It is an extended Kalman filter on theta. S starts as prior * I. With s = C''(f, y), each sample does
+    a = 1 / (1 + s z.Sz), theta' = theta - a C' S z, and S' = S - a s (Sz)(Sz)^T. Under the squared loss theta is the
+    ridge solution of all samples so far.
+
+    Each node measures a curvature of its own. Where nodes see different data, their models settle away from the common
+    optimum; ``Shared`` and ``Pooled`` do not have this problem.
 
     Attributes
     ----------
@@ -170,21 +174,18 @@ class Newton:
 
     Notes
     -----
-    The memory is R with S = R R^T, in Potter's form: R' = R - a s / (1 + sqrt(a)) (R r) r^T with r = R^T z. So S is
-    symmetric and has no negative eigenvalue whatever float32 makes of the sums. Every output has an S of its own, and
-    its curvature is the sum of the magnitudes in its row of C'': a diagonal that C'' does not exceed, and C'' itself
-    where there is one output. Curvature has a floor of 0.01.
+    The memory is R with S = R R^T, in Potter's form: R' = R - a s / (1 + sqrt(a)) (R r) r^T with r = R^T z. So S stays
+    symmetric and has no negative eigenvalue, in float32 too. Each output has its own S. Its curvature is the sum of the
+    magnitudes in its row of C'': this diagonal is an upper bound of C'', and is C'' itself for one output. Curvature
+    has a floor of 0.01.
 
-    Forgetting adds (1/forget - 1) (Sz)(Sz)^T / z.Sz to S, which makes 1 / z.Sz that much smaller and nothing else:
-    were all of S divided, directions that samples seldom show would soon be unknown, and of the features of a kernel
-    most are such. Where the trace of S exceeds that of the prior all of it shrinks.
+    Forgetting adds (1/forget - 1) (Sz)(Sz)^T / z.Sz to S. This makes 1 / z.Sz smaller by that much, and changes nothing
+    else. If all of S were divided, directions that samples seldom show would soon be forgotten, and most directions of
+    a kernel's features are such. If the trace of S exceeds that of the prior, all of S shrinks.
 
     References
     ----------
     R. Kulhavy, "Restricted exponential forgetting in real-time identification", Automatica 23 (1987).
-
-    Curvature here is a node's own: where nodes see different data, their models settle off the common optimum, and
-    ``Shared`` does not.
     """
 
     prior: float = 10.0
@@ -201,7 +202,7 @@ class Newton:
             object.__setattr__(self, "block", whole("block", self.block))
 
     def init(self, theta: Array, spectrum: Array | None = None) -> NewtonMemory:
-        """Return R for S = prior * I, or prior * diag(spectrum), which is the same in a calibrated basis."""
+        """Return R for S = prior * I, or for prior * diag(spectrum), which is the same thing in a calibrated basis."""
         xp, length = namespace(theta), theta.shape[-1]
         block = self.block or length
         if length % block:
@@ -248,22 +249,22 @@ def _bounded(root: Array, most: Array) -> Array:
 
 
 class SharedMemory(NamedTuple):
-    """What ``Shared`` carries."""
+    """What ``Shared`` keeps."""
 
     count: Array
-    """t, the samples a node has learned, ``(...)``: nodes whose counts differ stay right."""
+    """t, the number of samples that a node has learned, ``(...)``; it may differ between nodes."""
     spectrum: Array
     """m, the eigenvalues of the basis, ``(..., P, n)``."""
 
 
 @dataclass(frozen=True)
 class Shared:
-    """The same curvature at every node, known beforehand: that of a calibrated basis.
+    """The same curvature at every node, known in advance from a calibrated basis. Nothing is sent for it.
 
-    In whitened coordinates, E z z^T = I, curvature is diagonal and grows with the count alone: S_i = 1 / (1/(prior m_i)
-    + c t). A sample does theta' = argmin C(theta'.z, y) + |theta' - theta|^2 / 2 in the metric of 1/S, which is a step
-    along S z that never overshoots. Nodes with equal S settle at the common optimum, also where they see different
-    data; nothing is sent for it.
+    In whitened coordinates, E z z^T = I, the curvature is diagonal and grows with the number of samples t alone:
+    S_i = 1 / (1/(prior m_i) + c t). A sample does theta' = argmin C(theta'.z, y) + |theta' - theta|^2 / 2 in the metric
+    of 1/S. This is a step along S z that never overshoots. Nodes with equal S settle at the common optimum, even where
+    they see different data.
 
     Attributes
     ----------
@@ -277,10 +278,10 @@ class Shared:
 
     Notes
     -----
-    The step is theta' = theta - r S z C'(f, y), r in (0, 1] found by halving: where the loss is quadratic r is
-    1 / (1 + C'' z.Sz). With several outputs it is the best r along that direction. c is for the logistic loss, whose
-    curvature is 1/4 at most; a loss that curves more has it in proportion. A coordinate whose eigenvalue is zero never
-    moves.
+    The step is theta' = theta - r S z C'(f, y). r lies in (0, 1] and is found by halving; for a quadratic loss r is
+    1 / (1 + C'' z.Sz). With several outputs, r is the best along that direction. c is meant for the logistic loss, with
+    a curvature of at most 1/4; for a loss that curves more, c grows in proportion. A coordinate with eigenvalue zero
+    never moves.
     """
 
     prior: float = 100.0
@@ -296,13 +297,13 @@ class Shared:
         object.__setattr__(self, "forget", forgetting(self.forget))
 
     def init(self, theta: Array, spectrum: Array | None = None) -> SharedMemory:
-        """Return no samples, and the spectrum."""
+        """Return a count of zero samples, and the spectrum."""
         return SharedMemory(no_samples(theta), white(theta, spectrum, self.name))
 
     def update(
         self, theta: Array, memory: SharedMemory, gradient: Array, z: Array, sample: Sample
     ) -> tuple[Array, SharedMemory]:
-        """Return theta - r S * gradient, and one more sample."""
+        """Return theta - r S * gradient, and the memory with one more sample."""
         count = self.forget * memory.count + (1 if sample.weight is None else sample.weight)
         bound = min(sample.loss.smoothness, STEEPEST)
         variance = self.prior * memory.spectrum

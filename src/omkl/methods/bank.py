@@ -62,33 +62,32 @@ class Bank(Part):
 
     @property
     def members(self) -> int:
-        """P, the models of a node: one for each kernel, or one on landmarks."""
+        """P, the number of models at a node: one for each kernel, or one on landmarks."""
         return 1 if isinstance(self.basis, Landmarks) else len(self.kernels)
 
     @property
     def width(self) -> int:
-        """The coefficients of one model and output: 2D, or the rank of the basis."""
+        """The number of coefficients of a model, for each output: 2D, or the rank of the basis."""
         return 2 * self.features if self.basis is None else self.basis.rank
 
     def labels(self, readings: Sequence[str]) -> list[str]:
-        """Return names for the models, each in so many readings."""
+        """Return names for the models, one for each reading of each model."""
         names = [f"{kernel.name} {kernel.sigma:g}" for kernel in self.kernels]
         if self.members < len(names):
             return list(readings) or ["landmarks"]
         return [f"{kernel}, {one}" for kernel in names for one in readings] if len(readings) > 1 else names
 
     def within(self, columns: int) -> Self:
-        """Return the bank for inputs of so many columns: where they are few, landmarks have fewer coordinates."""
+        """Return the bank for inputs of so many columns: few columns need fewer coordinates on landmarks."""
         return replace(self, basis=self.basis.within(columns)) if isinstance(self.basis, Landmarks) else self
 
     def draw(
         self, dimension: int, seed: int, X: Array | None = None, standardize: bool = False, y: Array | None = None
     ) -> Features:
-        """Return the features of a seed, calibrated on rows of inputs X ``(..., d)`` where asked for.
+        """Return the features of a seed, calibrated on rows of the inputs X ``(..., d)`` if the settings ask for it.
 
-        Their targets y ``(..., C)`` are looked at by labelled landmarks alone.
-        Those that nodes standardize are given as they come, and standardized here: the rows that are taken, by
-        themselves.
+        Only labelled landmarks use the targets y ``(..., C)``. With ``standardize``, give the inputs raw: the rows that
+        are taken are standardized here, by their own mean and deviation.
         """
         sample, targets = self._rows(seed, X, standardize, y)
         if isinstance(self.basis, Landmarks):

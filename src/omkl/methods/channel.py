@@ -38,7 +38,7 @@ class Channel(Part):
             raise InputError(f"pace is {self.pace!r}; it says how much gossip goes with a sample; pass omkl.Budget(48)")
 
     def schedule(self, members: int, sent: int) -> Schedule | None:
-        """Return how many rounds of gossip go with a sample, for messages of so many numbers; None is one with each."""
+        """Return how many rounds there are for each sample, for messages of ``sent`` numbers a model; None is one."""
         return self.pace.schedule(members, sent) if isinstance(self.pace, Budget) else self.pace
 
     def least_share(self, members: int) -> float:
@@ -54,6 +54,6 @@ class Channel(Part):
         moved: Array | tuple[()],
         round_: Array | int,
     ) -> Message:
-        """Return the messages of a round, of the models that are sent in it."""
+        """Return the messages of a round: the quantized differences of the models that are sent in it."""
         sent = None if self.sending is None else self.sending.sends(own - hidden, weights, moved, round_)
         return algorithm.emit(own, hidden, self.quantizer, uniforms, sent)

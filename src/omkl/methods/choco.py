@@ -25,7 +25,7 @@ class Choco(Gossip):
     Attributes
     ----------
     fresh
-        The variant: compress first, then mix with the copies just updated.
+        Compress first, then mix with the copies that were just updated. This is the variant.
 
     References
     ----------

@@ -31,11 +31,12 @@ class Complete(Ensemble):
     Attributes
     ----------
     quantizer
-        ``QSGD(bits=3)`` is the paper's; None sends exact float32.
+        How messages are rounded. ``QSGD(bits=3)`` is the paper's; None sends exact float32.
     exchange
-        ``"gradients"``, or ``"models"``: each node takes its step, and the quantized results are averaged.
+        What nodes send: ``"gradients"``, or ``"models"``. With models, each node takes its step, and the quantized
+        results are averaged.
     combine
-        Kernel weights follow the ``"mean"`` or the ``"sum"`` of the nodes' losses.
+        Whether kernel weights follow the ``"mean"`` or the ``"sum"`` of the nodes' losses.
 
     Notes
     -----

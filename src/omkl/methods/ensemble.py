@@ -44,7 +44,7 @@ class Ensemble(Composed):
 
     endures_faults: ClassVar[bool] = True
     only_sgd: ClassVar[str] = ""
-    """Why a method takes gradient steps alone, and no other learner; empty where it takes any."""
+    """Why a method takes only gradient steps and no other learner; empty if it takes any."""
 
     bank: Bank = Bank()  # noqa: RUF009 - parts are frozen
     loss: Loss | None = None

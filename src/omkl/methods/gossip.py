@@ -24,15 +24,15 @@ from omkl.wire import message_bytes
 
 @dataclass(frozen=True, init=False, repr=False)
 class Gossip(Ensemble):
-    """Algorithm 1: mix with the neighbors' hidden states, send a quantized difference, then learn.
+    """The paper's method, Algorithm 1: mix with the neighbors, send a quantized difference, then learn.
 
-    What is not given is the paper's; ``omkl.recommended()`` is what learns most, and the default of ``simulate``. Parts
-    may be given whole, or their settings by name: ``Gossip(gamma=0.5)`` is ``Gossip(mixing=Mixing(gamma=0.5))``.
+    The defaults are the paper's. To learn most, use ``omkl.recommended()``, which is a ``Gossip`` with other settings.
+    You can give whole parts, or their settings by name: ``Gossip(gamma=0.5)`` is ``Gossip(mixing=Mixing(gamma=0.5))``.
 
     Attributes
     ----------
     weights
-        How models are weighed, and whether nodes have these weights in common: ``common_weights``; see
+        How models are weighed, and whether all nodes have the same weights (``common_weights``); see
         ``GossipedWeights``.
     reach
         Let a learning step count for all nodes whose samples have come here by gossip. ``Reach(most=11)`` counts up to
@@ -66,12 +66,12 @@ class Gossip(Ensemble):
 
     @cached_property
     def samples_by_round(self) -> clipping.Lists:
-        """How many samples a node remembers, and for how many it has learned, by the number of rounds."""
+        """How many samples a node remembers, and how many it has learned for, by the number of rounds."""
         return clipping.samples_by_round(self)
 
     @cached_property
     def schedule(self) -> Schedule | None:
-        """How many rounds of gossip go with a sample; None is one with each."""
+        """How many rounds of gossip there are for each sample; None is one."""
         return self.channel.schedule(self.members, self.sent)
 
     @property
@@ -80,7 +80,7 @@ class Gossip(Ensemble):
         return self.channel.quantizer.dithered
 
     def on(self, *topologies: Topology) -> Self:
-        """Return the method with numbers for these networks, which may take turns."""
+        """Return the method with ``gamma="auto"`` and ``reach`` worked out for these networks; several take turns."""
         mixing = self.mixing
         if mixing.gamma == "auto":
             followed = seldom(tracking(self.channel.quantizer, self.sent), self.channel.least_share(self.members))
@@ -99,19 +99,20 @@ class Gossip(Ensemble):
 
     @property
     def sent(self) -> int:
-        """The numbers that are sent of a model, its weight among them where weights are common."""
+        """How many numbers are sent for each model and output: its coefficients, and its weight if that is common."""
         return self.bank.width + (self.views + self.told if self.weights.common else 0)
 
     @property
     def told(self) -> int:
-        """The numbers that the learner tells besides, of a model."""
+        """How many more numbers the learner sends for each model."""
         return 1 if self.weights.common and hasattr(self.learner, "told") else 0
 
     @property
     def loss_gap_cap(self) -> float | None:
-        """One, where weights are common and the loss has no bound on its slope.
+        """One, if weights are common and the loss has no bound on its slope; else None.
 
-        A weight is sent in one row with its model: where single samples make it leap, a coarse step serves both.
+        A weight is quantized in one row with its model. If single samples made it leap, the row would need a coarse
+        step.
         """
         return 1.0 if self.weights.common and not self.has_bounded_slope else None
 
@@ -149,7 +150,7 @@ class Gossip(Ensemble):
         return state._replace(theta=theta, log_weights=log_weights, memory=memory, moved=moved), info
 
     def worth(self, log_weights: Array) -> Array:
-        """Return the weight of every model, ``(J, ..., P)``: that of all its readings."""
+        """Return the weight of every model, ``(J, ..., P)``: the sum over its readings."""
         weights = algorithm.normalize(log_weights)
         if self.views == 1:
             return weights
@@ -157,14 +158,14 @@ class Gossip(Ensemble):
         return xp.sum(xp.reshape(weights, (*weights.shape[:-1], self.members, self.views)), axis=-1)
 
     def pack(self, state: State) -> Array:
-        """Return what a node gossips: its models, with weights and what the learner tells where those are common."""
+        """Return what a node gossips: its models, and if weights are common, these and the learner's numbers."""
         if not self.weights.common:
             return state.theta
         told = self.learner.told(state.memory) if self.told else None  # type: ignore[attr-defined]
         return algorithm.append_weights(state.theta, state.log_weights, told)
 
     def unpack(self, own: Array, state: State) -> State:
-        """Return the state with what was mixed; with its own weights where each node has its own."""
+        """Return the state after mixing; where each node has its own weights, these stay."""
         if not self.weights.common:
             return state._replace(theta=own)
         theta, log_weights, told = algorithm.split_weights(own, self.views, self.told)

@@ -19,7 +19,7 @@ class LocalState(NamedTuple):
 
 @dataclass(frozen=True, init=False, repr=False)
 class Local(Ensemble):
-    """Online gradient descent per kernel and multiplicative weights, at every node by itself.
+    """No communication: every node learns by itself, with a model for each kernel and multiplicative weights.
 
     References
     ----------

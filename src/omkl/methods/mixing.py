@@ -64,27 +64,27 @@ class Mixing(Part):
         return self.gamma
 
     def step_in(self, round_: Array | int) -> Array | float:
-        """Return the consensus step of a round of gossip, counted from zero: gamma in all of them.
+        """Return the consensus step in a round, counted from zero. Here it is gamma in every round.
 
-        The number of the round is an int at a node, and an array of whole numbers in the simulator.
+        ``round_`` is an int at a node, and an array of whole numbers in the simulator.
         """
         return self.step
 
     @property
     def pull(self) -> float:
-        """How far a difference between neighbors is closed in the long run, of its weight: gamma / (1 - momentum)."""
+        """How far one pull moves a node in the long run: gamma / (1 - momentum)."""
         return self.step / (1 - self.momentum)
 
     def on(self, topologies: Sequence[Topology], followed: Tracking) -> Self:
-        """Return the same with a gamma that is stable on these networks, which may take turns."""
+        """Return the same with a gamma that is stable on these networks; several take turns."""
         return replace(self, gamma=min(stable_step(one, followed, self.momentum) for one in topologies))
 
     def start(self, own: Array) -> Velocity:
-        """Return the velocity before the first round: zero, in the shape of what is mixed; none without momentum."""
+        """Return the velocity before the first round: zeros in the shape of what is mixed; () without momentum."""
         return namespace(own).zeros_like(own) if self.momentum else ()
 
     def carried(self, own: Array, velocity: Velocity) -> Array:
-        """Return what a node would have if nobody pulled it."""
+        """Return what a node would have after mixing if no neighbor pulled it."""
         return own if is_exactly(self.momentum, 0) else own + self.momentum * velocity
 
     def mix(
@@ -99,8 +99,8 @@ class Mixing(Part):
     ) -> tuple[Array, Velocity]:
         """Return what every node has after mixing with these hidden states, and the velocity.
 
-        Neighbors count as at most ``radius`` away. ``share (J, ..., P)`` slows the mixing of models that are sent in
-        that share of the rounds.
+        A neighbor farther away than ``radius`` is treated as being at that distance. ``share (J, ..., P)`` is the share
+        of rounds in which each model is sent, and slows its mixing by as much.
         """
 
         def pulled(start: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Settings by name: those of the letter, and those that learn most from the bits they send."""
+"""Settings by name: the default, a cheaper one, and those of the paper."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from omkl.sending import Budget
 
 
 def letter(**changes: Any) -> Gossip:
-    """Return the letter's experiments: eta 0.01, gamma 0.009, three Gaussian kernels, D = 20, seven levels."""
+    """Return the settings of the paper: eta 0.01, gamma 0.009, three Gaussian kernels, D = 20, seven levels."""
     return Gossip(
         kernels=gaussian(1, 3, 5),
         features=20,
@@ -24,14 +24,16 @@ def letter(**changes: Any) -> Gossip:
 
 
 def recommended(**changes: Any) -> Gossip:
-    """Return one setting for everything: 22 to 48 bytes a sample, and nothing to tune.
+    """Return the default method: one setting for all data, 22 to 48 bytes a sample, nothing to tune.
 
-    Inputs are compared with 500 unlabelled ones, the landmarks, which all nodes must hold; a simulation draws them from
-    its stream. A model has a coefficient for each of the 120 strongest directions of those similarities, and about a
-    bit of each is sent in a message. A node's step counts for all whose samples have reached it, up to eleven nodes,
-    with the curvature of the loss as it is measured. The model is read under two priors, and what they are worth is
-    learned and common to all. Most gossip goes with the first samples: 48 bytes a sample over fifty of them, and one
-    message a sample later.
+    - Inputs are compared with 500 landmarks: inputs without labels that all nodes hold. A simulation draws them from
+      its stream.
+    - A model has a coefficient for each of the 120 strongest directions of these similarities. A message has about one
+      bit for each.
+    - A step counts for all nodes that its sample has reached, up to eleven, and uses the measured curvature of the
+      loss.
+    - The model is read under two priors. Nodes learn how much each is worth, and gossip it.
+    - Most gossip goes with the first samples: 48 bytes a sample over the first fifty, later one message a sample.
 
     ``changes`` are settings or parts of ``Gossip``: ``recommended(gamma=0.2, loss="squared")``.
 
@@ -60,6 +62,6 @@ def recommended(**changes: Any) -> Gossip:
 
 
 def frugal(**changes: Any) -> Gossip:
-    """Return the recommended setting for a third of the bytes: fewer coefficients, and less gossip throughout."""
+    """Return the default for a third of its bytes: fewer coefficients, and less gossip."""
     own = recommended(basis=Landmarks(rank=70, rows=500), reach=Reach(most=8), pace=Budget(16, least=0.5))
     return own.replace(**changes)
