@@ -77,6 +77,14 @@ def test_the_paper_on_the_path() -> None:
     assert explain("path", 20, quantizer=DELTA) == page
 
 
+def test_theorem_1_is_true_at_its_own_step_by_the_bound_without_spectral_gap() -> None:
+    rng = np.random.default_rng(0)
+    for pull, small, delta in zip(rng.uniform(0.01, 1.99, 300), *np.exp(rng.uniform(-12, 0, (2, 300))), strict=True):
+        rho = min(small, pull, 2 - pull)
+        factor = theory.gossip_factor(pull, delta, rho * theory.consensus_step(rho, pull, delta))
+        assert (factor - 1) / 2 < 1e-3 * math.sqrt(12) * 82 / (rho**2 * delta)
+
+
 def test_only_a_step_up_to_gamma_star_surely_agrees() -> None:
     def agrees(**setting: Any) -> bool | None:
         page = explain("ring", 5, quantizer=0.5, **setting)
