@@ -1,1 +1,1 @@
-../src/omkl/node/certificates.sh
+../src/omkl/node/setup/certificates.sh

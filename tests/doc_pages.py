@@ -25,7 +25,7 @@ from omkl.losses import LOSSES
 from omkl.methods import METHODS
 from omkl.methods.mixing import MIXING
 from omkl.node import config
-from omkl.node.template import write
+from omkl.node.setup.template import write
 from omkl.sending import SENDING
 from omkl_lab.cli import grid
 

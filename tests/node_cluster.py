@@ -13,7 +13,7 @@ from omkl.node.links import LinkState
 from omkl.node.protocol import Protocol
 from omkl.node.settings import Timing
 from omkl.node.transports.memory import Conditions, Network
-from omkl_lab.torture import Books
+from omkl_lab.torture import Invariants
 
 LOCKSTEP = Timing(deadline=4.0, patience=0.5)
 TIMER = Timing(mode="timer", deadline=4.0, period=1.0)
@@ -43,12 +43,12 @@ def stream(nodes: int, rounds: int, seed: int = 0) -> tuple[np.ndarray, np.ndarr
 
 
 class Watched(Protocol):
-    """A node whose words are in the books of its network, and that is never due at the moment it was woken."""
+    """A node whose words the invariants of its network hold, and that is never due at the moment it was woken."""
 
-    books: Books
+    invariants: Invariants
 
     def _record(self) -> None:
-        self.books.record(self)
+        self.invariants.record(self)
 
     def _gossip(self, *given: Any) -> None:
         super()._gossip(*given)
@@ -56,7 +56,7 @@ class Watched(Protocol):
 
     def _advance(self, now: float) -> list[Event]:
         events = super()._advance(now)
-        self.books.look(self)
+        self.invariants.look(self)
         assert self.wake_at() > now
         return events
 
@@ -70,7 +70,7 @@ class Cluster:
         self.streams: dict[str, Iterator[Any]] = {}
         self.network = Network(conditions, seed, self._note)
         self.nodes = self.network.nodes
-        self.books = Books(len(config.ids))
+        self.invariants = Invariants(len(config.ids))
         for k, id in enumerate(config.ids):
             self.join(id, 100 + k)
 
@@ -85,15 +85,15 @@ class Cluster:
         """Let a node join, and watch it."""
         node.__class__ = Watched
         assert isinstance(node, Watched)
-        node.books = self.books
+        node.invariants = self.invariants
         recover = node.recovery._recover
 
         def watched(*given: Any) -> None:
             recover(*given)
-            self.books.record(node)
+            self.invariants.record(node)
 
         node.recovery._recover = watched  # type: ignore[method-assign, assignment]
-        self.books.record(node)
+        self.invariants.record(node)
         self.network.join(node)
 
     def feed(self, x: np.ndarray, y: np.ndarray) -> None:

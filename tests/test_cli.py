@@ -241,9 +241,32 @@ def test_explain_of_a_quantizer_that_is_no_contraction() -> None:
 
 
 def test_explain_without_nodes() -> None:
-    result = run("explain", "--topology", "star")
-    assert result.exit_code == Exit.INPUT
-    assert "pass nodes=20" in result.stderr
+    assert run("explain").stdout == run("explain", "--topology", "path", "--nodes", 20).stdout
+    assert "Network: 20 nodes, 19 links" in run("explain", "--topology", "star").stdout
+    assert "Network: 2 nodes, 1 links" in run("explain", "--topology", '{name="star"}', "--nodes", 2).stdout
+
+
+def test_explain_of_a_graph_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "g.csv").write_text("a,b\nb,c\n")
+    assert "Network: 3 nodes, 2 links" in run("explain", "--topology", tmp_path / "g.csv").stdout
+    wrong = run("explain", "--topology", tmp_path / "g.csv", "--nodes", 4)
+    assert (wrong.exit_code, "nodes=4 for a topology of 3 nodes" in wrong.stderr) == (Exit.INPUT, True)
+
+
+def test_a_result_is_not_replaced_by_accident(spec: Path, tmp_path: Path) -> None:
+    flags = ("simulate", spec, "--quiet", "--out", tmp_path / "run")
+    assert run(*flags, "--events").exit_code == Exit.OK
+    before = (tmp_path / "run" / "final.npz").read_bytes()
+    again = run(*flags, "--seed", 3)
+    assert (again.exit_code, again.stdout) == (Exit.INPUT, "")
+    assert again.stderr == (
+        f"omkl: error: {tmp_path / 'run'} holds a result already; it is kept; give another --out, or add --overwrite\n"
+    )
+    assert (tmp_path / "run" / "final.npz").read_bytes() == before
+    assert (tmp_path / "run" / "events.jsonl").exists()
+    assert run(*flags, "--seed", 3, "--overwrite").exit_code == Exit.OK
+    assert omkl.load(tmp_path / "run").config["seed"] == 3
+    assert not (tmp_path / "run" / "events.jsonl").exists()  # they were of the result before
 
 
 def test_page_hangs_long_lines_under_their_last_column(

@@ -17,10 +17,10 @@ NOT_RUN = {
     "dashboard.md": ["another machine"],
     "deploy.md": [
         "as root, with systemd",
-        "as the node's user, where its checkpoints are",
-        "here, but by the benchmark of these very lines",
-        "here, but by the benchmark of these very lines",
         "with podman",
+        "here, but by the benchmark of these very lines",
+        "here, but by the benchmark of these very lines",
+        "as the node's user, where its checkpoints are",
     ],
     "paper.md": ["three minutes, with data sets that are no part of omkl"],
 }

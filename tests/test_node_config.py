@@ -14,7 +14,7 @@ from omkl import topology
 from omkl.errors import InputError
 from omkl.node.config import Checkpoint, Member, NetworkConfig, Timing, Tls, load, parse
 from omkl.node.learning import outputs as outputs_of
-from omkl.node.template import write
+from omkl.node.setup.template import write
 
 HERE = Path("nowhere")
 

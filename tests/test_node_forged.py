@@ -28,7 +28,7 @@ def forge(cluster: Cluster, liar: str, victim: str, round: int = ABSURD) -> None
     """Let a member, of which no process runs, say a round to a neighbor, and leave."""
     network, node = cluster.network, cluster.nodes[victim]
     hidden = np.zeros(node.learning.shape, dtype=np.float32)
-    cluster.books.said[liar, 9, round] = hidden.tobytes()
+    cluster.invariants.said[liar, 9, round] = hidden.tobytes()
     network._do(victim, lambda node, now: node.came(liar, now))
     for data in (wire.write_hello(9, round, node.neighbors.contract), wire.write_snapshot(9, round, hidden)):
         network._do(victim, partial(hear, liar=liar, data=data))

@@ -6,8 +6,8 @@ import pytest
 
 from omkl.errors import InputError
 from omkl.node.config import load
-from omkl.node.membership import Change, add, remove
-from omkl.node.template import write
+from omkl.node.setup.membership import Change, add, remove
+from omkl.node.setup.template import write
 
 PLAIN = """name = "n"
 inputs = 2

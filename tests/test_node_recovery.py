@@ -50,9 +50,9 @@ def test_a_node_without_its_disk_is_given_its_models_back(graph: str, away: floa
     cluster.network.run(cluster.network.now + 0.2)
     ((id, event),) = cluster.of(Recovered)
     assert (id, event.round) == ("b", lost.round)  # the last message had time to arrive
-    known = cluster.books.said["b", lost.neighbors.boot, lost.round]
+    known = cluster.invariants.said["b", lost.neighbors.boot, lost.round]
     assert known == lost.learning.state.hidden.tobytes()
-    assert cluster.books.said["b", 7, lost.round] == known
+    assert cluster.invariants.said["b", 7, lost.round] == known
     cluster.network.run()
     check_end(cluster)
 

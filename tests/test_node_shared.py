@@ -7,8 +7,8 @@ import pytest
 
 from omkl import storage
 from omkl.errors import InputError
-from omkl.node.shared import write
-from omkl.node.template import write as write_network
+from omkl.node.setup.shared import write
+from omkl.node.setup.template import write as write_network
 
 
 @pytest.fixture

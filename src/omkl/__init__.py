@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from omkl import data, metrics
     from omkl.experiment import Experiment
     from omkl.node.node import Node
-    from omkl.simulator import Result, compare, load, simulate
+    from omkl.simulator import Comparison, Result, compare, load, simulate
     from omkl_lab.methods import DOMKL, AdaRaker
     from omkl_lab.tuning import Tuned, tune
 
 # What brings more than NumPy along is imported when it is asked for: its module, and the extra it needs.
-_LAZY = dict.fromkeys(("Result", "compare", "load", "simulate"), ("omkl.simulator", "sim"))
+_LAZY = dict.fromkeys(("Comparison", "Result", "compare", "load", "simulate"), ("omkl.simulator", "sim"))
 _LAZY["Experiment"] = ("omkl.experiment", "sim")
 _LAZY["Node"] = ("omkl.node.node", "node")
 _LAZY |= dict.fromkeys(("Tuned", "tune"), ("omkl_lab.tuning", "sim"))
@@ -49,6 +49,7 @@ __all__ = [
     "Basis",
     "Budget",
     "Choco",
+    "Comparison",
     "Complete",
     "DivergedError",
     "Exact",

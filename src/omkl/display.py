@@ -2,7 +2,7 @@
 
 import html
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 LONGEST = 60  # characters of a name that a user has given
 
@@ -17,6 +17,19 @@ def as_text(title: str, rows: Mapping[str, str]) -> str:
     """
     width = max(map(len, rows)) + 2
     return "\n".join([title, *(f"  {name:{width}}{text}" for name, text in rows.items())])
+
+
+def aligned(table: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table of texts: the first column to the left, the others to the right.
+
+    >>> aligned([["", "loss"], ["alone", "0.5"], ["together", "0.25"]])
+    ['            loss', '  alone      0.5', '  together  0.25']
+    """
+    first, *widths = (max(map(len, column)) for column in zip(*table, strict=True))
+    return [
+        "  ".join(["", f"{name:{first}}", *(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))])
+        for name, *cells in table
+    ]
 
 
 def as_html(title: str, rows: Mapping[str, str]) -> str:

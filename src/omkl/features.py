@@ -45,7 +45,7 @@ def _student(u: Floats, degrees: int) -> Floats:
 
 # The degrees of freedom 2 nu of Matérn kernels: one more pair of uniforms each, after those of the d entries.
 DEGREES = {"matern12": 1, "matern32": 3, "matern52": 5}
-NARROWEST, WIDEST = 1e-15, 1e15  # bandwidths: their squares, and frequencies, must be numbers of float32
+NARROWEST, WIDEST = 1e-17, 1e17  # bandwidths: their squares, and frequencies, must be numbers of float32
 
 # The spectrum of each kernel at sigma = 1, as a transform of two uniforms per entry.
 SPECTRA: Registry[Callable[[Floats], Floats]] = Registry(

@@ -1,13 +1,13 @@
 """Figures: functions that draw on the Axes they are given and return it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from omkl.errors import extra, pick
-from omkl.metrics import progressive
+from omkl.metrics import half_interval, progressive
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,6 +31,7 @@ def plot_loss(
     window: int | None = None,
     against: str = "rounds",
     linestyle: str = "-",
+    color: str | None = None,
 ) -> "Axes":
     """Draw the mean loss over seeds with its 95 % interval, over rounds or over the bits a node has sent.
 
@@ -40,35 +41,49 @@ def plot_loss(
     losses = result.loss.astype(np.float64)
     smooth = progressive(losses) if window is None else np.stack([moving_average(curve, window) for curve in losses])
     mean = smooth.mean(axis=0)
-    half = 1.96 * smooth.std(axis=0, ddof=1) / len(smooth) ** 0.5 if len(smooth) > 1 else np.zeros_like(mean)
+    half = half_interval(smooth) if len(smooth) > 1 else np.zeros_like(mean)
     rounds = result.rounds + 1.0
     since_last = np.diff(rounds, prepend=0.0)
     sent = np.cumsum(result.bits.mean(axis=0) * since_last) / result.theta.shape[0]
     name, x = pick("axis", against, {"rounds": ("round", rounds), "bits": ("bits sent by a node", sent)})
     axes.set_xlabel(name)
-    (line,) = axes.plot(x, mean, label=label, linestyle=linestyle)
+    (line,) = axes.plot(x, mean, label=label, linestyle=linestyle, color=color)
     axes.fill_between(x, mean - half, mean + half, color=line.get_color(), alpha=0.2, linewidth=0)
     axes.set_ylabel("mean loss so far" if window is None else "loss")
     return axes
 
 
-def plot_partition(axes: "Axes", labels: Iterable[npt.ArrayLike]) -> "Axes":
+def own_axes(title: str) -> "Axes":
+    """Return axes of a new figure of pyplot, which notebooks show by themselves and ``plt.show()`` elsewhere."""
+    with extra("plot", "matplotlib"):
+        from matplotlib import pyplot as plt
+    _, axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
+    axes.set_title(title, fontsize="medium", wrap=True)
+    _plain(axes)
+    return axes
+
+
+def plot_partition(axes: "Axes", labels: Iterable[npt.ArrayLike], names: Sequence[str] | None = None) -> "Axes":
     """Draw how many samples of every class each node has, as stacked bars; of values that are no classes, quarters.
 
-    ``labels`` are those of each node: ``stream.y.T``, or ``[y[rows] for rows in partition.rows(X, y, nodes)]``.
+    ``labels`` are those of each node: ``stream.y.T``, or ``[y[rows] for rows in partition.rows(X, y, nodes)]``;
+    ``names`` is what the nodes are called, if not by their numbers.
     """
     each = [np.ravel(np.asarray(own, dtype=np.float64)) for own in labels]
-    label, names = _classes(np.concatenate(each))
+    label, classes = _classes(np.concatenate(each))
     ends = np.cumsum([len(own) for own in each])[:-1]
-    counts = np.stack([np.bincount(own, minlength=len(names)) for own in np.split(label, ends)])
+    counts = np.stack([np.bincount(own, minlength=len(classes)) for own in np.split(label, ends)])
     nodes, floor = np.arange(len(counts)), np.zeros(len(counts))
-    for k, name in enumerate(names):
+    for k, name in enumerate(classes):
         axes.bar(nodes, counts[:, k], bottom=floor, width=0.85, label=name, color=PALETTE[k % len(PALETTE)], zorder=2)
         floor += counts[:, k]
     axes.set_xlabel("node")
     axes.set_ylabel("samples")
     axes.set_xlim(-0.6, len(counts) - 0.4)
-    axes.locator_params(axis="x", integer=True)
+    if names is None:
+        axes.locator_params(axis="x", integer=True)
+    else:
+        axes.set_xticks(nodes, list(names), rotation=45, ha="right", rotation_mode="anchor")
     axes.grid(axis="x", visible=False)
     return axes
 
@@ -100,6 +115,10 @@ def figure(columns: int = 1, rows: int = 1, width: float = 5.0, height: float = 
     drawn = Canvas(figsize=(width * columns, height * rows), layout="constrained")
     axes = [drawn.add_subplot(rows, columns, i + 1) for i in range(rows * columns)]
     for one in axes:
-        one.grid(alpha=0.3)
-        one.spines[["top", "right"]].set_visible(False)
+        _plain(one)
     return drawn, axes
+
+
+def _plain(axes: "Axes") -> None:
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)

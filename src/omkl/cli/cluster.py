@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from omkl.node.cluster import Outcome
     from omkl.node.config import NetworkConfig
 
+SAVED = "cluster.npz"
 MOST_NODES = 200  # processes on one machine
 
 FLAGS = options.flags("data topology nodes weights seed shuffle standardize rounds method")
@@ -42,12 +43,15 @@ class cluster(FLAGS):  # type: ignore[misc, valid-type]
         Path | None,
         typer.Option(rich_help_panel=OUTPUT, file_okay=False, help="Save losses and models here.", metavar="FOLDER"),
     ] = None
+    overwrite: options.Overwrite = False
     output: options.Output = Format.TABLE
     quiet: options.Quiet = False
 
     def __post_init__(self) -> None:
         with extra("node", "eclipse-zenoh"):
             from omkl.node import cluster as processes
+        if self.out:
+            options.require_free(self.out / SAVED, self.overwrite)
         simulate = omkl.simulate  # a missing extra shows before the work, not after it
         given = config.experiment(config.merge(config.load(self.spec) if self.spec else {}, options.tables(self)))
         called = label(given.method)
@@ -68,7 +72,7 @@ class cluster(FLAGS):  # type: ignore[misc, valid-type]
         if self.out:
             self.out.mkdir(parents=True, exist_ok=True)
             losses, theta, hidden = (np.stack(parts) for parts in list(zip(*outcomes, strict=True))[:3])
-            storage.write(self.out / "cluster.npz", {"losses": losses, "theta": theta, "hidden": hidden})
+            storage.write(self.out / SAVED, {"losses": losses, "theta": theta, "hidden": hidden})
         if self.output is Format.JSON:
             show.print_json(summary)
         else:

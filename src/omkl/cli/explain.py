@@ -15,6 +15,8 @@ from omkl.quantizers import Quantizer
 
 BEYOND = ("basis", "learner", "common_weights", "reach", "momentum", "clip", "pace", "sending")  # not in the theory
 
+NODES = 20  # where neither flags nor a graph say how many
+
 FLAGS = options.flags("topology nodes weights method")
 
 
@@ -22,7 +24,8 @@ FLAGS = options.flags("topology nodes weights method")
 class explain(FLAGS):  # type: ignore[misc, valid-type]
     """Explain a setting: spectral gap, contraction, regret bound.
 
-    The setting is the recommended one, with what flags change in it. The regret bound is for the letter's method.
+    The setting is the recommended one on a path of 20 nodes, with what flags change in it. The regret bound is for
+    the letter's method.
 
     Example: omkl explain --method letter --topology ring --nodes 20 --rounds 5000
     """
@@ -43,10 +46,10 @@ class explain(FLAGS):  # type: ignore[misc, valid-type]
         if method.sent % (block := getattr(channel, "block", None) or 1):
             raise InputError(f"quantizer.block: {block} given; a model is {method.sent} numbers; use a divisor of them")
         run = config.converted(Experiment, table, "")
-        nodes = run.get("nodes")
+        graph = config.topology(run.get("topology", "path"), run.get("nodes", NODES))
         page = theory.explain(
-            config.topology(run.get("topology", "path"), nodes),
-            nodes,
+            graph,
+            run.get("nodes", NODES if isinstance(graph, str) else None),
             weights=run.get("weights", "metropolis"),
             quantizer=channel,
             features=method.bank.features,

@@ -12,7 +12,7 @@ import typer
 from omkl.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
-    from omkl.node.membership import Change
+    from omkl.node.setup.membership import Change
 
 Network: TypeAlias = Annotated[Path, typer.Option("--network", help="The network's file.", metavar="NETWORK.toml")]
 Id: TypeAlias = Annotated[str, typer.Option("--id", help="Id of the node.", metavar="ID")]
@@ -97,7 +97,7 @@ def init(
 
     Example: omkl node init --nodes 3 --topology path --inputs 2
     """
-    config = load("template").write(
+    config = load("setup.template").write(
         path, nodes=nodes, ids=_split(ids), hosts=host or (), port=port, metrics=metrics, topology=topology, name=name,
         inputs=inputs, loss=loss, calibration=calibration, standardize=standardize, tls=tls,
     )  # fmt: skip
@@ -126,7 +126,7 @@ def inputs(
 
     Example: omkl node inputs rows.csv, then omkl node init --calibration calibration.npz
     """
-    made = load("shared").write(
+    made = load("setup.shared").write(
         table, path, rows=rows, labels=_split(labels), drop=_split(drop), by_centers=centers, seed=seed
     )
     what = f"{made.rows} centers of" if centers else f"{made.rows} of"
@@ -187,7 +187,7 @@ def add(
 
     Example: omkl node add --id m --neighbors c,d --host 192.168.1.22
     """
-    change = load("membership").add(network, id, _split(neighbors), host, port, metrics)
+    change = load("setup.membership").add(network, id, _split(neighbors), host, port, metrics)
     listen = change.after.members[-1].listen
     print(f"{network}: {id} on {listen}, a neighbor of {', '.join(change.after.neighbors(id))}")
     if change.after.tls is not None:
@@ -213,7 +213,7 @@ def remove(
     links = [tuple(_split(one)) for one in link or []]
     if wrong := [one for one in links if len(one) != 2]:
         raise InputError(f"link is {','.join(wrong[0])!r}; a link joins two nodes; write --link c,d")
-    change = load("membership").remove(network, id, links)
+    change = load("setup.membership").remove(network, id, links)
     print(f"{network}: without {id}, {len(change.after.ids)} nodes")
     print(f"stop {id}; copy the file to {', '.join(change.restart)}; restart {_each(change)}")
     _tell_weights(change)
@@ -237,7 +237,7 @@ def _openssl(folder: Path, names: list[str]) -> None:
             raise InputError(
                 f"{program} is not installed; certificates are made by it; install it, or make them elsewhere"
             )
-    script = files("omkl.node") / "certificates.sh"
+    script = files("omkl.node.setup") / "certificates.sh"
     made = subprocess.run(["sh", str(script), str(folder), *names], capture_output=True, text=True, check=False)
     if made.returncode:
         raise InputError(f"no certificates in {folder}: {made.stderr.strip()}")

@@ -43,6 +43,9 @@ Output: TypeAlias = Annotated[
 Quiet: TypeAlias = Annotated[
     bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="Print no progress and no log.")
 ]
+Overwrite: TypeAlias = Annotated[
+    bool, typer.Option("--overwrite", rich_help_panel=OUTPUT, help="Replace the result that --out holds.")
+]
 Jobs: TypeAlias = Annotated[
     int | None,
     typer.Option(
@@ -59,6 +62,12 @@ Spec: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+
+
+def require_free(file: Path, overwrite: bool) -> None:
+    """Refuse to replace the file of an earlier result that nobody has given up."""
+    if file.exists() and not overwrite:
+        raise InputError(f"{file.parent} holds a result already; it is kept; give another --out, or add --overwrite")
 
 
 def flags(experiment: str, method: str = " ".join([*METHOD, *QUANTIZER])) -> Any:

@@ -11,7 +11,9 @@ import typer
 from omkl import config
 from omkl.cli import options, show
 from omkl.cli.options import OUTPUT, Format
+from omkl.dashboard.events import FILE as EVENTS
 from omkl.dashboard.recorder import Recorder
+from omkl.dashboard.saved import RESULT
 from omkl.display import as_text, counted
 from omkl.errors import InputError
 from omkl.experiment import label
@@ -67,6 +69,7 @@ class simulate(FLAGS):  # type: ignore[misc, valid-type]
         Path | None,
         typer.Option(rich_help_panel=OUTPUT, file_okay=False, help="Save curves and models here.", metavar="FOLDER"),
     ] = None
+    overwrite: options.Overwrite = False
     events: Annotated[
         bool, typer.Option("--events", rich_help_panel=OUTPUT, help="Also save in --out what omkl dashboard shows.")
     ] = False
@@ -81,6 +84,7 @@ class simulate(FLAGS):  # type: ignore[misc, valid-type]
             given = replace(given, devices=table.get("devices", together))
         first = not self.process  # the others only compute
         if self.out and first:
+            options.require_free(self.out / RESULT, self.overwrite)
             self.out.mkdir(parents=True, exist_ok=True)
         recorder = _recorder(self.out, self.processes, label(given.method)) if self.events else nullcontext()
         still = self.quiet or not first
@@ -92,6 +96,8 @@ class simulate(FLAGS):  # type: ignore[misc, valid-type]
             _tell_devices(result)
         if self.out:
             result.save(self.out)
+            if not self.events:
+                (self.out / EVENTS).unlink(missing_ok=True)  # of the result before
         if self.output is Format.JSON:
             show.print_json({"config": result.config, "summary": result.summary()})
         else:

@@ -4,17 +4,20 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from omkl import metrics, storage
+from omkl import metrics, plots, storage
 from omkl.arrays import Array
 from omkl.display import as_html, as_text, counted, short
 from omkl.errors import InputError, pick
 from omkl.features import Features, transform
 from omkl.model import Model, loss_from, model_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FORMAT, WITH_RELEVANCE = 1, 2  # the second where columns are weighed, which readers of the first would leave out
 _CURVES = ("loss", "accuracy", "disagreement", "bits", "link_bits")
@@ -23,7 +26,7 @@ _FEATURES = ("frequencies", "basis", "landmarks", "limits", "bandwidths", "relev
 _OPTIONAL = (*_FEATURES, "center", "scale")  # in final.npz where there are such
 
 MOST_LABEL = 160  # characters of what a method is called
-MORE = {"see": '.loss  .summary()  .model(node=0)  .save("run")  omkl.plots'}
+MORE = {"see": '.loss  .summary()  .model(node=0)  .plot()  .save("run")'}
 
 Floats = npt.NDArray[np.float32]
 
@@ -104,10 +107,8 @@ class Result:
 
     def lines(self) -> dict[str, str]:
         """Return what came of it, in words, each by its name."""
-        from scipy.special import stdtrit  # it takes a while to import
-
         summary, seeds = self.summary(), len(self.seeds)
-        half = stdtrit(seeds - 1, 0.975) * summary["final_loss_stderr"] if seeds > 1 else 0.0
+        half = float(metrics.half_interval(self.last(self.loss)))
         apart, over = (f" ± {half:.4f}", f", 95 % over {seeds} seeds") if seeds > 1 else ("", "")
         lines = {
             "loss": f"{summary['loss']:.4f} over all rounds, scored before learning",
@@ -165,21 +166,44 @@ class Result:
         best = [metrics.hindsight(transform(X, own), y, loss, regularization, changes).mean(axis=1) for own in made]
         return metrics.regret(self.loss, np.stack(best)[:, self.rounds])
 
+    def last(self, curve: npt.ArrayLike, last: float = 0.1) -> npt.NDArray[np.float64]:
+        """Return the mean of a curve over the last of the recorded rounds, a tenth of them, for every seed ``(S,)``."""
+        given = np.asarray(curve)
+        return np.asarray(given[:, -max(1, round(last * given.shape[1])) :].mean(axis=1, dtype=np.float64))
+
+    def plot(
+        self,
+        axes: "Axes | None" = None,
+        *,
+        label: str | None = None,
+        window: int | None = None,
+        against: str = "rounds",
+    ) -> "Axes":
+        """Draw the mean loss over seeds with its 95 % interval, and return the axes; without axes, on a new figure.
+
+        ``against="bits"`` draws it over the bits that a node has sent; see ``omkl.plots.plot_loss`` for ``window``.
+        """
+        axes = plots.own_axes(self.title()) if axes is None else axes
+        method = self.config.get("label", self.config["method"]["name"])
+        return plots.plot_loss(axes, self, label=label or short(method), window=window, against=against)
+
     def summary(self, last: float = 0.1) -> dict[str, float]:
         """Return the mean loss over all recorded rounds and over the last of them, its standard error, and the bits."""
-        count = max(1, round(last * self.loss.shape[1]))
-        tail = self.loss[:, -count:].mean(axis=1, dtype=np.float64)
+        tail = self.last(self.loss, last)
         spread = tail.std(ddof=1) / len(tail) ** 0.5 if len(tail) > 1 else np.nan
         return {
             "loss": float(self.loss.mean(dtype=np.float64)),
             "final_loss": float(tail.mean()),
             "final_loss_stderr": float(spread),
-            "final_accuracy": float(self.accuracy[:, -count:].mean(dtype=np.float64)),
+            "final_accuracy": float(self.last(self.accuracy, last).mean()),
             "bits_per_node_round": float(self.bits.mean() / self.theta.shape[0]),
         }
 
     def save(self, folder: str | Path) -> Path:
-        """Write run.json, the curves (Parquet with pyarrow, else JSON lines) and final.npz into ``folder``."""
+        """Write run.json, the curves (Parquet with pyarrow, else JSON lines) and final.npz into ``folder``.
+
+        A result that is there is replaced, as files are by NumPy and pandas. ``omkl simulate --out`` refuses that.
+        """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "run.json").unlink(missing_ok=True)

@@ -19,6 +19,7 @@ from omkl.methods.protocol import MethodState
 from omkl.scaling import Moments, standardize_stream
 from omkl.settings import build, settings
 from omkl.simulator import calibrating, engine
+from omkl.simulator.comparison import Comparison
 from omkl.simulator.description import describe, describe_data, describe_topology, versions
 from omkl.simulator.measures import metrics, pooled_metrics
 from omkl.simulator.result import Result
@@ -90,8 +91,8 @@ def compare(
     progress: engine.Progress | None = None,
     watch: Watch | None = None,
     **rest: Any,
-) -> dict[str, Result]:
-    """Return a result for every case, a pair (method, topology), all run in one pass.
+) -> Comparison:
+    """Return a result for every case, a pair (method, topology), all run in one pass: a mapping that prints as a table.
 
     The cases see the same samples, features and dither, so that their differences are paired; what they share is
     computed once. They must have one loss, one D and one basis, and the kernels of each must be the first of the
@@ -105,7 +106,7 @@ def compare(
     >>> bool(results["gossip"].loss.mean() < results["alone"].loss.mean())
     True
     """
-    return run_cases(Experiment(data=data, nodes=nodes, **rest), cases, progress, watch)
+    return Comparison(run_cases(Experiment(data=data, nodes=nodes, **rest), cases, progress, watch))
 
 
 def run_cases(

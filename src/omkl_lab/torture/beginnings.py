@@ -15,7 +15,7 @@ from omkl.node.halves import Floats
 from omkl.node.links import RECENT, LinkState
 from omkl.node.protocol import Protocol
 from omkl.wire import Kind, WireError
-from omkl_lab.torture.lessons import ROUNDING
+from omkl_lab.torture.learning_oracle import ROUNDING
 from omkl_lab.torture.violation import require
 
 MORE = 4  # times as many rounds as were taken since, in what was kept of a node, are surely worth taking

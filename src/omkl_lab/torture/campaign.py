@@ -75,26 +75,26 @@ def run(seed: int, events: int, faults: Faults = ALL) -> Report:
         world.begin(_late(world, Random(seed + 1)) if "back-off" in faults else None)
         _disturb(world, events, faults, counts)
         # Who was led astray goes back after its neighbor has, one after the other.
-        settled, rounds = _settle(world, SETTLE + bool(counts["forged round"]) * STAYS * world.books.nodes)
+        settled, rounds = _settle(world, SETTLE + bool(counts["forged round"]) * STAYS * world.invariants.nodes)
         closer = _mix(world)
-        world.books.lessons.check(next(iter(world.arena.nodes.values())).learning)
+        world.invariants.oracle.check(next(iter(world.arena.nodes.values())).learning)
     except Exception as error:
         told = f"{error}" if isinstance(error, Violation) else traceback.format_exc()
         violation = f"{world.trace.tail(LAST)}\n{told}"
-    nodes = world.books.nodes
+    nodes = world.invariants.nodes
     return Report(
         seed=seed,
         shape=world.shape.describe(),
         faults=counts,
-        rounds=sum(world.books.order.taken.values()),  # not where nodes count: that may be another's word
+        rounds=sum(world.invariants.order.taken.values()),  # not where nodes count: that may be another's word
         settled=settled,
         settled_rounds=rounds,
         closer=closer,
-        drift=_size(world.books.drift, nodes),
+        drift=_size(world.invariants.drift, nodes),
         mean=_size(_thetas(world).sum(axis=0), nodes),
         lost=world.lost,
-        balanced=world.books.balanced,
-        recovered=world.books.recovered,
+        balanced=world.invariants.balanced,
+        recovered=world.invariants.recovered,
         seconds=time.process_time() - start,
         digest=world.trace.digest(),
         course=world.trace.course(),
@@ -129,7 +129,7 @@ def _kinds(random: Random, faults: Faults) -> list[str]:
 def _settle(world: World, most: int) -> tuple[float, int]:
     """Let the faults end; return after how many deadlines and rounds all links are in step."""
     world.calm()
-    arena, taken = world.arena, world.books.order.taken
+    arena, taken = world.arena, world.invariants.order.taken
     arena.run(max(arena.now, arena.busy))
     start, before = arena.now, taken.copy()
     while not world.is_synced:

@@ -1,4 +1,4 @@
-"""What must hold of a network whatever happens to it, and the books that are kept to tell.
+"""What must hold of a network whatever happens to it, and what is noted to tell whether it does.
 
 A node is watched at the door of its ``Learning``: a model moves by mixing and by learning and by nothing else, so each
 is seen with the copies and weights it used, and learning is done again. After every call of a node its links and queues
@@ -27,7 +27,7 @@ from omkl.scaling import Inputs
 from omkl.sending import Sampled
 from omkl_lab.torture.beginnings import Beginnings, Change
 from omkl_lab.torture.differing import Agreements
-from omkl_lab.torture.lessons import ROUNDING, Lesson, Lessons
+from omkl_lab.torture.learning_oracle import ROUNDING, LearningOracle, Lesson
 from omkl_lab.torture.order import Order
 from omkl_lab.torture.violation import Violation, require
 
@@ -54,7 +54,7 @@ class Known(NamedTuple):
 
 
 @dataclass
-class Books:
+class Invariants:
     """What the nodes of a network have said, and what has moved their models.
 
     Attributes
@@ -65,7 +65,7 @@ class Books:
         Hidden states as bytes, by node, boot and round.
     drift
         What mixing has added to the sum of all models: zero, but for rounding, while nobody is left out.
-    lessons, order, beginnings, files
+    oracle, order, beginnings, files
         What was learned, what neighbors owe each other in lock step, what nodes begin with, and what they say of their
         files.
     """
@@ -76,7 +76,7 @@ class Books:
     balanced: int = 0
     drift: float | np.ndarray = 0.0
     recovered: int = 0
-    lessons: Lessons = field(default_factory=Lessons)
+    oracle: LearningOracle = field(default_factory=LearningOracle)
     order: Order = field(default_factory=Order)
     beginnings: Beginnings = field(default_factory=Beginnings)
     files: Agreements = field(default_factory=Agreements)
@@ -89,7 +89,7 @@ class Books:
         """Watch a node from its first word on."""
         id = node.role.id
         node.learning.witness = Witness(self, node)
-        self.lessons.untold[id].clear()
+        self.oracle.untold[id].clear()
         self._know(node, node.learning.state.theta.copy())
         self.order.begin(node)
         self.beginnings.begin(node, self.order.taken[id])
@@ -146,7 +146,7 @@ class Books:
         seen = learning.scaled(x)
         output, loss = half(x, y)
         self._know(node)
-        self.lessons.note(Lesson(id, node.round, before, x, seen, y, learning.state, output, loss), learning)
+        self.oracle.note(Lesson(id, node.round, before, x, seen, y, learning.state, output, loss), learning)
         return output, loss
 
     def _know(self, node: Protocol, began: Floats | None = None) -> None:
@@ -268,22 +268,22 @@ class Books:
 
 
 class Witness(NamedTuple):
-    """Shows the books both halves of every round of a node; see ``omkl.node.learning``."""
+    """Shows the invariants both halves of every round of a node; see ``omkl.node.learning``."""
 
-    books: Books
+    invariants: Invariants
     node: Protocol
 
     def gossip(self, half: Mix, copies: Floats, weights: Floats) -> Message:
         """Return the message of a round."""
-        return self.books.gossip(self.node, copies, weights, half)
+        return self.invariants.gossip(self.node, copies, weights, half)
 
     def begin(self, half: Begin, models: Floats, round_: int) -> None:
         """Take models to begin with."""
-        self.books.begin(self.node, half, models, round_)
+        self.invariants.begin(self.node, half, models, round_)
 
     def learn(self, half: Learn, x: Inputs, y: Floats) -> tuple[Floats, float]:
         """Return the output for a sample and its loss."""
-        return self.books.learn(self.node, x, y, half)
+        return self.invariants.learn(self.node, x, y, half)
 
 
 def _mixed(node: Protocol, copies: Floats, weights: Floats) -> tuple[Floats, tuple[Floats, ...]]:

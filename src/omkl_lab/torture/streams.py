@@ -9,7 +9,7 @@ import numpy as np
 from omkl.node.events import Scored
 from omkl.node.halves import Floats
 from omkl.node.protocol import Protocol
-from omkl_lab.torture.lessons import Lesson
+from omkl_lab.torture.learning_oracle import Lesson
 from omkl_lab.torture.violation import require
 
 

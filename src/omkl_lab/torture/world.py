@@ -22,7 +22,7 @@ from omkl.node.transports.memory import Conditions
 from omkl.wire import Header, Kind
 from omkl_lab.torture.arena import Arena
 from omkl_lab.torture.disk import Died, Disk, Files
-from omkl_lab.torture.invariants import Books
+from omkl_lab.torture.invariants import Invariants
 from omkl_lab.torture.shape import Shape, label
 from omkl_lab.torture.streams import Sample, Stream
 from omkl_lab.torture.trace import Trace
@@ -39,7 +39,7 @@ class World:
 
     Attributes
     ----------
-    shape, arena, disks, streams, books, trace
+    shape, arena, disks, streams, invariants, trace
         What it is made of.
     links
         The ends of every link.
@@ -52,8 +52,8 @@ class World:
     def __init__(self, shape: Shape, random: Random) -> None:
         ids = shape.config.ids
         self.shape, self.random = shape, random
-        self.trace, self.books = Trace(), Books(len(ids))
-        self.arena = Arena(shape.conditions, random, self.books.hear, self._check, self._report)
+        self.trace, self.invariants = Trace(), Invariants(len(ids))
+        self.arena = Arena(shape.conditions, random, self.invariants.hear, self._check, self._report)
         self.arena.died = self._died
         self.disks = {id: Disk(random) for id in ids}
         self.streams = {id: Stream() for id in ids}
@@ -99,7 +99,7 @@ class World:
             self._died(id)
             return
         self._note(id, f"starts at {node.neighbors.boot}:{node.round}")
-        self.books.attach(node)
+        self.invariants.attach(node)
         self.arena.join(node)
         for peer in self._aged.intersection(node.links):  # this one may have known of it, and does no more
             self._forget(peer, 0.0)
@@ -185,7 +185,7 @@ class World:
 
     def _forget(self, id: str, since: float) -> None:
         peers = self._roles[id].neighbors
-        self.books.forget(id, lambda boot, at: any(self._knows(peer, id, boot, at, since) for peer in peers))
+        self.invariants.forget(id, lambda boot, at: any(self._knows(peer, id, boot, at, since) for peer in peers))
 
     def _knows(self, peer: str, id: str, boot: int, at: int, since: float) -> bool:
         """Return whether a neighbor may know what a node said of a round; one that is away does, unless it crashed."""
@@ -193,7 +193,7 @@ class World:
             return self._crashed.get(peer, -1.0) < since
         link = self.arena.nodes[peer].links[id]
         # One that has heard a later boot knows that this one is over.
-        return link.have >= at if link.boot == boot else link.have > 0 and self.books.is_later(id, link.boot, boot)
+        return link.have >= at if link.boot == boot else link.have > 0 and self.invariants.is_later(id, link.boot, boot)
 
     def return_in(self, id: str, seconds: float) -> None:
         """Start a node in a while."""
@@ -218,7 +218,7 @@ class World:
         node, other, boot = self.arena.nodes[liar], self.arena.nodes[victim], next(self._boots)
         _, known = node.links[victim].missed(Header(Kind.ASK, other.neighbors.boot, other.round))
         hidden = node.learning.state.hidden.copy()
-        self.books.said[liar, boot, at] = hidden.tobytes()
+        self.invariants.said[liar, boot, at] = hidden.tobytes()
         hello = wire.write_hello(boot, at, node.neighbors.contract, known)
         self.crash(liar)
         self.arena.forge(liar, victim, [hello, wire.write_snapshot(boot, at, hidden)])
@@ -288,14 +288,14 @@ class World:
         return ", ".join(f"{id}-{link.peer} {link.state} at {link.round}" for id, link in ends)
 
     def _check(self, node: Protocol, events: list[Event], now: float) -> None:
-        self.books.check(node, events, now)
+        self.invariants.check(node, events, now)
         calls, most = self.arena.calls[node.role.id], MOST_CALLS * (10 + self.arena.now)
         require(calls <= most, f"{calls} calls in {self.arena.now:.1f} s")
 
     def _report(self, id: str, events: list[Event]) -> None:
         """Do with a node's events what ``omkl.node.runtime`` does: acknowledge, and then watch."""
         stream, saver = self.streams[id], self._savers[id]
-        learned = self.books.lessons.untold[id]
+        learned = self.invariants.oracle.untold[id]
         for event in events:
             if isinstance(event, Scored):
                 stream.take(event, learned)

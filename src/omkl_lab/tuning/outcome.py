@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
 
 from omkl.methods.tables import as_toml
+from omkl.metrics import half_interval
 from omkl_lab.tuning.halving import Rung, Score, reasons
 
 
@@ -93,6 +93,5 @@ def compared(best: Score, base: Score) -> Comparison:
     own = np.array(best.losses)
     other = np.array(base.losses if base.failure is None else [np.nan] * len(own))
     apart, seeds = own - other, len(own)
-    half = stdtrit(seeds - 1, 0.975) * apart.std(ddof=1) / seeds**0.5
     loss, base_loss, difference = (float(part.mean()) for part in (own, other, apart))
-    return Comparison(seeds, loss, base_loss, difference, float(half), best.bytes, base.bytes)
+    return Comparison(seeds, loss, base_loss, difference, float(half_interval(apart)), best.bytes, base.bytes)

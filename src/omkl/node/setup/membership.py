@@ -17,7 +17,7 @@ from omkl import storage
 from omkl.errors import InputError, unknown
 from omkl.node.config import NetworkConfig, load, parse
 from omkl.node.settings import check_word
-from omkl.node.template import filled, member
+from omkl.node.setup.template import filled, member
 
 Links = list[tuple[str, str]]
 

@@ -4,6 +4,7 @@ import json
 import string
 import tomllib
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -12,91 +13,7 @@ from omkl.node.config import Calibration, NetworkConfig, parse
 
 LISTEN, METRICS = 7447, 9100  # the first ports, those of zenoh and of Prometheus's exporters
 
-TEXT = string.Template("""\
-# A network whose nodes learn one model together, each from its own stream. This file goes to every
-# device as it is; there, start the node of that device by its id:
-#
-#     omkl node --network $file --id $first
-#
-# Whatever is wrong in it is said at the start, in one line that names the key.
-
-# Keeps this network apart from others on the same wire. Letters, digits, - and _.
-name = $name
-
-# How many numbers an observation x has. Bring each to a mean near 0 and a deviation near 1: the
-# method below expects that. Nodes that see like data can do so themselves: learning.standardize.
-inputs = $inputs
-
-# Who talks to whom: learning.topology, below, draws it over the nodes in the order they are listed.
-# To choose the links one by one, remove topology there and write them here. They go both ways and
-# must connect all nodes.
-# links = [["a", "b"], ["b", "c"]]
-
-# The nodes. An id takes letters, digits, - and _.
-# listen: where its neighbors reach the node. On devices of their own put each one's address, as
-#   tcp/192.168.1.10:7447, and open that port. A name will do that means this address on the device
-#   too, and not 127.0.1.1. A link is one connection; the node that is listed later opens it, and
-#   opens it again when it was lost. So nodes that cannot be reached go last.
-# metrics: where it serves health and Prometheus metrics over HTTP; 127.0.0.1 is for the device
-#   itself alone. Without the line it serves none.
-# position = [x, y]: where omkl dashboard draws it, to the right and up; leave it out, and it finds
-#   a place by the links.
-$nodes
-# What is learned, and how: the keys of a simulation's spec, to be tried first with omkl simulate. To
-# deploy a spec as it stands, remove both tables of learning and write above the nodes:
-# learning = "spec.toml"
-# Keys that only a simulation needs are checked and not used: data, faults, seeds, shuffle,
-# record_every, pooled, devices, shard.
-[learning]
-topology = $topology
-weights = "metropolis"  # how much neighbors count, from how many each has
-seed = 0                # of the random features, which all nodes share, and of rounding at random
-$standardize
-
-# The default method learns best and has nothing to tune but the loss. It compares x with landmarks,
-# those of [calibration], below: some 500 inputs without labels, which every node holds, and nothing
-# else of anyone's stream. With basis = {source = "normal"} they are drawn at random and no input
-# leaves a device; x must then have a mean near 0 and a deviation near 1, and others are learned worse.
-[learning.method]
-name = "recommended"    # "frugal": a third of the bytes
-# "logistic": labels -1 and 1; "squared": numbers; {name = "softmax", classes = 3}: 0, 1 or 2.
-loss = $loss
-$basis
-# clip = 0.1            # bounds what a neighbor that lies can do; for nodes that see like data
-
-# In seconds.
-[timing]
-mode = "lockstep"       # rounds go with observations, in step with neighbors; "timer": with a clock, and pace = false
-deadline = 5.0          # a neighbor silent for so long is left out until it is heard again
-patience = 1.0          # lockstep: wait so long for an observation while neighbors wait for this node
-period = 1.0            # timer: from round to round; observations are learned as they come
-
-# A node that is started again goes on from its checkpoint. Paths here are relative to this file.
-[checkpoint]
-folder = "checkpoints"  # a file for each node, by its id
-every = 100             # rounds; "observation": before each is acknowledged, so that none is ever lost
-
-# The inputs that are shared, if any: some 500 without labels, the same file on every device, in the
-# units that nodes observe in. They become the landmarks of the method. omkl node inputs rows.csv
-# writes it, or np.savez("calibration.npz", X=X). With their labels too (--labels; y=y), columns are
-# weighed by what they say of these: much better where most columns say nothing.
-$calibration
-
-# Who may ask a node for what, beside its neighbors' gossip. ["*"]: everyone who reaches its port; []:
-# nobody; with TLS, the names of certificates, as ["screen"].
-[access]
-predict = ["*"]         # predictions
-observe = ["*"]         # to give it observations
-model = ["*"]           # the file of its model
-status = ["*"]          # how it stands: what omkl dashboard shows
-
-# Nodes that prove who they are, on links that nobody else can read. Each listen above then begins
-# with tls/ instead of tcp/. {id} stands for the node's id; a device needs its own two files and ca.
-# A certificate's common name is the id, and nobody can speak as another. omkl node certificates
-# makes them.
-$tls
-""")
-
+TEXT = "network.toml.in"  # beside this
 TLS = """\
 [tls]
 ca = "certificates/ca.pem"
@@ -156,7 +73,7 @@ def write(
     addresses = _addresses(hosts, names)
     width = _width(path.parent, calibration, inputs)
     members = _members(names, addresses, whole("port", port), metrics, "tls" if tls else "tcp")
-    text = TEXT.substitute(
+    text = string.Template((files(__package__) / TEXT).read_text(encoding="utf-8")).substitute(
         name=json.dumps(name), topology=json.dumps(topology), inputs=json.dumps(width), file=path.name, first=names[0],
         nodes=members, loss=loss if loss.startswith("{") else json.dumps(loss),
         standardize=_line("standardize = true    # x as it comes, scaled by what the node has seen", standardize),

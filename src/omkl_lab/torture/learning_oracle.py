@@ -37,7 +37,7 @@ class Lesson(NamedTuple):
     loss: float
 
 
-class Lessons:
+class LearningOracle:
     """All samples that the nodes of a network have learned.
 
     Attributes
