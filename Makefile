@@ -6,11 +6,11 @@ ifneq ($(wildcard ../shared/data),)
 export OMKL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test check docs torture faults slow bench bench-network bench-device bench-scale kills fmt clean
+.PHONY: demo test check docs alerts torture faults slow bench bench-network bench-device bench-scale kills fmt clean
 
-demo: .venv/.installed
-	$(BIN)/python examples/demo.py out/demo
-	$(BIN)/omkl paper all --quick --out out/demo/paper
+# It installs only what it shows, in less than a minute; `make test` adds the rest.
+demo: $(if $(wildcard .venv/.installed),.venv/.installed,.venv/.demo)
+	@$(BIN)/python examples/demo.py out/demo
 
 # Three processes, a file of tests in one of them: some tests wait for real nodes, and leave a core idle.
 test: check
@@ -26,6 +26,12 @@ check: .venv/.installed
 docs: .venv/.installed
 	$(BIN)/sphinx-build -W --keep-going -n -q docs out/docs
 	@echo out/docs/index.html
+
+# The alerts, their tests and the scrape file, by Prometheus's own tool; it is in Debian's package prometheus.
+alerts:
+	@command -v promtool >/dev/null || { echo "make alerts needs promtool: apt-get install prometheus"; exit 2; }
+	promtool check config deploy/prometheus/prometheus.yml
+	cd deploy/prometheus && promtool test rules omkl.test.yml
 
 # Five minutes or so on two cores, of seeds that nobody has tried.
 torture: .venv/.installed
@@ -62,6 +68,11 @@ kills: .venv/.installed
 fmt: .venv/.installed
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+.venv/.demo: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(INSTALL) --editable ".[sim,fast,cli,plot,dashboard,river]"
+	@touch $@
 
 # The stamp is made last, so an interrupted install is taken up again.
 .venv/.installed: pyproject.toml

@@ -73,7 +73,7 @@ def hidden() -> Figure:
     for j in range(3):
         said.vlines(np.arange(shown) + 0.3 * (j - 1), 0, messages[:shown, j, k], color=COLORS[j], linewidth=2)
     said.axhline(0, color="black", linewidth=0.8)
-    said.set_title("what they send of it, most often nothing")
+    said.set_title("what they send of it")
     apart.semilogy(_gossip(rounds, quantizer, differences=False)[3], color=COLORS[1], label="θ itself, a bit a number")
     apart.semilogy(distance, color=COLORS[0], label="θ − h, a bit a number")
     apart.semilogy(_gossip(rounds, omkl.Exact(), differences=True)[3], "--", color="black", label="exact", linewidth=1)
@@ -124,7 +124,7 @@ def network() -> Figure:
     others = [field(sensor, 400, rng) for sensor in range(SENSORS)]
     held_out, labels = (np.concatenate(parts) for parts in zip(*others, strict=True))
     grid = np.stack(np.meshgrid(*[np.linspace(-2, 2, 121)] * 2), axis=-1).reshape(-1, 2)
-    outside = (grid**2).sum(axis=1) > 4
+    outside = (grid**2).sum(axis=1) > 3.96
     for row, (name, method) in enumerate(runs.items()):
         result = omkl.simulate((X, y), "ring", method=method)
         for sensor in range(3):
@@ -143,9 +143,9 @@ def network() -> Figure:
     axes[3].set_title("the field", fontsize=11)
     for axis in maps:
         axis.axis("off")
-    losses.axhline(np.log(2), color="black", linewidth=0.8, linestyle="--")
-    losses.legend(frameon=False, fontsize=9, ncols=2, loc="upper center")
-    losses.set_ylim(0, 1.35 * max(bar.get_height() for bar in losses.patches))
+    losses.axhline(np.log(2), color="black", linewidth=0.8, linestyle="--", label="a guess")
+    losses.legend(frameon=False, fontsize=8, ncols=3, loc="upper center", columnspacing=0.9, handlelength=1.2)
+    losses.set_ylim(0, 1.3 * np.log(2))
     losses.set_title("loss over the whole field", fontsize=11)
     losses.set_xlabel("sensor")
     return figure
@@ -166,11 +166,11 @@ def ensemble() -> Figure:
     for k, sigma in enumerate(sigmas):
         weights.plot(result.rounds + 1, result.weights.mean(axis=0)[:, k], color=COLORS[k], label=f"σ = {sigma:g}")
     losses.legend(frameon=False, fontsize=9)
-    losses.set_title("Banana, 20 nodes on a ring")
-    weights.legend(frameon=False, fontsize=9)
+    losses.set_title("three kernels, alone and together")
+    weights.legend(frameon=False, fontsize=9, loc="center right")
     weights.set_xlabel("round")
     weights.set_ylabel("kernel weight")
-    weights.set_title("whom the network listens to")
+    weights.set_title("the weights of the kernels")
     return figure
 
 

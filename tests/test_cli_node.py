@@ -297,12 +297,25 @@ def test_metrics_of_a_link(tmp_path: Path) -> None:
                 assert node.process.stdout.readline()
         page = get(load(path).members[0].metrics or "", "/metrics")[1]
     values = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in page.splitlines() if line[0] != "#"}
-    assert values["omkl_rounds_total"] == 10
+    assert values["omkl_rounds_total"] == values["omkl_round"] == 10
+    assert 0 <= values["omkl_accuracy_ratio"] <= 1
+    assert {"omkl_disagreement", "omkl_model_norm", "omkl_observations_waiting"} < set(values)
+    assert values['omkl_peer_rounds_ahead{peer="b"}'] in (-1, 0, 1)
     assert values["omkl_round_duration_seconds_count"] == 9
     assert values['omkl_peer_up{peer="b"}'] == 1
     assert values['omkl_link_state{peer="b",state="synced"}'] == 1
     assert 100 < values['omkl_sent_bytes_total{peer="b"}'] < 1000
     assert 100 < values['omkl_received_bytes_total{peer="b"}'] < 1000
+
+
+def test_metrics_of_a_device_by_a_flag(tmp_path: Path) -> None:
+    path = write_network(tmp_path)
+    (port,) = free_ports(1)
+    with Daemon(path, "a", "--metrics", f"127.0.0.1:{port}") as a:
+        a.until("joined")
+        assert get(f"127.0.0.1:{port}", "/healthz")[0] == 200
+    refused = run("node", "--network", path, "--id", "a", "--metrics", "17447")
+    assert (refused.exit_code, "it must be a host and a port" in refused.stderr) == (Exit.INPUT, True)
 
 
 def test_a_hostile_neighbor_fills_no_log(tmp_path: Path) -> None:

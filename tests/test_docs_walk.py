@@ -66,7 +66,7 @@ def terminal(folder: Path, id: str) -> Iterator[Terminal]:
 def move(folder: Path) -> dict[str, str]:
     """Give the network ports that are free; return what became of the page's ports."""
     path = folder / "network.toml"
-    old = [str(port) for first in (7447, 9100) for port in range(first, first + 3)]
+    old = [str(port) for first in (7447, 17447) for port in range(first, first + 3)]
     moved = dict(zip(old, map(str, free_ports(len(old))), strict=True))
     path.write_text(re.sub(rf":({'|'.join(old)})\b", lambda found: f":{moved[found[1]]}", path.read_text()))
     return moved

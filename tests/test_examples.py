@@ -131,3 +131,17 @@ def test_at_larger_steps_communication_matters(figure1: dict[str, Any]) -> None:
     quantized, exact, alone = (run.summary()["final_loss"] for run in figure1["matters"].values())
     assert quantized == pytest.approx(exact, rel=0.01)
     assert quantized < 0.97 * alone
+
+
+def test_the_demo_shows_the_default_first_then_the_claims(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    load("demo").main(tmp_path, seeds=2, rounds=40)
+    lines = capsys.readouterr().out.splitlines()
+    start = next(k for k, line in enumerate(lines) if line.startswith("  who learns"))
+    network, place, alone, paper = (float(line[30:].split()[1]) for line in lines[start + 1 : start + 5])
+    assert max(network, place) < alone < paper
+    verdicts = lines[next(k for k, line in enumerate(lines) if line.startswith("The paper's claims")) + 2 :][:8]
+    assert [line[:17].strip() for line in verdicts][2] == "holds"
+    command = next(line for line in lines if " dashboard " in line)
+    assert '"event":"frame"' in (Path(command.split()[-1]) / "events.jsonl").read_text()
+    assert is_png(tmp_path / "demo.png")
+    assert (tmp_path / "paper" / "report.html").is_file()

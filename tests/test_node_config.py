@@ -86,7 +86,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (node(listen="tcp/0.0.0.0:7447"), "nodes.0.listen: listen is 'tcp/0.0.0.0:7447'; neighbors connect there, so it"),
     (node(listen="tcp/[::]:7447"), "nodes.0.listen: listen is 'tcp/[::]:7447'; neighbors connect there, so it"),
     (node(listen="tls/h:7447"), "nodes.0.listen: tls/h:7447 given; tls/ needs [tls] and its files; change one of them"),
-    (node(metrics="9100"), "nodes.0.metrics: metrics is '9100'; it must be a host and a port; write 127.0.0.1:9100"),
+    (node(metrics="9100"), "nodes.0.metrics: metrics is '9100'; it must be a host and a port; write 127.0.0.1:17447"),
     (network(nodes=listed("a", "b", "a")), "nodes.2.id: 'a' is nodes.0 already; ids must differ; rename one"),
     (network(nodes=[*listed("a"), {"id": "b", "listen": "tcp/127.0.0.1:7447"}]),
      "nodes.1.listen: 127.0.0.1:7447 is where a listens; endpoints must differ; take another port"),
@@ -176,7 +176,7 @@ def test_kernels_of_ones_own_are_refused() -> None:
 
 def test_all_keys_mean_what_they_say() -> None:
     nodes: list[dict[str, Any]] = [
-        {"id": "b-1", "listen": "tls/[fe80::1]:7447", "metrics": "0.0.0.0:9100"},
+        {"id": "b-1", "listen": "tls/[fe80::1]:7447", "metrics": "0.0.0.0:17447"},
         {"id": "A_2", "listen": "tls/sensor-2.local:65535", "position": [1, 2.5]},
     ]
     table = network(

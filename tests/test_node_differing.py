@@ -98,7 +98,7 @@ OWN: dict[str, Callable[[Table], object]] = {
         network["links"].append(["d", "e"]),
     ),
     "listen": member(listen="tcp/elsewhere:9"),
-    "metrics": member(metrics="127.0.0.1:9100"),
+    "metrics": member(metrics="127.0.0.1:17447"),
     "position": member(position=[1, 2]),
     "access": top(access={"predict": [], "observe": [], "model": []}),
     "checkpoint": top(checkpoint={"folder": "kept"}),

@@ -1,20 +1,29 @@
+import math
 import socket
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from omkl.errors import InputError
+from omkl.losses import Squared
 from omkl.methods import Gossip
 from omkl.node.events import Dropped, Gossiped, Lost, Recovered, Resynced, Scored, Unsaved
 from omkl.node.inbox import CLIENTS, STRANGERS
+from omkl.node.links import LinkState
 from omkl.node.metrics import Metrics
 from omkl.node.neighbors import Send
+from omkl.node.persistence import saved
 from omkl.node.protocol import Protocol
 from omkl.node.role import Role
+from omkl.node.settings import Checkpoint, Timing
 from omkl.node.transports import Arrival
 from omkl.node.web import Page, Server
 from omkl.quantizers import Nearest
@@ -22,11 +31,13 @@ from omkl.quantizers import Nearest
 NOTHING = np.zeros(1, np.float32)
 
 
+METHOD = Gossip(features=2, quantizer=Nearest(step=2.5))
+ROLE = Role(network="n", id="a", index=0, method=METHOD, inputs=2, seed=0, neighbors={"b": 0.3, "c": 0.3})
+
+
 @pytest.fixture
 def protocol() -> Protocol:
-    method = Gossip(features=2, quantizer=Nearest(step=2.5))
-    role = Role(network="n", id="a", index=0, method=method, inputs=2, seed=0, neighbors={"b": 0.3, "c": 0.3})
-    return Protocol(role, 1, 0.0)
+    return Protocol(ROLE, 1, 0.0)
 
 
 @pytest.fixture
@@ -89,6 +100,86 @@ def test_the_loss_follows_the_last_observations(metrics: Metrics) -> None:
     for loss in [5.0] * 1000 + [1.0] * 1000:
         metrics.watch(Scored(1, NOTHING, loss))
     assert value(metrics, "loss") == pytest.approx(1, abs=0.01)
+
+
+def test_who_runs_what(metrics: Metrics) -> None:
+    (build,) = (one for one in metrics.registry.collect() if one.name == "omkl_build_info")
+    assert build.samples[0].labels == {"version": version("omkl"), "network": "n", "id": "a"}
+    assert (build.samples[0].value, value(metrics, "round")) == (1, 0)
+    if sys.platform == "linux":
+        assert metrics.registry.get_sample_value("process_open_fds")
+
+
+def test_the_share_of_labels_that_were_predicted_right(metrics: Metrics) -> None:
+    assert math.isnan(value(metrics, "accuracy_ratio"))
+    heard: list[Scored] = []
+    for output, label, done in ((0.5, 1, heard.append), (0.5, -1, None), (-0.5, -1, None), (-2.0, -1, None)):
+        event = Scored(1, np.array([output], np.float32), 0.3)
+        score = metrics.scoring(np.array([label], np.float32), done)
+        assert score is not None
+        score(event)
+    assert value(metrics, "accuracy_ratio") == 0.75
+    assert len(heard) == 1
+    assert metrics.scoring(None, None) is None
+
+
+def test_targets_that_are_no_classes_have_no_accuracy() -> None:
+    metrics = Metrics(Protocol(replace(ROLE, method=replace(METHOD, loss=Squared())), 1, 0.0))
+    assert value(metrics, "accuracy_ratio") is None
+    assert metrics.scoring(np.array([1.5], np.float32), None) is None
+
+
+def test_disagreement_is_with_neighbors_in_step(metrics: Metrics, protocol: Protocol) -> None:
+    assert math.isnan(value(metrics, "disagreement"))
+    own = protocol.learning.hidden
+    for peer, apart in (("b", 3.0), ("c", 4.0)):
+        link = protocol.links[peer]
+        link.copy[...] = own + apart / own.size**0.5
+        link.state = LinkState.SYNCED
+    assert value(metrics, "disagreement") == pytest.approx(12.5**0.5)
+    protocol.links["c"].state = LinkState.LEFT_OUT
+    assert value(metrics, "disagreement") == pytest.approx(3)
+    assert value(metrics, "model_norm") == 0
+
+
+def test_how_far_neighbors_are_ahead(metrics: Metrics, protocol: Protocol) -> None:
+    assert math.isnan(value(metrics, "peer_rounds_ahead", peer="b"))
+    protocol.learning.round = 10
+    for peer, at, inbox, shown in (("b", 10, {11: b"", 12: b""}, 10), ("c", 3, {}, 4)):
+        link = protocol.links[peer]
+        link.boot, link.round, link.inbox, link.shown = 1, at, inbox, shown
+    assert [value(metrics, "peer_rounds_ahead", peer=peer) for peer in "bc"] == [2, -6]
+    timed = replace(ROLE, timing=Timing(mode="timer"))
+    assert value(Metrics(Protocol(timed, 1, 0.0)), "peer_rounds_ahead", peer="b") is None
+
+
+def test_what_is_in_no_checkpoint(tmp_path: Path) -> None:
+    with saved(ROLE, Checkpoint(folder=tmp_path, every=2), 1, lambda _: None) as saver:
+        metrics = Metrics(saver.protocol, saver)
+        seen = []
+        for taken in range(1, 6):
+            saver.protocol.observe([0.5, 1.0], 1, 0.0)
+            saver.protocol.taken = taken
+            saver.watch(Gossiped(taken, 30, 0))
+            seen.append(value(metrics, "observations_unsaved"))
+        assert seen == [1, 0, 1, 0, 1]
+        assert value(metrics, "observations_waiting") == 5
+        saver.end()
+    with saved(ROLE, Checkpoint(folder=tmp_path), 2, lambda _: None) as again:
+        assert again.protocol.taken == 5
+        assert value(Metrics(again.protocol, again), "observations_unsaved") == 0
+
+
+def test_a_page_for_other_machines_too() -> None:
+    for host, near in (("0.0.0.0", "127.0.0.1"), ("[::]", "[::1]")):
+        try:
+            one = Server(f"{host}:0", {"/healthz": lambda: Page(200, "text/plain", b"yes")}).start()
+        except InputError:
+            assert host == "[::]"  # a machine without IPv6
+            continue
+        with urllib.request.urlopen(f"http://{near}:{one.server_address[1]}/healthz", timeout=10) as answer:
+            assert answer.read() == b"yes"
+        one.close()
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def init(
     ] = 7447,
     metrics: Annotated[
         str, typer.Option(help="Where nodes serve metrics; may be a pattern too, or none.", metavar="HOST:PORT")
-    ] = "127.0.0.1:9100",
+    ] = "127.0.0.1:17447",
     topology: Annotated[
         str, typer.Option(help="Which nodes talk to each other: path, ring, star, ...", metavar="NAME")
     ] = "ring",

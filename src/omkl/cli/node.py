@@ -72,6 +72,15 @@ Export: TypeAlias = Annotated[
         rich_help_panel=OUTPUT, help="Write the model here when the node leaves, and on SIGUSR1.", metavar="MODEL.npz"
     ),
 ]
+Metrics: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        rich_help_panel=OUTPUT,
+        help="Where this device serves metrics and health, whatever the file says; or none.",
+        metavar="HOST:PORT",
+        show_default=False,
+    ),
+]
 LogFormat: TypeAlias = Annotated[journal.LogFormat, typer.Option(rich_help_panel=OUTPUT, help="Format of the log.")]
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", rich_help_panel=OUTPUT, help="Log warnings only.")]
 
@@ -88,6 +97,7 @@ def run(
     until_end: UntilEnd = False,
     predictions: Predictions = False,
     export: Export = None,
+    metrics: Metrics = None,
     log_format: LogFormat = journal.LogFormat.TEXT,
     quiet: Quiet = False,
 ) -> None:
@@ -109,6 +119,7 @@ def run(
         raise InputError("a node needs its network and its id; give --network NETWORK.toml --id ID")
     daemon, feeds = _load("daemon"), _load("feed")
     config = _load("config").load(network)
+    config = config if metrics is None else config.served_at(id, None if metrics == "none" else metrics)
     feed = None
     if stream is not None:
         feed = feeds.Feed(file=stream, format=format_in, label=label, strict=strict, until_end=until_end)

@@ -4,6 +4,7 @@ One file, ``network.toml``, is the same on every device. Its ``learning`` has th
 what was simulated is what is deployed. Everything is checked when the file is read, on every node alike.
 """
 
+import copy
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field, replace
@@ -125,6 +126,15 @@ class NetworkConfig:
             return bytes(DIGEST_BYTES)  # a spectrum of one's own has no text
         text = json.dumps([as_table(self.method), self.seed, asdict(self.timing)], sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
+
+    def served_at(self, id: str, metrics: str | None) -> "NetworkConfig":
+        """Return the network with another address for the metrics of one node; with None it serves none."""
+        own = self.index(id)
+        members = tuple(replace(one, metrics=metrics) if k == own else one for k, one in enumerate(self.members))
+        checks.distinct(members, _protocol(self.tls))
+        network = copy.copy(self)  # what was calibrated stays as it is
+        object.__setattr__(network, "members", members)
+        return network
 
     def endpoints(self, id: str) -> list[str]:
         """Return where a node connects to: the endpoints of its neighbors that are listed before it.

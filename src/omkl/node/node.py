@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import numpy.typing as npt
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
@@ -20,7 +19,7 @@ from omkl.node import config as configs
 from omkl.node.config import NetworkConfig
 from omkl.node.halves import Floats
 from omkl.node.links import LinkState
-from omkl.node.metrics import Metrics
+from omkl.node.metrics import Metrics, disagreement
 from omkl.node.persistence import saved
 from omkl.node.persistence.disk import Disk
 from omkl.node.protocol import MOST_WAITING
@@ -115,7 +114,10 @@ class Node:
 
     def decision_function(self, x: npt.ArrayLike) -> Floats:
         """Return the output f of the ensemble, shape ``(C,)``."""
-        return self.protocol.predict(x)
+        output = self.protocol.predict(x)
+        if self._metrics is not None:
+            self._metrics.answer()
+        return output
 
     def observe(
         self,
@@ -131,7 +133,9 @@ class Node:
         for all.
         """
         learning = self.protocol.learning
-        sample = Observation(learning.inputs(x), None if y is None else learning.targets(y), done)
+        target = None if y is None else learning.targets(y)
+        done = done if self._metrics is None else self._metrics.scoring(target, done)
+        sample = Observation(learning.inputs(x), target, done)
         until = None if timeout is None else time.monotonic() + timeout
         while not self.runtime.observe(sample, _pause(until)):
             self.check()
@@ -179,18 +183,17 @@ class Node:
         """Return how the node stands, in the node's thread: the metrics that it keeps, its weights and its links.
 
         ``disagreement`` is the root mean square of the distances between its hidden state and its copies of its
-        neighbors', None where it has no neighbor.
+        neighbors', None where no neighbor is in step.
         """
         protocol = self.protocol
         state, links = protocol.learning.state, protocol.links
-        apart = [np.sum((link.copy - state.hidden) ** 2, dtype=np.float64) for link in links.values()]
         totals = {"loss": None, "gossip_bytes": 0.0, "links": {}} if self._metrics is None else self._metrics.totals()
         standing = {
             "round": protocol.round,
             "taken": protocol.taken,
             "boot": protocol.neighbors.boot,
             "diverged": protocol.diverged,
-            "disagreement": float(np.mean(apart)) ** 0.5 if apart else None,
+            "disagreement": disagreement(protocol),
             "weights": normalize(state.log_weights).tolist(),
         }
         each = {peer: {"state": link.state.value} | totals["links"].get(peer, {}) for peer, link in links.items()}
@@ -204,7 +207,7 @@ class Node:
 
     def _measured(self) -> Metrics:
         """Return metrics that are kept from here on."""
-        metrics = Metrics(self.protocol)
+        metrics = Metrics(self.protocol, None if self.config.checkpoint is None else self._saver)
         self._watches.append(metrics.watch)
         self._taps.append(metrics.tap)
         self.refuse.append(lambda _: metrics.refuse())

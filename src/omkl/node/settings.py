@@ -31,7 +31,7 @@ class Member:
     listen
         Where its neighbors reach it: ``"tcp/192.168.1.10:7447"``, or ``"tls/192.168.1.10:7447"`` with certificates.
     metrics
-        Where it serves metrics and health over HTTP, such as ``"127.0.0.1:9100"``. Without it nothing is served.
+        Where it serves metrics and health over HTTP, such as ``"127.0.0.1:17447"``. Without it nothing is served.
     position
         Where ``omkl dashboard`` draws the node: two numbers, to the right and up. Without it the page finds a place.
     """
@@ -58,7 +58,7 @@ class Member:
                 "listen",
             )
         if self.metrics is not None and not _is_address(self.metrics):
-            raise InputError(f"metrics is {self.metrics!r}; it must be a host and a port; write 127.0.0.1:9100")
+            raise InputError(f"metrics is {self.metrics!r}; it must be a host and a port; write 127.0.0.1:17447")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ class Server(socketserver.ThreadingTCPServer):
     Parameters
     ----------
     address
-        Where to listen: ``"127.0.0.1:9100"``.
+        Where to listen: ``"127.0.0.1:17447"``.
     pages
         What each path gives.
     """

@@ -1,4 +1,4 @@
-"""The letter's figures, drawn from finished runs."""
+"""The paper's figures, drawn from finished runs."""
 
 import io
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omkl.metrics import progressive
-from omkl.plots import figure
+from omkl.plots import PALETTE, figure
 from omkl.storage import write_whole
 from omkl_lab.paper.letter import TITLES, Floats, Runs, half_widths
 
@@ -19,16 +19,19 @@ if TYPE_CHECKING:
     from omkl_lab.paper.regret import Study
 
 METHODS = {
-    "gossip": ("gossiped OMKL, path (M=7)", "C0", "-"),
-    "complete": ("OMKL, complete graph (M=7)", "C1", "--"),
-    "single": ("single-kernel CHOCO, path (M=7)", "C2", "-"),
+    "gossip": ("gossiped OMKL, path (M=7)", PALETTE[0], "-"),
+    "complete": ("OMKL, complete graph (M=7)", PALETTE[1], "--"),
+    "single": ("single-kernel CHOCO, path (M=7)", PALETTE[2], "-"),
     "local": ("no communication", "k", ":"),
 }
-GRAPHS = {"complete": ("complete", "C1", "-"), "ring": ("ring", "C2", "-"), "path": ("path", "C0", "-")}
+GRAPHS = {
+    "complete": ("complete", PALETTE[1], "-"), "ring": ("ring", PALETTE[2], "--"), "path": ("path", PALETTE[0], ":"),
+}  # fmt: skip
+REGRET = {"alone": ("no communication", "k"), **{name: (f"gossip, {name}", GRAPHS[name][1]) for name in GRAPHS}}
 
 
 def figure1(results: Mapping[str, Mapping[str, Runs]], against: str = "rounds") -> "Figure":
-    """Return loss over rounds, or over bits sent, for the letter's methods on each data set."""
+    """Return loss over rounds, or over bits sent, for the paper's methods on each data set."""
     drawn, axes = figure(columns=len(results), width=4.6)
     for axis, (data, runs) in zip(axes, results.items(), strict=True):
         for case, (label, color, style) in METHODS.items():
@@ -38,8 +41,9 @@ def figure1(results: Mapping[str, Mapping[str, Runs]], against: str = "rounds") 
             _curve(axis, progressive(runs[case].loss), runs[case], label, color, style, scale)
         axis.set_title(TITLES[data])
         axis.set_xlabel("kilobytes sent by a node, all-in" if against == "bits" else "round")
+        few_ticks(axis)
     axes[0].set_ylabel("mean loss so far")
-    axes[-1].legend(frameon=False, fontsize=8)
+    below(drawn, axes[0])
     return drawn
 
 
@@ -53,15 +57,16 @@ def figure2(results: Mapping[str, Mapping[str, Runs]]) -> "Figure":
             curve = progressive(runs[case].loss)
             _curve(left, curve, runs[case], label, color, style)
             if case != "complete":
-                _curve(right, curve - base, runs[case], f"{label} - complete", color, style)
-        left.set_title(f"{TITLES[data]}: eta=0.1, gamma=0.09, exact", fontsize=10)
+                _curve(right, 1000 * (curve - base), runs[case], label, color, "-")
+        left.set_title(TITLES[data])
         left.set_ylabel("mean loss so far")
-        right.set_title("paired difference", fontsize=10)
-        right.axhline(0, color="0.5", linewidth=0.8)
+        right.set_title("The same, minus the complete graph")
+        right.axhline(0, color=GRAPHS["complete"][1], linewidth=0.8)
+        right.set_ylabel("difference in 1/1000")
         for axis in (left, right):
             axis.set_xlabel("round")
-        left.legend(frameon=False)
-        right.legend(frameon=False, loc="center right")
+            few_ticks(axis)
+    below(drawn, axes[0])
     return drawn
 
 
@@ -73,13 +78,27 @@ def regret_figure(studies: "Mapping[str, Study]") -> "Figure":
         for i, (case, power) in enumerate(study.exponents.items()):
             logs = np.log(study.regret[i])
             line = logs.mean() + power.mean * (np.log(lengths) - np.log(lengths).mean())
-            name = "no communication" if case == "alone" else f"gossip, {case}"
-            axis.plot(lengths, np.exp(logs.mean(axis=1)), "o", color=f"C{i}", markersize=4)
-            axis.plot(lengths, np.exp(line), color=f"C{i}", label=f"{name}: T^{power.mean:.2f}")
+            name, color = REGRET.get(case, (case, f"C{i}"))
+            axis.plot(lengths, np.exp(logs.mean(axis=1)), "o", color=color, markersize=4)
+            axis.plot(lengths, np.exp(line), color=color, label=f"{name}: $T^{{{power.mean:.2f}}}$")
         axis.set(xscale="log", yscale="log", xlabel="rounds T", title=title)
-        axis.legend(frameon=False, fontsize=8)
+        axis.set_xticks(lengths[::2], [f"{one:g}" for one in lengths[::2]])
+        axis.minorticks_off()
+        axis.set_ylim(top=axis.get_ylim()[1] * 3)  # room for the legend
+        axis.legend(frameon=False, fontsize=9, loc="upper left")
     axes[0].set_ylabel("regret of a node")
     return drawn
+
+
+def below(drawn: "Figure", axis: "Axes") -> None:
+    """Put one legend for all panels under them, off the curves."""
+    handles, labels = axis.get_legend_handles_labels()
+    drawn.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+
+
+def few_ticks(axis: "Axes") -> None:
+    """Leave at most six ticks on each axis."""
+    axis.locator_params(nbins=5)
 
 
 def save(drawn: "Figure", folder: Path, name: str) -> None:

@@ -38,6 +38,8 @@ class Saver:
         Whether an observation that is acknowledged is never lost.
     failure
         Why the last checkpoint could not be written; None if it could.
+    kept
+        Observations that the last checkpoint holds.
     missed
         Observations acknowledged before a crash that the checkpoint did not hold, found out just now.
     """
@@ -57,12 +59,13 @@ class Saver:
         self.failure: str | None = None
         self._retry_at = -math.inf
         self._count: Count | None = None
-        self.missed = 0
+        self.kept = self.missed = 0
         self._file = None if settings is None else settings.file(role.id)
         if self._file is None:
             self.protocol = Protocol(role, boot, clock())
             return
         self.protocol = checkpoint.restore(self._file, role, boot, clock(), self._disk)
+        self.kept = self.protocol.taken
         self.protocol.ended = False  # that was the stream of the process before
         self._look_back(count_file(self._file))
 
@@ -137,7 +140,7 @@ class Saver:
         # A model that has diverged must not take the place of the last one that had not.
         if self._file is not None and not self.protocol.diverged:
             checkpoint.save(self._file, self.protocol, clean, self._disk)
-            self.failure, self._retry_at = None, -math.inf
+            self.failure, self._retry_at, self.kept = None, -math.inf, self.protocol.taken
 
     def _fail(self, error: OSError, tell: Callable[[Event], None]) -> None:
         self.failure, self._retry_at = str(error), self._clock() + RETRY

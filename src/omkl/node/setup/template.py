@@ -11,7 +11,7 @@ from typing import Any
 from omkl.errors import InputError, whole
 from omkl.node.config import Calibration, NetworkConfig, parse
 
-LISTEN, METRICS = 7447, 9100  # the first ports, those of zenoh and of Prometheus's exporters
+LISTEN, METRICS = 7447, 17447  # the first ports: zenoh's, and one that no exporter of Prometheus's list has
 
 TEXT = "network.toml.in"  # beside this
 TLS = """\

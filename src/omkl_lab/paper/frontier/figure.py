@@ -30,8 +30,8 @@ class Style(NamedTuple):
 
 
 STYLES = {
-    "letter": Style("the letter", "#000000", "*", 4.0),
-    "larger": Style("letter's method, larger steps", "#D55E00", "o"),
+    "letter": Style("the paper", "#000000", "*", 4.0),
+    "larger": Style("the paper's method, larger steps", "#D55E00", "o"),
     "choco": Style("CHOCO", "#CC79A7", "v"),
     "sgd": Style("SGD", "#B07C00", "s"),
     "adagrad": Style("AdaGrad", "#56B4E9", "^"),
@@ -50,8 +50,8 @@ GREY = "0.35"
 NOTE = (
     "20 nodes on a path; intervals: 95 % over shuffles and features. Lines: the recommended learner without "
     "communication, on the complete graph with exact messages, and in one place with all samples; there also SGD at "
-    "its best, and kernel logistic regression of all samples at once. Titles: the best variation of the recommended "
-    "setting within the letter's bytes, the same for all data, and its smallest. Competitors: at their best rate and "
+    "its best, and kernel logistic regression of all samples at once. Headline: the best variation of the recommended "
+    "setting within the paper's bytes, the same for all data. Competitors: at their best rate and "
     "bandwidths in hindsight. Hollow: beaten by a smaller message of its family. Send the data: samples at 1 to 8 bits "
     "an input, learned by all; it gives up that raw data stay where they are. Gray band: best of all others."
 )
@@ -66,10 +66,10 @@ sample on average, as the codec packs it, header and all. Twenty nodes on a path
 COMPETITORS = """Every competitor has its best chance: rate and bandwidths are the best in hindsight of those tried on
 the first shuffle, data set by data set and size by size, with one quantizer. The consensus step goes with the quantizer
 alone: twice what gamma="auto" takes, or more, for larger steps did better where they were tried, on Banana.
-The letter's method keeps the letter's bandwidths; the learners SGD, AdaGrad and Newton had the choice between those
+The paper's method keeps the paper's bandwidths; the learners SGD, AdaGrad and Newton had the choice between those
 and the recommended ones, with 20 and 80 features a kernel, and CHOCO the choice of its kernel. The recommended setting
 is the same everywhere; its points differ in what and how often it sends: the quantizer's step, the rank of the basis
-and the pace of gossip. That of the titles was picked among them in hindsight."""
+and the pace of gossip. That of the headline was picked among them in hindsight."""
 
 SENT = """Send the data: nodes flood their samples along the path, and each learns alone, with the recommended learner,
 from its own and from all that it has heard, a round later for every link. It gives up that raw data stay where they
@@ -89,15 +89,10 @@ def frontier_figure(results: Mapping[str, Frontier]) -> "Figure":
     columns = min(2, len(results))
     drawn, axes = figure(columns, -(-len(results) // columns), width=5.1, height=4.1)
     sizes = [point.bytes for found in results.values() for point in found.points if point.bytes <= WIDEST]
-    same = at_most_the_letters(results)
     for k, (axis, (data, found)) in enumerate(zip(axes, results.items(), strict=False)):
         axis.set(xscale="log", xlim=(min(sizes) / 1.2, max(sizes) * 1.2))
         _panel(axis, found)
-        before, after = pick(found, "letter"), pick(found, "recommended", same)
-        least = min((p for p in found.points if p.family == "recommended"), key=lambda p: p.bytes)
-        told = f"{before.loss:.3f} at {before.bytes:.0f} bytes becomes {after.loss:.3f} at {after.bytes:.0f}"
-        told += f", {least.loss:.3f} at {least.bytes:.0f}" + beyond(found)
-        axis.set_title(f"{TITLES[data]}\n{told}", fontsize=10, loc="left")
+        axis.set_title(TITLES[data] + beyond(found), fontsize=10, loc="left")
         if k + columns >= len(results):
             axis.set_xlabel("bytes a node sends with a sample, header and all")
         if k % columns == 0:
@@ -122,17 +117,17 @@ def beyond(found: Frontier) -> str:
 
 
 def headline(results: Mapping[str, Frontier]) -> str:
-    """Return what the figure shows: how much of the letter's loss is left at no more than its bytes."""
+    """Return what the figure shows: how much of the paper's loss is left at no more than its bytes."""
     same = at_most_the_letters(results)
     shares = [f"{100 * pick(f, 'recommended', same).loss / pick(f, 'letter').loss:.0f} %" for f in results.values()]
     those = " and ".join(", ".join(shares).rsplit(", ", 1))
-    return f"At the letter's bytes, with one setting for all data, {those} of its loss"
+    return f"At the paper's bytes, with one setting for all data, {those} of its loss"
 
 
 def at_most_the_letters(results: Mapping[str, Frontier]) -> str:
-    """Return the form of the recommended setting that does best among those no larger than the letter's messages.
+    """Return the form of the recommended setting that does best among those no larger than the paper's messages.
 
-    It is the same for all data: the one whose share of the letter's loss is least where it is greatest.
+    It is the same for all data: the one whose share of the paper's loss is least where it is greatest.
     """
     shares: dict[str, float] = {}
     for found in results.values():
