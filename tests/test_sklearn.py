@@ -432,8 +432,8 @@ def test_what_is_saved_is_what_was_learned_with(tmp_path: Path, rng: np.random.G
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"learner": 3}, "learner is 3; it must be a name or an object"),
-        ({"learner": omkl.Newton}, "it must be a name or an object"),
+        ({"learner": 3}, "learner is 3, which lacks name, has_prior, init, update"),
+        ({"learner": omkl.Newton}, "learner is the class Newton; give a name or an object"),
         ({"rank": None}, "rank is None; it must be a whole number"),
         ({"forget": 2.0}, r"forget is 2.0; it must lie in \[0.5, 1\]"),
         ({"forget": 0.9, "learner": "newton"}, "is another learner; give its own"),

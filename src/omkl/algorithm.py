@@ -39,22 +39,22 @@ WEIGHT_SCALE = 0.25  # a power of two, so that scaling is exact
 
 
 class State(NamedTuple):
-    """What a node carries from round to round."""
+    """What a node keeps from round to round."""
 
     theta: Array
     """The models after learning, theta', shape ``(..., P, C, 2D)``."""
     hidden: Array
     """The hidden state h that every neighbor holds a copy of, same shape."""
     log_weights: Array
-    """Logarithms of the kernel weights, ``(..., P)``: as products they underflow."""
+    """Logarithms of the kernel weights, ``(..., P)``; the weights themselves would underflow."""
     memory: Memory
-    """The learner's own."""
+    """The memory of the learner."""
     velocity: Velocity = ()
-    """v; over all nodes it adds up to zero, as the pulls of mixing do."""
+    """v; it adds up to zero over all nodes, as the pulls of mixing do."""
     moved: Array | tuple[()] = ()
-    """Mean square of recent moves in learning, ``(..., P)``, where not all kernels are sent; else empty."""
+    """Mean square of recent learning steps, ``(..., P)``, if not all kernels are sent; else empty."""
     hearing: "Hearing | tuple[()]" = ()
-    """What a node has heard, where steps count for all who are heard; else empty."""
+    """What a node has heard, if steps count for all who are heard; else empty."""
 
 
 class Prediction(NamedTuple):
@@ -69,7 +69,7 @@ class Prediction(NamedTuple):
 def init(theta: Array, learner: Learner, spectrum: Array | None = None) -> State:
     """Return the state before the first round, for models ``theta`` (zeros, in the letter).
 
-    ``spectrum`` has the eigenvalues of the basis the features are in, ``(..., P, 2D)``, where there is one.
+    ``spectrum`` has the eigenvalues of the basis of the features, ``(..., P, 2D)``, if there is one.
     """
     xp = namespace(theta)
     log_weights = xp.zeros(theta.shape[:-2], dtype=theta.dtype)
@@ -77,17 +77,17 @@ def init(theta: Array, learner: Learner, spectrum: Array | None = None) -> State
 
 
 def clipped(hidden: Array, copies: Array, radius: Array | float | None) -> Array:
-    """Return copies of hidden states, each kernel's brought to within ``radius`` of h_j; None leaves them as they are.
+    """Return copies of hidden states, brought to within ``radius`` of h_j kernel by kernel; None changes nothing.
 
-    ``hidden`` is the node's own, broadcast against the copies ``(..., P, C, 2D)``. The radius is a number, or one for
-    every seed, ``(S,)``, of copies ``(J, S, ...)``. A copy within the radius comes back
-    to the bit, one that is farther away stays in its direction, and whatever is finite gives what is finite. So one
-    neighbor moves a node by gamma w_ij ``radius`` in a round at most.
+    ``hidden`` is the node's own state, broadcast against the copies ``(..., P, C, 2D)``. The radius is a number, or one
+    for every seed, ``(S,)``, of copies ``(J, S, ...)``. A copy within the radius stays as it is, to the bit. A copy
+    farther away keeps its direction. Finite numbers give finite numbers. So one neighbor moves a node by at most
+    gamma w_ij ``radius`` in a round.
 
     References
     ----------
-    L. He, S. P. Karimireddy, M. Jaggi, "Byzantine-robust decentralized learning via ClippedGossip", 2022. The rule by
-    which it adapts the radius needs more neighbors than a path has; here it is given.
+    L. He, S. P. Karimireddy, M. Jaggi, "Byzantine-robust decentralized learning via ClippedGossip", 2022. Its rule for
+    the radius needs more neighbors than a path has; here the radius is given.
     """
     if radius is None:
         return copies
@@ -106,7 +106,7 @@ def clipped(hidden: Array, copies: Array, radius: Array | float | None) -> Array
 def mix(theta: Array, hidden: Array, neighbors: Array, weights: Array, gamma: float) -> Array:
     """Return theta' + gamma * sum_i w_ij (h_i - h_j), line 8.
 
-    ``neighbors`` holds the copies of the K neighbors' hidden states, ``(..., K, P, C, 2D)``; ``weights`` the gossip
+    ``neighbors`` are the copies of the hidden states of K neighbors, ``(..., K, P, C, 2D)``; ``weights`` are the gossip
     weights w_ij, ``(..., K)``.
     """
     xp = namespace(theta)
@@ -117,11 +117,11 @@ def mix(theta: Array, hidden: Array, neighbors: Array, weights: Array, gamma: fl
 def heavy_ball(
     theta: Array, velocity: Velocity, momentum: float, mix: Callable[[Array], Array]
 ) -> tuple[Array, Velocity]:
-    """Return the models after mixing, and the velocity: heavy-ball consensus.
+    """Return the models after mixing with momentum, and the velocity: heavy-ball consensus.
 
-    ``mix`` adds the pull of the neighbors to what it is given. Pulls add up to zero over the network, so velocities do,
-    and the mean of the models stays. Differences between far ends of a graph fade in about the square root of the
-    rounds that it takes without momentum.
+    ``mix`` adds the pull of the neighbors to its argument. Pulls add up to zero over the network, and so do velocities;
+    therefore the mean of the models stays. Differences between far ends of a graph fade in about the square root of the
+    rounds that they need without momentum.
 
     References
     ----------
@@ -134,12 +134,12 @@ def heavy_ball(
 
 
 def append_weights(theta: Array, log_weights: Array, told: Array | None = None) -> Array:
-    """Return what nodes gossip where kernel weights are common: each kernel's model, and its log weight after it.
+    """Return what nodes gossip if kernel weights are common: the model of each kernel, followed by its log weight.
 
-    Shape ``(..., P, C, n + 1)``; the weight is in the row of the first output, and those of the others end with zero.
-    Log weights are centered: only their differences matter, and what is centered stays so in mixing. They are scaled
-    down, for they move farther than coefficients do, and one step serves the whole row. A model that is read in V ways
-    has as many weights, ``(..., P V)`` in all; what else a learner tells, ``(..., P, k)``, comes after them.
+    The shape is ``(..., P, C, n + 1)``. The weight is in the row of the first output; other rows end with zero. Log
+    weights are centered, because only their differences matter, and they stay centered in mixing. They are scaled down,
+    because they move farther than coefficients, and one quantizer step serves the whole row. A model that is read in V
+    ways has V weights, ``(..., P V)`` in all. What else a learner sends, ``told (..., P, k)``, comes last.
     """
     xp = namespace(theta)
     centered = log_weights - short_sum(log_weights) / log_weights.shape[-1]
@@ -150,7 +150,7 @@ def append_weights(theta: Array, log_weights: Array, told: Array | None = None) 
 
 
 def split_weights(joined: Array, views: int = 1, told: int = 0) -> tuple[Array, Array, Array]:
-    """Return models, log weights and what else was told of what ``append_weights`` returned."""
+    """Return models, log weights and the learner's numbers: the parts that ``append_weights`` joined."""
     n = joined.shape[-1] - views - told
     beside = joined[..., 0, n:] / WEIGHT_SCALE
     weights = namespace(joined).reshape(beside[..., :views], (*joined.shape[:-3], -1))
@@ -162,7 +162,7 @@ def emit(
 ) -> Message:
     """Return q = Q(theta - h_j), line 9; each of the P x C rows is quantized as a vector of 2D elements.
 
-    ``sent`` says which kernels are, ``(..., P)``: of the others q is zero. None sends them all.
+    ``sent (..., P)`` says which kernels are sent; q is zero for the others. None sends all.
     """
     difference = theta - hidden
     if sent is not None:
@@ -172,15 +172,15 @@ def emit(
 
 
 def absorb(hidden: Array, message: Message) -> Array:
-    """Return h + q, line 12; bit for bit the same on every node that absorbs the same messages."""
+    """Return h + q, line 12. Every node that absorbs the same messages gets the same bits."""
     return hidden + restore(message)
 
 
 def predict(theta: Array, log_weights: Array, z: Array, readings: Array | None = None) -> Prediction:
     """Return the outputs f_p = theta_p . z_p(x) and their weighted mean, lines 3, 4 and 6.
 
-    With ``readings (..., P, V, n)`` every model is read in V ways, its coefficients multiplied by each: there are P V
-    outputs, and as many weights.
+    With ``readings (..., P, V, n)`` every model is read in V ways: its coefficients are multiplied by each reading.
+    There are then P V outputs and weights.
     """
     xp = namespace(theta)
     if readings is None:
@@ -202,8 +202,8 @@ def kernel_losses(theta: Array, kernel_outputs: Array, y: Array, loss: Loss, reg
 def weigh(log_weights: Array, losses: Array, rate: float, most: float | None = None) -> Array:
     """Return ln w_p - rate * L(theta_p), line 5; the letter's rate is eta.
 
-    Shifted so that the largest is zero: only differences matter, and they keep their digits over a long stream. With
-    ``most``, a kernel's loss counts as at most so much above the best one's.
+    The result is shifted so that the largest is zero: only differences matter, and so they keep their digits over a
+    long stream. With ``most``, a loss counts as at most this much above the loss of the best kernel.
     """
     if most is not None:
         xp = namespace(losses)
@@ -231,10 +231,10 @@ def learn(
     reach: Array | None = None,
     alike: Array | None = None,
 ) -> tuple[Array, Memory]:
-    """Return theta' = theta - eta grad L(theta), line 14, or what the learner makes of the gradient.
+    """Return theta' = theta - eta grad L(theta), line 14, or the step of another learner.
 
-    One that has a prior is given that of C alone. A sample of ``weight (...)`` has its loss times that; ``reach (...)``
-    says how many nodes' samples a step stands for, and ``alike (..., P)`` how alike those are.
+    A learner with a prior gets the gradient of C alone. ``weight (...)`` multiplies the loss of a sample.
+    ``reach (...)`` says how many nodes' samples a step counts for, and ``alike (..., P)`` how alike these are.
     """
     slope = gradient(theta, kernel_outputs, z, y, loss, 0.0 if learner.has_prior else regularization)
     if weight is not None:

@@ -1,6 +1,6 @@
 """Compressors the letter cites for its ingredients: top-k, rand-k and the scaled sign.
 
-They run in the simulator beside the quantizers, at a stated cost. Of them only the sign has integer levels and could go
+They run in the simulator like the quantizers, with stated sizes. Of them, only the sign has integer levels and can go
 on the wire.
 """
 
@@ -17,7 +17,7 @@ from omkl.registry import Registry
 
 @dataclass(frozen=True)
 class Sign:
-    """The sign of every element, at the scale |v|_1 / n: one bit an element."""
+    """Send the sign of every element, and one scale, |v|_1 / n: one bit an element."""
 
     name: ClassVar[str] = "sign"
     dithered: ClassVar[bool] = False
@@ -30,14 +30,14 @@ class Sign:
         return Message(xp.astype(xp.where(step > 0, signs, xp.zeros_like(signs)), xp.int16), step)
 
     def delta(self, n: int) -> float:
-        """Return 1/n, less the rounding; on a given vector it is |v|_1^2 / (n |v|_2^2), about .64 for noise."""
+        """Return 1/n, less the rounding; for one vector it is |v|_1^2 / (n |v|_2^2), about .64 for noise."""
         return (1 - ROUNDING**2) / n
 
     def check(self, n: int) -> None:
         """Accept any length."""
 
     def size(self, n: int) -> int:
-        """Return a bit an element and the step."""
+        """Return one bit for each element, and the bits of the step."""
         return n + STEP_BITS
 
 
@@ -74,7 +74,7 @@ class _Few:
 
 @dataclass(frozen=True)
 class TopK(_Few):
-    """The k largest elements, exact."""
+    """Send the k largest elements, exactly."""
 
     name: ClassVar[str] = "topk"
     dithered: ClassVar[bool] = False
@@ -84,13 +84,13 @@ class TopK(_Few):
         return self._kept(vector, -namespace(vector).abs(vector))
 
     def size(self, n: int) -> int:
-        """Return k float32 and their places."""
+        """Return the bits of k float32 and their places."""
         return self.k * (32 + math.ceil(math.log2(n)))
 
 
 @dataclass(frozen=True)
 class RandK(_Few):
-    """k elements chosen at random, exact; not scaled up, which would no longer contract."""
+    """Send k random elements, exactly. They are not scaled up, because that would be no contraction."""
 
     name: ClassVar[str] = "randk"
     dithered: ClassVar[bool] = True
@@ -100,7 +100,7 @@ class RandK(_Few):
         return self._kept(vector, uniforms)
 
     def size(self, n: int) -> int:
-        """Return k float32: the places follow from the sender's seed, which its neighbors know."""
+        """Return the bits of k float32. Neighbors know the places from the sender's seed."""
         return self.k * 32
 
 

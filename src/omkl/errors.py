@@ -43,7 +43,7 @@ def extra(name: str, package: str) -> Iterator[None]:
 
 
 def real(name: str, value: Any) -> float:
-    """Return a setting as a Python float: a NumPy scalar would turn float32 arrays into float64."""
+    """Return a setting as a Python float, because a NumPy scalar would turn float32 arrays into float64."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise InputError(f"{name} is {value!r}; it must be a number; pass {name}=0.5, say", name)
     return float(value)

@@ -54,22 +54,22 @@ SPECTRA: Registry[Callable[[Floats], Floats]] = Registry(
     | {name: partial(_student, degrees=degrees) for name, degrees in DEGREES.items()},
 )
 RADIAL = ("gaussian", *DEGREES)
-"""Kernels of |x-x'|: the directions of their frequencies are uniform, and independent of their lengths."""
+"""Kernels of |x-x'|. The directions of their frequencies are uniform and independent of the lengths."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A shift-invariant kernel of bandwidth ``sigma``, known by its spectrum.
+    """A shift-invariant kernel with bandwidth ``sigma``, given by its spectrum.
 
     Attributes
     ----------
     name
-        ``"gaussian"``, ``"laplacian"``, ``"cauchy"``, ``"matern12"``, ``"matern32"``, ``"matern52"``, or a name of your
-        own together with ``spectrum``.
+        ``"gaussian"``, ``"laplacian"``, ``"cauchy"``, ``"matern12"``, ``"matern32"``, ``"matern52"``; or a name of your
+        own, together with ``spectrum``.
     sigma
         Bandwidth. A Gaussian kernel is exp(-|x-x'|^2 / (2 sigma^2)), that is scikit-learn's gamma = 1/(2 sigma^2).
     spectrum
-        Draws one frequency vector at sigma = 1: ``spectrum(rng, d)``. Only for kernels that have no name here.
+        A function ``spectrum(rng, d)`` that draws one frequency vector at sigma = 1. Only for kernels of your own.
     """
 
     name: str
@@ -100,18 +100,18 @@ class Features(NamedTuple):
     See ``omkl.calibration`` and ``omkl.landmarks``.
     """
     spectrum: Array | None = None
-    """The mean square of z along each of them before it was scaled to one, ``(..., P, r)``."""
+    """The mean square of z along each direction before it was scaled to one, ``(..., P, r)``."""
     landmarks: Array | None = None
-    """Inputs that others are compared with, ``(..., L, d)``."""
+    """The inputs that others are compared with, ``(..., L, d)``."""
     limits: Array | None = None
-    """The lowest and the highest value of every column that is told from what lies beyond, ``(..., 2, d)``."""
+    """The lowest and highest value of every column, ``(..., 2, d)``; values beyond are moved to the limit."""
     bandwidths: Array | None = None
-    """Of the Gaussians that compare them, ``(..., B)``."""
+    """The bandwidths of the Gaussians that compare inputs, ``(..., B)``."""
     relevance: Array | None = None
-    """What columns are multiplied by before they are compared, ``(..., d)``; landmarks and limits have it in them."""
+    """Factors of the columns, applied before comparing, ``(..., d)``; landmarks and limits already contain them."""
 
     def of(self, seed: Any) -> "Features":
-        """Return those of one seed, or of some, of features ``(S, ...)``."""
+        """Return the features of one seed, or of several, from features ``(S, ...)``."""
         return Features(*(None if part is None else part[seed] for part in self))
 
     @property
@@ -121,7 +121,7 @@ class Features(NamedTuple):
 
 
 def stacked(every: Sequence[Features]) -> Features:
-    """Return the features of several seeds as one, ``(S, ...)``."""
+    """Return the features of several seeds as one object, ``(S, ...)``."""
     parts = zip(*every, strict=True)
     return Features(*(None if part[0] is None else np.stack(part) for part in parts))
 
@@ -148,8 +148,8 @@ def cauchy(*sigmas: float) -> tuple[Kernel, ...]:
 def matern(*sigmas: float, nu: float = 1.5) -> tuple[Kernel, ...]:
     """Return Matérn kernels of smoothness ``nu``, one for each bandwidth: 1/2, 3/2 or 5/2, rough to smooth.
 
-    With s = sqrt(2 nu) |x-x'| / sigma they are exp(-s), (1 + s) exp(-s) and (1 + s + s^2/3) exp(-s); their names, in a
-    file too, are ``"matern12"``, ``"matern32"`` and ``"matern52"``.
+    With s = sqrt(2 nu) |x-x'| / sigma they are exp(-s), (1 + s) exp(-s) and (1 + s + s^2/3) exp(-s). Their names are
+    ``"matern12"``, ``"matern32"`` and ``"matern52"``, also in a file.
 
     >>> matern(1, 3, nu=2.5)[1].name
     'matern52'
@@ -165,11 +165,11 @@ def draw(
 ) -> npt.NDArray[np.float32]:
     """Return frequencies of shape ``(P, D, d)``.
 
-    Row i of kernel p depends on (seed, p, i) and the kernel alone: a larger D, or more kernels, keeps the rows that
-    were there. They are drawn in float64 and rounded once, so that every node gets the same ones.
+    Row i of kernel p depends only on (seed, p, i) and the kernel. So a larger D, or more kernels, keeps the rows that
+    were there. Rows are drawn in float64 and rounded once, so that every node gets the same ones.
 
     With ``orthogonal``, each d rows of a radial kernel are orthogonal to each other (Yu et al. 2016), and row i depends
-    on those before it in its block. One by one they have the kernel's spectrum still: the estimate stays unbiased.
+    on the rows before it in its block. Each row alone still has the kernel's spectrum, so the estimate stays unbiased.
     """
     rows = [_draw_one(kernel, features, dimension, noise.fold(noise.key(seed, "features"), p))
             for p, kernel in enumerate(kernels)]  # fmt: skip
@@ -183,8 +183,8 @@ def transform(x: Array, features: Features) -> Array:
 
     Notes
     -----
-    z(x) = D^(-1/2) [sin(v_1.x) ... sin(v_D.x)  cos(v_1.x) ... cos(v_D.x)], so that |z(x)| = 1. Of landmarks it is the
-    similarities in their basis.
+    z(x) = D^(-1/2) [sin(v_1.x) ... sin(v_D.x)  cos(v_1.x) ... cos(v_D.x)], so that |z(x)| = 1. With landmarks, z(x) are
+    the similarities in their basis.
     """
     if features.landmarks is not None:
         assert features.limits is not None
@@ -197,10 +197,11 @@ def transform(x: Array, features: Features) -> Array:
 
 
 def similarities(x: Array, landmarks: Array, limits: Array, bandwidths: Array, relevance: Array | None = None) -> Array:
-    """Return k(x, l) for landmarks ``(..., L, d)``, shape ``x.shape[:-1] + (..., L)``, of inputs within the limits.
+    """Return the similarities k(x, l) to landmarks ``(..., L, d)``, shape ``x.shape[:-1] + (..., L)``.
 
-    k is a mean of Gaussians exp(-|x-l|^2 / (2 sigma^2)), each weighed in proportion to its bandwidth: narrow ones tell
-    what is near apart, and where few landmarks are near they are mostly noise.
+    Inputs are first brought within the limits. k is a mean of Gaussians exp(-|x-l|^2 / (2 sigma^2)), weighed in
+    proportion to their bandwidths: narrow Gaussians tell near inputs apart, and are mostly noise where few landmarks
+    are near.
     """
     xp = namespace(x)
     low, high = limits[..., 0, :], limits[..., 1, :]
@@ -216,7 +217,7 @@ def similarities(x: Array, landmarks: Array, limits: Array, bandwidths: Array, r
 
 
 def compare(squares: Array, bandwidths: Array) -> Array:
-    """Return the mean of Gaussians at squared distances ``(..., L)``, for bandwidths ``(..., B)``."""
+    """Return the weighted mean of Gaussians with bandwidths ``(..., B)``, at squared distances ``(..., L)``."""
     xp, sums = namespace(squares), 0
     for b in range(bandwidths.shape[-1]):  # one at a time: all at once would be many times what there is to read
         sigma = bandwidths[..., b, None]
@@ -231,7 +232,7 @@ def waves(angles: Array) -> Array:
 
 
 def project(z: Array, basis: Array) -> Array:
-    """Return the features in a basis, ``(..., P, r)``; its axes before (2D, r) are the last of those of z before 2D."""
+    """Return the features z ``(..., P, 2D)`` in a basis ``(P, 2D, r)``: shape ``(..., P, r)``."""
     xp = namespace(z)
     rows = xp.reshape(z, (-1, *z.shape[1 - basis.ndim :]))
     projected = xp.matmul(xp.moveaxis(rows, 0, -2), basis)  # kernel by kernel, one product for all rows

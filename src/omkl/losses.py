@@ -20,7 +20,7 @@ MOST_CLASSES = 1000  # that are inferred from labels: a larger one is more likel
 
 
 class Loss(Protocol):
-    """What the algorithm asks of a loss.
+    """What a loss must have.
 
     ``lipschitz`` is K, the bound on the derivative's norm, and ``smoothness`` the bound on the curvature; ``inf`` where
     there is none.

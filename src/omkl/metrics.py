@@ -1,8 +1,8 @@
-"""What a run is judged by, as functions of arrays.
+"""Metrics, as functions of arrays.
 
-``simulate`` records the loss before learning, accuracy, disagreement, bits and, where asked for, the pooled loss; these
-are the rest, and the same for arrays of your own. Outputs are those of ``Model.decision_function``; labels are the
-user's: -1 and +1, 0 ... C-1, or real.
+``simulate`` already records the loss before learning, accuracy, disagreement, bits and, if asked for, the pooled loss.
+Here are the same metrics for arrays of your own, and some more. Outputs are those of ``Model.decision_function``.
+Labels are yours: -1 and +1, 0 ... C-1, or real numbers.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 def progressive(values: npt.ArrayLike) -> Floats:
-    """Return the mean of all values so far, along the last axis: of losses before learning, the progressive loss.
+    """Return the mean of all values so far, along the last axis. For losses before learning it is the progressive loss.
 
     >>> progressive([1.0, 0.0, 0.5]).tolist()
     [1.0, 0.5, 0.5]
@@ -43,7 +43,7 @@ def half_interval(values: npt.ArrayLike) -> Floats:
 
 
 def accuracy(predicted: npt.ArrayLike, labels: npt.ArrayLike) -> float:
-    """Return the share of predicted labels that are right."""
+    """Return the share of correct labels."""
     predicted, labels = _alike(predicted, labels)
     return float(np.mean(predicted == labels))
 
@@ -57,7 +57,9 @@ def log_loss(outputs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 
 
 def auc(outputs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
-    """Return the chance that a sample of the upper class has a larger output than one of the lower; ties are a half.
+    """Return the probability that a sample of the upper class has a larger output than one of the lower class.
+
+    Ties count one half.
 
     >>> auc([0.1, 0.4, 0.35, 0.8], [-1, -1, 1, 1])
     0.75
@@ -73,7 +75,7 @@ def auc(outputs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 
 
 def r2(predicted: npt.ArrayLike, targets: npt.ArrayLike) -> float:
-    """Return the share of the targets' variance that is explained; of all outputs together where they are several."""
+    """Return the share of the targets' variance that is explained; with several outputs, of all together."""
     f, y = _alike(predicted, targets)
     spread = np.sum((y - y.mean(axis=0)) ** 2)
     if not spread > 0:
@@ -86,7 +88,7 @@ def pooled_losses(
 ) -> Floats:
     """Return the loss of every node's model on every sample, ``(J, n)``; its mean is the pooled loss.
 
-    Models ``theta (J, P, C, m)`` with ``log_weights (J, P)``, features ``z (n, P, m)``, labels ``y (n,)``.
+    Give models ``theta (J, P, C, m)`` with ``log_weights (J, P)``, features ``z (n, P, m)``, and labels ``y (n,)``.
     """
     objective, features = named(loss), np.asarray(z)
     models = zip(np.asarray(theta), np.asarray(log_weights), strict=True)
@@ -95,16 +97,16 @@ def pooled_losses(
 
 
 def disagreement(theta: npt.ArrayLike) -> float:
-    """Return the root mean square over nodes, the first axis, of the distance from the mean model."""
+    """Return the root mean square distance of the nodes' models from the mean model; nodes are the first axis."""
     models = np.asarray(theta, dtype=np.float64)
     return float(np.sqrt(np.sum((models - models.mean(axis=0)) ** 2) / len(models)))
 
 
 def regret(losses: npt.ArrayLike, reference: npt.ArrayLike) -> Floats:
-    """Return what was lost beyond a reference up to every round, along the last axis.
+    """Return the sum of losses beyond a reference up to every round, along the last axis.
 
-    Against ``hindsight(z, y, loss)`` it is regret, and dynamic regret against the same with ``changes``, or against any
-    sequence of models.
+    With the reference ``hindsight(z, y, loss)`` it is the regret. With ``changes`` there, or with any sequence of
+    models, it is the dynamic regret.
 
     >>> regret([1.0, 0.5, 0.5], [0.25, 0.25, 0.25]).tolist()
     [0.75, 1.0, 1.25]
@@ -121,15 +123,15 @@ def hindsight(
 ) -> Floats:
     """Return the loss of every sample under the best fixed model in hindsight, ``(T,)`` or ``(T, J)``.
 
-    The best is one kernel and one theta for all samples, the least in mean loss and ``regularization`` times the square
-    of its norm; of a loss with one output.
+    The best model is one kernel and one theta for all samples. It minimizes the mean loss plus ``regularization`` times
+    the square of its norm. The loss must have one output.
 
     Parameters
     ----------
     z, y
         Features ``(T, P, m)`` and labels ``(T,)``, or ``(T, J, P, m)`` and ``(T, J)``.
     changes
-        Rounds at which the best may become another: each stretch between them has its own.
+        Rounds at which the best model may change: each stretch between them has its own.
     """
     objective, features, labels = named(loss), np.asarray(z), np.asarray(y)
     targets = objective.encode(labels)

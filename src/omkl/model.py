@@ -24,24 +24,27 @@ _ARRAYS = (
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """The ensemble of one node.
+    """The model of one node: predict with it, save it, load it.
 
     Attributes
     ----------
     frequencies
-        ``(P, D, d)``; None on landmarks.
+        Random frequencies, ``(P, D, d)``; None on landmarks.
     theta
-        ``(P, C, 2D)``, or ``(P, C, r)`` in a basis; on landmarks P counts the readings of one model.
+        Coefficients, ``(P, C, 2D)``, or ``(P, C, r)`` in a basis. On landmarks, P is the number of readings of one
+        model.
     log_weights
-        ``(P,)``.
+        Logarithms of the weights, ``(P,)``.
     loss
-        What it was learned with; decides what ``predict`` returns.
+        The loss that was learned; it decides what ``predict`` returns.
     basis
         ``(P, 2D, r)``, or ``(1, L, r)`` on landmarks, or None.
     center, scale
-        ``(d,)``, what inputs are standardized by before they are predicted; None for both takes them as they are.
+        Mean and deviation by which inputs are standardized before predicting, ``(d,)``; None for both takes inputs as
+        they are.
     landmarks, limits, bandwidths, relevance
-        ``(L, d)``, ``(2, d)``, ``(B,)`` and ``(d,)``, as ``omkl.features.similarities`` takes them; or None.
+        What ``omkl.features.similarities`` takes: ``(L, d)``, ``(2, d)``, ``(B,)`` and ``(d,)``; or None. A saved file
+        contains them: landmarks are inputs.
     """
 
     frequencies: Array
@@ -138,7 +141,7 @@ class Model:
         return np.asarray(algorithm.predict(self.theta, self.log_weights, z).output)
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Return labels ``(n,)``: -1 and +1, class numbers, or real values, as the loss has it."""
+        """Return predictions ``(n,)``: -1 and +1, class numbers, or real values, according to the loss."""
         return np.asarray(self.loss.decide(self.decision_function(X)))
 
     def save(self, path: str | Path) -> None:
@@ -147,7 +150,7 @@ class Model:
             self.write(file)
 
     def write(self, file: BinaryIO) -> None:
-        """Write the same to an open file."""
+        """Write the model to an open file."""
         version = WITH_UNITS if self.center is not None else FORMAT if self.basis is None else WITH_BASIS
         version = version if self.landmarks is None else WITH_LANDMARKS
         version = version if self.relevance is None else WITH_RELEVANCE
@@ -191,6 +194,6 @@ def model_of(
 
 
 def loss_from(record: dict[str, Any]) -> Loss:
-    """Return the loss that a record of its name and settings describes."""
+    """Return the loss for a record of its name and settings."""
     settings = dict(record)
     return pick("loss", settings.pop("name"), losses.LOSSES)(**settings)

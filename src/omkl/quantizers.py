@@ -1,8 +1,8 @@
-"""Quantizers: vectors to integer levels and a step, and back.
+"""Quantizers: they turn vectors into integer levels and a step, and back.
 
-Neighbors must hold the very same hidden state, bit for bit, whatever library adds up its updates. So a message is a
-step times whole levels, and the step has at most nine significant bits, the levels at most eight: their product is
-exact in float32, and fused or not, every machine computes the same sum. Such a step is also the upper half of a
+All neighbors must hold exactly the same hidden state, bit for bit, whatever library adds up its updates. So a message
+is a step times whole levels. The step has at most nine significant bits and the levels have at most eight. Their
+product is therefore exact in float32, and every machine computes the same sum. Such a step is also the upper half of a
 float32 without its sign: two bytes on the wire.
 """
 
@@ -23,36 +23,36 @@ STEP_BITS = 16
 
 
 class Message(NamedTuple):
-    """What leaves a node: ``levels`` of shape ``(..., n)`` in B blocks, each with its ``step``, shape ``(..., B)``."""
+    """What a node sends: ``levels`` of shape ``(..., n)`` in B blocks, and a ``step`` for each block, ``(..., B)``."""
 
     levels: Array
     step: Array
 
 
 class Quantizer(Protocol):
-    """What the algorithm asks of a quantizer: E|Q(v) - v|^2 <= (1 - delta) |v|^2 for every v."""
+    """What a quantizer must have, with E|Q(v) - v|^2 <= (1 - delta) |v|^2 for every v."""
 
     name: ClassVar[str]
     dithered: ClassVar[bool]
 
     def quantize(self, vector: Array, uniforms: Array | None) -> Message:
-        """Return the message for ``vector``, shape ``(..., n)``; ``uniforms`` of that shape if ``dithered``."""
+        """Return the message for ``vector (..., n)``; if ``dithered``, ``uniforms`` have the same shape."""
 
     def delta(self, n: int) -> float:
-        """Return the contraction that is guaranteed for vectors of length n."""
+        """Return the delta that is guaranteed for vectors of length n."""
 
     def check(self, n: int) -> None:
-        """Refuse a length n for which the quantizer is no contraction."""
+        """Refuse a length n for which delta is not positive."""
 
     def size(self, n: int) -> int:
-        """Return the bits of a vector of length n at fixed width, steps and signs included.
+        """Return the bits of a vector of length n at fixed width, with steps and signs.
 
-        The codec packs levels by how likely they are, and so shorter: see ``wire.message_bytes``.
+        Real messages are shorter, because the codec packs likely levels into fewer bits: see ``wire.message_bytes``.
         """
 
 
 def restore(message: Message) -> Array:
-    """Return the vector a message stands for, exactly.
+    """Return the vector that a message stands for, exactly.
 
     >>> import numpy as np
     >>> restore(Message(np.asarray([3, -1], dtype=np.int16), np.asarray([0.5], dtype=np.float32)))
@@ -67,7 +67,7 @@ def restore(message: Message) -> Array:
 
 @dataclass(frozen=True)
 class Exact:
-    """No quantizer: float32 differences."""
+    """Send exact float32 differences."""
 
     name: ClassVar[str] = "exact"
     dithered: ClassVar[bool] = False
@@ -133,11 +133,11 @@ class QSGD:
         return min(n / m**2, math.sqrt(n) / m)
 
     def tau(self, n: int) -> float:
-        """Return what the levels are divided by, for vectors of length n."""
+        """Return the number that levels are divided by, for vectors of length n."""
         return 1 + self._variance(n) if self.rescale else 1.0
 
     def quantize(self, vector: Array, uniforms: Array | None) -> Message:
-        """Return levels drawn against the rounded step; zero for a zero vector."""
+        """Return levels that are rounded at random, and the step; zero for a zero vector."""
         assert uniforms is not None
         xp = namespace(vector)
         length = self.block or vector.shape[-1]
@@ -148,12 +148,12 @@ class QSGD:
         return _message(xp, vector, v, xp.clip(levels, 0, self.levels), step)
 
     def delta(self, n: int) -> float:
-        """Return 1 - min(n/M^2, sqrt(n)/M), or 1/tau when rescaled, for the block length; M less the rounding."""
+        """Return 1 - min(n/M^2, sqrt(n)/M), or 1/tau when rescaled, for the block length, with M less the rounding."""
         length = self.block or n
         return 1 / self.tau(length) if self.rescale else 1 - self._variance(length)
 
     def check(self, n: int) -> None:
-        """Refuse plain QSGD where delta <= 0: the scheme then diverges."""
+        """Refuse plain QSGD with delta <= 0, because gossip then diverges."""
         _check_divides(self.block, n)
         if self.delta(n) <= 0:
             raise InputError(
@@ -163,16 +163,16 @@ class QSGD:
             )
 
     def size(self, n: int) -> int:
-        """Return level and sign of every element, and a step for every block, at fixed width."""
+        """Return the bits of the level and the sign of every element, and of a step for every block."""
         return n * (self.bits + 1) + STEP_BITS * (n // (self.block or n))
 
 
 @dataclass(frozen=True)
 class Nearest:
-    """Levels to the nearest integer of v_i / (step * rms), and the least-squares scale: no dither.
+    """The default's quantizer: round v_i / (step * rms) to the nearest integer. Nothing is random.
 
-    Gossip needs a contraction, not an unbiased quantizer, and the scale is sent anyway; so the scale is fitted to the
-    levels, and the error is |v|^2 - (v.l)^2/(l.l) for every vector.
+    Gossip needs a contraction, and not an unbiased quantizer. So the scale, which is sent anyway, is fitted to the
+    levels by least squares, and the error is |v|^2 - (v.l)^2/(l.l) for every vector.
 
     Attributes
     ----------
@@ -195,7 +195,7 @@ class Nearest:
         _check_block(self.block)
 
     def quantize(self, vector: Array, uniforms: Array | None) -> Message:
-        """Return the nearest levels and their fitted step; zero for a zero vector."""
+        """Return the nearest levels, and the step fitted to them; zero for a zero vector."""
         xp = namespace(vector)
         length = self.block or vector.shape[-1]
         v = _blocks(vector, vector.shape[-1] // length)
@@ -212,7 +212,7 @@ class Nearest:
         return min(int(math.sqrt(length) / self.step + 0.5) or 1, MOST_LEVELS)
 
     def delta(self, n: int) -> float:
-        """Return 1/n for the block length, less the rounding; on vectors like noise it is far larger (.64 at 2.5)."""
+        """Return 1/n for the block length, less the rounding; on random vectors it is far larger (.64 at 2.5)."""
         return (1 - ROUNDING**2) / (self.block or n)
 
     def check(self, n: int) -> None:
@@ -220,16 +220,16 @@ class Nearest:
         _check_divides(self.block, n)
 
     def size(self, n: int) -> int:
-        """Return every level with its sign at fixed width, and a step for every block."""
+        """Return the bits of every level with its sign, and of a step for every block."""
         length = self.block or n
         width = math.ceil(math.log2(2 * self.most(length) + 1))
         return n * width + STEP_BITS * (n // length)
 
 
 def round_up(step: Array) -> Array:
-    """Return the least step of nine significant bits at or above ``step``; zero below the smallest step.
+    """Return the smallest step of nine significant bits that is at least ``step``; zero below the smallest step.
 
-    By the bits of a float32, whose upper half it is: logarithms are not portable.
+    It is computed from the bits of a float32, because logarithms differ between machines.
     """
     xp = namespace(step)
     if not hasattr(step, "view"):  # of another library than NumPy and JAX

@@ -1,9 +1,9 @@
 """Estimators in the manner of river: ``OMKLClassifier``, ``OMKLRegressor``, ``OMKLMultiTargetRegressor``.
 
-Rows are dictionaries, and columns go by their names. A value that is not there, None or nan, stands at the mean of its
-column. Names that turn up in the first ``warmup`` rows become columns with the next calibration, of which there is one
-whenever the rows have doubled; what turns up later is left out, for nothing is known of its units. Classes may turn up
-at any time. See ``omkl.online`` for the rest.
+Rows are dictionaries, and columns go by their names. A missing value, None or nan, counts as the mean of its column. A
+name that first appears in the first ``warmup`` rows becomes a column at the next calibration; there is one each time
+the number of rows has doubled. A name that first appears later is ignored, because nothing is known about its unit. New
+classes may appear at any time. ``omkl.online`` has the rest.
 """
 
 import math
@@ -75,10 +75,10 @@ class _Estimator:
 
 
 class OMKLClassifier(_Estimator, base.MiniBatchClassifier):
-    """A multi-kernel classifier that learns rows one after another.
+    """A classifier that learns rows one after another, adapts to drift, and needs no scaling or tuning.
 
-    Two classes are learned by the logistic loss, more by the softmax. A third class that turns up beyond the first
-    ``warmup`` rows makes two outputs of the one there was, and its own begins at zero.
+    Two classes are learned with the logistic loss, more with the softmax loss. If a third class appears after the first
+    ``warmup`` rows, the one output becomes two, and the output of the new class begins at zero.
 
     Parameters
     ----------
@@ -86,21 +86,22 @@ class OMKLClassifier(_Estimator, base.MiniBatchClassifier):
         Bandwidths of Gaussian kernels, in units of the median distance between inputs. Default:
         (0.35, 0.7, 1.4, 2.8, 5.6).
     rank
-        Directions of the similarities that are learned. Default: 120.
+        Number of coefficients of a model, at most: directions of the similarities to the landmarks. Default: 120.
     learner
         The update rule, by name or as an object, such as ``omkl.Newton(forget=0.999)``. Default:
         ``omkl.Pooled((600, 20))``.
     forget
-        Each row multiplies the count of earlier ones by this, from 0.5 to 1; 1 forgets nothing. Several rates learn as
-        many models, and what they are worth is learned too. Default: (1, 0.995); for numbers (1, 0.99, 0.9).
+        Rate of forgetting: each row multiplies the count of earlier rows by this, from 0.5 to 1; 1 forgets nothing.
+        With several rates there is a model for each, weighed by their losses. Default: (1, 0.995); for numbers
+        (1, 0.99, 0.9).
     weight_rate
         How fast the weights of models follow their losses. Default: 1.0.
     warmup
-        Rows to calibrate on, which are kept until they are complete. Default: 512.
+        Number of first rows to calibrate on. They are kept until there are so many. Default: 512.
     method
-        A method of one node instead of one made of the parameters before; the loss is that of the task.
+        A method of one node. It replaces the parameters above; the loss is that of the task.
     seed
-        Of features that are random. Default: 0.
+        Seed of features that are random. Default: 0.
 
     Examples
     --------
@@ -115,7 +116,7 @@ class OMKLClassifier(_Estimator, base.MiniBatchClassifier):
         return True
 
     def learn_one(self, x: Named, y: Any, w: float = 1.0) -> None:
-        """Learn a row, its loss times ``w``; one of weight zero is not there."""
+        """Learn a row with weight ``w``, which multiplies its loss; a row of weight zero is ignored."""
         values = _numbers(x)
         if not _is_there(w):
             return
@@ -136,7 +137,7 @@ class OMKLClassifier(_Estimator, base.MiniBatchClassifier):
             self.learn_one(x, label)
 
     def predict_proba_one(self, x: Named, **kwargs: Any) -> dict[Any, float]:
-        """Return the probability of every class that has turned up."""
+        """Return the probability of every class that has appeared."""
         return self._probabilities([x])[0]
 
     def predict_proba_many(self, X: Any) -> Any:
@@ -160,14 +161,14 @@ class _Lossy:
 
 @dataclass(eq=False, repr=False)
 class OMKLRegressor(_Estimator, _Lossy, base.MiniBatchRegressor):
-    """A multi-kernel regressor that learns rows one after another.
+    """A regressor that learns rows one after another, adapts to drift, and needs no scaling or tuning.
 
-    Targets are learned in units of the rows that it is calibrated on. Before the first row it predicts 0.
+    Targets are standardized by the rows that it is calibrated on. Before the first row it predicts 0.
 
     Parameters
     ----------
     loss
-        What is learned, by name; ``"squared"`` has the mean for its optimum.
+        The loss that is learned, by name; ``"squared"`` predicts the mean.
     kernels, rank, learner, forget, weight_rate, warmup, method, seed
         As in ``OMKLClassifier``.
 
@@ -180,7 +181,7 @@ class OMKLRegressor(_Estimator, _Lossy, base.MiniBatchRegressor):
     """
 
     def learn_one(self, x: Named, y: float, w: float = 1.0) -> None:
-        """Learn a row, its loss times ``w``; one of weight zero is not there."""
+        """Learn a row with weight ``w``, which multiplies its loss; a row of weight zero is ignored."""
         values = _numbers(x)
         if not _is_there(w):
             return
@@ -194,7 +195,7 @@ class OMKLRegressor(_Estimator, _Lossy, base.MiniBatchRegressor):
             self.learn_one(x, value)
 
     def predict_one(self, x: Named) -> float:
-        """Return the value that is expected."""
+        """Return the predicted value."""
         return self._values([x])[0]
 
     def predict_many(self, X: Any) -> Any:
@@ -212,7 +213,7 @@ class OMKLRegressor(_Estimator, _Lossy, base.MiniBatchRegressor):
 
 @dataclass(eq=False, repr=False)
 class OMKLMultiTargetRegressor(_Estimator, _Lossy, base.MultiTargetRegressor):
-    """A multi-kernel regressor of several targets, each by its name; the first row has them all.
+    """A regressor for several targets, each with its name. The first row must have all of them.
 
     Parameters
     ----------
@@ -229,7 +230,7 @@ class OMKLMultiTargetRegressor(_Estimator, _Lossy, base.MultiTargetRegressor):
     """
 
     def learn_one(self, x: Named, y: Named, w: float = 1.0, **kwargs: Any) -> None:
-        """Learn a row, its loss times ``w``; one of weight zero is not there."""
+        """Learn a row with weight ``w``, which multiplies its loss; a row of weight zero is ignored."""
         values = _numbers(x)
         if not _is_there(w):
             return
@@ -241,7 +242,7 @@ class OMKLMultiTargetRegressor(_Estimator, _Lossy, base.MultiTargetRegressor):
         self._learn(self._online, values, [y[name] for name in self._labels], w)
 
     def predict_one(self, x: Named) -> dict[Any, float]:
-        """Return the value that is expected of every target; of none before the first row."""
+        """Return the predicted value of every target; an empty dict before the first row."""
         if self._online is None:
             return {}
         return dict(zip(self._labels, self._outputs([x])[0].tolist(), strict=True))

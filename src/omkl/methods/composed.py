@@ -18,7 +18,7 @@ class Part:
     """A part of a method: a frozen dataclass of settings, with the functions that need them."""
 
     aliases: ClassVar[Mapping[str, str]] = {}
-    """What settings are called beside those of other parts, where their own names would say too little."""
+    """Names of settings in a method, where their own names would say too little."""
 
     @classmethod
     def names(cls) -> dict[str, str]:
@@ -37,7 +37,7 @@ class Part:
 
 @dataclass(frozen=True, init=False, repr=False)
 class Composed:
-    """A thing of parts. A subclass is a frozen dataclass of them, each with a default."""
+    """A thing made of parts. A subclass is a frozen dataclass of parts, each with a default."""
 
     def __init__(self, **given: Any) -> None:
         made = {one.name: given.pop(one.name, one.default) for one in fields(self)}
@@ -73,7 +73,7 @@ class Composed:
     @classmethod
     @cache
     def known(cls) -> Mapping[str, Setting]:
-        """Return all settings by the names that files and flags give them, and the parts that there are several of."""
+        """Return all settings by their names in files and flags, and the parts of which there are several kinds."""
         found: dict[str, Setting] = {}
         hints, docs = get_type_hints(cls), documented(cls)
         for one in fields(cls):
@@ -87,7 +87,7 @@ class Composed:
         return found
 
     def settings(self) -> dict[str, Any]:
-        """Return every setting by that name."""
+        """Return the values of all settings, by these names."""
         return dict(self._settings())
 
     def _settings(self) -> Iterator[tuple[str, Any]]:

@@ -30,9 +30,9 @@ class Tracking(NamedTuple):
     """How well hidden states follow models through a quantizer."""
 
     delta: float
-    """Share of a difference's energy that a message carries, where models move at random."""
+    """The share of a difference's energy that a message carries, when models move at random."""
     lag: float
-    """Rounds by which the hidden state trails behind, where they move steadily."""
+    """The number of rounds by which hidden states trail behind, when models move steadily."""
 
 
 def tracking(quantizer: Quantizer, n: int) -> Tracking:

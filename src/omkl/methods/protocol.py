@@ -18,55 +18,55 @@ S = TypeVar("S", bound=MethodState)
 
 
 class Round(NamedTuple):
-    """What the nodes are given in one round."""
+    """What the nodes get in one round."""
 
     z: Array
     """Features of each node's sample, ``(J, ..., P, 2D)``."""
     y: Array
     """Targets, ``(J, ..., C)``."""
     uniforms: Array | None
-    """Dither for the quantizer, ``(J, ..., P, C, 2D)``, where the method is ``dithered``."""
+    """Uniform random numbers for the quantizer, ``(J, ..., P, C, 2D)``, if the method is ``dithered``."""
     round: Array | int = 0
-    """The round of gossip, from zero on."""
+    """The number of the round, from zero."""
     weight: Array | None = None
-    """How many samples each counts as, ``(J, ...)``; None is one."""
+    """How many samples each sample counts as, ``(J, ...)``; None is one."""
     reach: Array | None = None
-    """How many nodes' samples a step stands for, ``(J, ...)``; None is one."""
+    """How many nodes' samples a step counts for, ``(J, ...)``; None is one."""
     alike: Array | None = None
-    """How alike those are, ``(J, ..., P)``, from 0 to 1; None is not at all."""
+    """How alike those samples are, ``(J, ..., P)``, from 0 to 1; None is 0, not at all."""
 
 
 class Info(NamedTuple):
-    """What is measured in one round and not carried on."""
+    """What is measured in one round. It is no part of the state."""
 
     output: Array
-    """The ensemble's output f before the sample is learned, ``(J, ..., C)``."""
+    """The output f of the ensemble before the sample is learned, ``(J, ..., C)``."""
     loss: Array
     """C(f, y), ``(J, ...)``."""
     theta: Array
-    """The models the nodes predicted with, ``(J, ..., P, C, 2D)``."""
+    """The models that nodes predicted with, ``(J, ..., P, C, 2D)``."""
     log_weights: Array
-    """The log weights they predicted with, ``(J, ..., P)``."""
+    """The log weights that nodes predicted with, ``(J, ..., P)``."""
     message_bytes: Array
     """The size of each node's message as the codec packs it, header and all, ``(J, ...)``; zero where none is sent."""
     readings: Array | None = None
-    """What the coefficients were multiplied by in every reading of a model, ``(J, ..., P, V, n)``; None is one."""
+    """The factors of the coefficients in every reading of a model, ``(J, ..., P, V, n)``; None is one."""
 
 
 class Network(Protocol):
     """Who hears whom, and with what weight."""
 
     def mix(self, theta: Array, hidden: Array, gamma: Array | float, radius: Array | float | None = None) -> Array:
-        """Return ``algorithm.mix`` at every node, of copies ``algorithm.clipped`` to a radius where one is given."""
+        """Return ``algorithm.mix`` at every node; with a radius, of copies that are ``algorithm.clipped`` to it."""
 
     def degrees(self, nodes: int) -> Array:
-        """Return how many hear each node, ``(J,)``, or ``(J, ...)`` where that differs; a weight of zero is no link."""
+        """Return how many nodes hear each node, ``(J,)`` or ``(J, ...)``; a weight of zero is no link."""
 
     def heard(self) -> Array | float:
-        """Return the share of its links, by weight, that each node hears, ``(J,)`` or ``(J, ...)``; 1 where all do."""
+        """Return the share of its links, by weight, that each node hears, ``(J,)`` or ``(J, ...)``; 1 for all links."""
 
     def weight(self, nodes: int) -> Array:
-        """Return what the weights of the links that each node hears add up to, ``(J,)`` or ``(J, ...)``."""
+        """Return the sum of the weights of the links that each node hears, ``(J,)`` or ``(J, ...)``."""
 
 
 class Algorithm(Protocol[S]):
@@ -74,7 +74,7 @@ class Algorithm(Protocol[S]):
 
     name: ClassVar[str]
     endures_faults: ClassVar[bool]
-    """Whether it runs on networks that change; one that does not hears all nodes in every round."""
+    """Whether it runs on networks that change. If not, every node must hear all nodes in every round."""
 
     @property
     def bank(self) -> Bank:
@@ -82,11 +82,11 @@ class Algorithm(Protocol[S]):
 
     @property
     def labels(self) -> list[str]:
-        """What the weights are of."""
+        """Names of the models that are weighed."""
 
     @property
     def sent(self) -> int:
-        """The numbers that are sent of a model."""
+        """How many numbers are sent for each model and output."""
 
     @property
     def objective(self) -> Loss:
@@ -103,13 +103,13 @@ class Algorithm(Protocol[S]):
         """Refuse a network the method cannot run on, before any computation."""
 
     def init(self, xp: Any, leading: tuple[int, ...], outputs: int, spectrum: Array | None = None) -> S:
-        """Return the state before the first round, ``leading`` being (J, ...).
+        """Return the state before the first round; ``leading`` is (J, ...).
 
-        ``spectrum`` has the eigenvalues of the basis the features are in, ``(..., P, n)``, where there is one.
+        ``spectrum`` has the eigenvalues of the basis of the features, ``(..., P, n)``, if there is one.
         """
 
     def step(self, state: S, inputs: Round, network: Network) -> tuple[S, Info]:
-        """Return the state after one round and what was measured in it."""
+        """Return the state after one round, and what was measured in it."""
 
     def models(self, state: S) -> tuple[Array, Array]:
         """Return theta ``(J, ..., P, C, 2D)`` and log weights ``(J, ..., P)`` that each node predicts with."""

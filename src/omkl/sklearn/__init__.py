@@ -1,8 +1,8 @@
 """Estimators in the manner of scikit-learn: ``OMKLClassifier`` and ``OMKLRegressor``.
 
-They learn online: a row at a time, each once, in memory that does not grow. ``fit`` takes rows in random order,
-``partial_fit`` as they come, and there it makes no difference how calls cut them: n rows in one are n calls of one row,
-to the bit. See ``omkl.online`` for how they get by without being told units or bandwidths.
+They learn online: one row at a time, each row once, in memory that does not grow. ``fit`` takes rows in random order,
+and ``partial_fit`` takes them as they come. One call with n rows gives the same as n calls with one row, to the bit.
+``omkl.online`` explains why they need no units or bandwidths.
 """
 
 from omkl.errors import extra

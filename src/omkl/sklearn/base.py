@@ -66,13 +66,16 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     @property
     def kernel_weights_(self) -> Floats:
-        """The weights of the kernels, which sum to one; in a network, those of the mean log weights."""
+        """The weights of the models, which sum to one; in a network, the weights of the mean log weights."""
         check_is_fitted(self, "_online")
         weights = np.exp(self._online.models()[1])
         return np.asarray(weights / weights.sum())
 
     def save(self, path: str | Path) -> None:
-        """Write the estimator as npz with a JSON header: what ``load`` returns goes on as this one would."""
+        """Write the estimator as npz with a JSON header. What ``load`` returns goes on learning as this one would.
+
+        The file contains the landmarks, which are rows that it was calibrated on, without their targets.
+        """
         check_is_fitted(self, "_online")
         if isinstance(self._online, Fixed):
             raise InputError("the model was learned elsewhere; an estimator's file would add nothing; use Model.save")
@@ -135,7 +138,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return X, y, np.broadcast_to(weights, (len(y),))
 
     def fit(self, X: Table, y: Any, sample_weight: Any = None, node: Any = None) -> Self:
-        """Return the estimator after it has learned these rows and no others."""
+        """Learn these rows and no others, and return the estimator."""
         X, y, weights = self._read(X, y, sample_weight)
         if not weights.any():
             raise InputError("every sample weight is zero; rows of weight zero are ignored; give some rows weight")

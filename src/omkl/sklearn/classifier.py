@@ -20,9 +20,9 @@ LEAST = 1e-300  # weight of a class whose logarithm is taken
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
-    """A multi-kernel classifier that learns rows one after another.
+    """A classifier that learns rows one after another, adapts to drift, and needs no scaling or tuning.
 
-    Two classes are learned by the logistic loss, more by the softmax.
+    Two classes are learned with the logistic loss, more with the softmax loss.
 
     Parameters
     ----------
@@ -30,29 +30,28 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Bandwidths of Gaussian kernels, in units of the median distance between inputs. Default:
         (0.35, 0.7, 1.4, 2.8, 5.6).
     rank
-        Directions of the similarities that are learned. Default: 120.
+        Number of coefficients of a model, at most: directions of the similarities to the landmarks. Default: 120.
     learner
         The update rule, by name or as an object, such as ``omkl.Newton(prior=10)``. Default:
         ``omkl.Pooled((600, 20))``.
     forget
-        Each row multiplies the count of earlier ones by this, from 0.5 to 1; 1 forgets nothing. Several rates learn as
-        many models, and what they are worth is learned too. Default: (1, 0.995).
+        Rate of forgetting: each row multiplies the count of earlier rows by this, from 0.5 to 1; 1 forgets nothing.
+        With several rates there is a model for each, weighed by their losses. Default: (1, 0.995).
     weight_rate
         How fast the weights of models follow their losses. Default: 1.0.
     warmup
-        Rows to calibrate on, which are kept until they are complete. Default: 512.
+        Number of first rows to calibrate on. They are kept until there are so many. Default: 512.
     class_weight
-        What a class counts: a dict, or ``"balanced"``, so that all classes count alike whatever their numbers of rows
-        so far. Odds are multiplied by it when classes are predicted. Default: None, all alike.
+        Weight of each class: a dict, or ``"balanced"``, which makes up for different numbers of rows so far. The odds
+        are multiplied by it when classes are predicted. Default: None, all alike.
     shuffle
         Whether ``fit`` takes rows in random order. ``partial_fit`` never does. Default: True.
     nodes, topology
-        Learn as a network of so many nodes, by the gossip of ``omkl.recommended``: rows are dealt out in turn, or go
-        to the ``node`` that ``fit`` and ``partial_fit`` are told. A name such as ``"ring"``; or a
-        graph or a matrix, which says their number itself. Default: 1 node.
+        Learn as a network of ``nodes`` nodes, by the gossip of ``omkl.recommended``. Rows are dealt out in turn, or go
+        to the ``node`` that you give to ``fit`` or ``partial_fit``. ``topology`` is a name such as ``"ring"``; or a
+        graph or a matrix, which also sets the number of nodes. Default: 1 node.
     method
-        Any method, such as ``omkl.letter()``, instead of one made of the parameters before; the loss is that of the
-        task.
+        Any method, such as ``omkl.letter()``. It replaces the parameters above; the loss is that of the task.
     random_state
         Seed of the order of ``fit``. Default: 0.
 
@@ -61,18 +60,18 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     classes_
         The labels, sorted.
     kernel_weights_
-        The weights of the models, which sum to one: each rate of forgetting under each prior, in order.
+        The weights of the models. They sum to one; there is one for each rate of forgetting under each prior, in order.
     n_features_in_, feature_names_in_
         The columns that ``fit`` saw.
 
     Notes
     -----
-    Values that are missing are nan, and count as the mean of their column. Sparse rows are filled up, 256 at a time.
-    Classes that turn up in ``partial_fit`` are learned from then on.
+    Missing values are nan, and count as the mean of their column. Sparse rows are filled up, 256 at a time. New classes
+    in ``partial_fit`` are learned from then on.
 
-    Predictions of a network are those of the mean of its models, which gossip keeps and draws every node to; with
-    ``node=3`` those of a node. A sample weight multiplies the loss of its row, and the row counts as that many samples.
-    Rows of weight zero are ignored. A row of weight 2 is not the same as two rows: an online learner depends on order.
+    A network predicts with the mean of its models; with ``node=3`` it predicts with the model of that node. A sample
+    weight multiplies the loss of its row, and the row counts as that many samples. Rows of weight zero are ignored. A
+    row of weight 2 is not the same as two rows, because an online learner depends on the order.
 
     Examples
     --------
@@ -85,9 +84,9 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     class_weight: dict[Any, float] | str | None = None
 
     def partial_fit(self, X: Table, y: Any, classes: Any = None, sample_weight: Any = None, node: Any = None) -> Self:
-        """Return the estimator after it has learned these rows too.
+        """Learn these rows too, and return the estimator.
 
-        The first call needs two classes or more, in ``y`` or in ``classes``. Others may turn up later.
+        The first call needs at least two classes, in ``y`` or in ``classes``. Other classes may appear later.
         """
         first = not hasattr(self, "_online")
         X, y, weights = self._read(X, y, sample_weight, first)
@@ -108,7 +107,7 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: Table, node: int | None = None) -> Floats:
-        """Return outputs: ``(n,)`` for two classes, positive for the second of them; else ``(n, C)``."""
+        """Return outputs: ``(n,)`` for two classes, positive for the second class; else ``(n, C)``."""
         outputs = self._outputs(X, node)
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
@@ -117,16 +116,16 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return probabilities(self._outputs(X, node))
 
     def predict(self, X: Table, node: int | None = None) -> npt.NDArray[Any]:
-        """Return the likeliest class of every row."""
+        """Return the most likely class of every row."""
         outputs = self._outputs(X, node)
         numbers = outputs[:, 0] > 0 if outputs.shape[1] == 1 else outputs.argmax(axis=1)
         return np.asarray(self.classes_[numbers.astype(int)])
 
     @classmethod
     def from_model(cls, model: Model | str | Path, classes: Any = None) -> Self:
-        """Return an estimator that predicts with a model of ``simulate`` or of a node, or with its file.
+        """Return an estimator that predicts with a model from ``simulate`` or from a node, or with its file.
 
-        ``classes`` names the labels that the model has as -1 and +1, or as 0, 1, 2, ...
+        ``classes`` are the names of the model's labels -1 and +1, or 0, 1, 2, ...
         """
         estimator = cls()
         model = estimator._fix(model)

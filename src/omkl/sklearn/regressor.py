@@ -17,14 +17,14 @@ from omkl.sklearn.base import Estimator, Floats, Table
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OMKLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
-    """A multi-kernel regressor that learns rows one after another, for one output or several.
+    """A regressor that learns rows one after another, adapts to drift, and needs no scaling or tuning.
 
-    Targets are learned in units of the rows that it is calibrated on, mean 0 and deviation 1.
+    It takes one target or several. Targets are standardized by the rows that it is calibrated on.
 
     Parameters
     ----------
     loss
-        What is learned, by name; ``"squared"`` has the mean for its optimum.
+        The loss that is learned, by name; ``"squared"`` predicts the mean.
     forget
         As in ``OMKLClassifier``. Default: (1, 0.99, 0.9).
     kernels, rank, learner, weight_rate, warmup, shuffle, nodes, topology, method, random_state
@@ -33,7 +33,8 @@ class OMKLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     Attributes
     ----------
     kernel_weights_
-        The weights of the models, which sum to one: each rate of forgetting under each prior, and the straight line.
+        The weights of the models. They sum to one; there is one for each rate of forgetting under each prior, and one
+        for the straight line.
     n_features_in_, feature_names_in_
         The columns that ``fit`` saw.
 
@@ -49,7 +50,7 @@ class OMKLRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     _targets: ClassVar[dict[str, Any]] = {"multi_output": True, "y_numeric": True}
 
     def partial_fit(self, X: Table, y: Any, sample_weight: Any = None, node: Any = None) -> Self:
-        """Return the estimator after it has learned these rows too."""
+        """Learn these rows too, and return the estimator."""
         first = not hasattr(self, "_online")
         X, y, weights = self._read(X, y, sample_weight, first)
         if first:
