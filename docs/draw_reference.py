@@ -6,6 +6,7 @@
 
 import inspect
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -39,92 +40,24 @@ SNIPPET = re.compile(
     | \{[^{}]*\} | \w+=(?:\[[^]]*\]|"[^"]*")  # TOML, JSON
     | omkl/[\w/]+ | \$[A-Z]\w+
     | omkl(?:\ (?:COMMANDS))+(?!\w)
-    | [\w.]*[a-z0-9]_[\w.]*\w             # a name
+    | [\w.]*[a-z0-9]{2}_\w\w[\w.]*(?<!\.)  # a name, and no formula's
     | [\w-]+\.(?:toml|npz|csv|pem|key)\b
     )""".replace("COMMANDS", "|".join([*ROOT.commands, *ROOT.commands["node"].commands])),
     re.VERBOSE,
 )
 GOES_ON = ", then "  # between two commands of an example
 KEYS = ("key", "value", "default", "meaning")
-SPEC = """\
-data = "banana"
-topology = {name = "erdos_renyi", p = 0.3}
-nodes = 20
-seeds = 2
-
-[method]
-name = "recommended"
-gamma = 0.5
-quantizer = {name = "nearest", step = 2.5}
-"""
-NETWORK = """\
-name = "greenhouse"
-inputs = 3
-
-[[nodes]]
-id = "door"
-listen = "tcp/192.168.1.11:7447"
-
-[[nodes]]
-id = "roof"
-listen = "tcp/192.168.1.12:7447"
-
-[learning]
-topology = "path"
-
-[learning.method]
-name = "recommended"
-loss = "squared"
-basis = {source = "normal"}
-
-[timing]
-deadline = 10.0
-patience = 2.0
-
-[checkpoint]
-folder = "checkpoints"
-every = "observation"
-"""
 
 Row = tuple[str, ...]
 Told = Mapping[str, tuple[str, str]]
 NOTHING: Told = {}
 
-# What a file says in another way than Python: value and meaning.
-IN_A_SPEC: Told = {
-    "data": ("name or [table](#data)", "The data to learn: a data set by name, or a file of your own."),
-    "topology": (
-        "[name, table](#topology) or path",
-        "Which nodes hear each other. Without it: the data set's own graph if it has one, else a path.",
-    ),
-    "method": ("[name or table](#method)", "What nodes learn with. Without it: the recommended method."),
-    "weights": ("[name](#weights)", "Rule for the gossip weights of a graph: how much each neighbor counts."),
-    "faults": ("[table](#faults)", "Links that fail and nodes that sleep, drawn anew in every round."),
-    "partition": (
-        "[name or table](#partition)",
-        "Which rows of a table each node sees. Without it: the rows are dealt out like cards.",
-    ),
-    "shuffle": ("whole number or `false`", "Seed of the order of the rows; `false` keeps them as they are."),
-    "devices": ("whole number", "Number of JAX devices that share the work."),
-}
-CHANCES: Told = {
-    "links": ("number", "Probability that a link fails in a round."),
-    "nodes": ("number", "Probability that a node sleeps in a round; it goes on learning and hears nobody."),
-}
-IN_A_NETWORK: Told = {
-    "learning": ("[table](#learning) or path", "What is learned, and how: a table, or the path of a spec."),
-    **{name: (f"[{what}](#{name})", "") for name, what in [("nodes", "list of tables"), ("timing", "table"),
-       ("tls", "table"), ("access", "table"), ("checkpoint", "table"), ("calibration", "table")]},
-}  # fmt: skip
-TO_A_NODE: Told = {
-    "topology": (
-        "[name or table](spec-toml.md#topology)",
-        "The graph over the nodes, in the order of the list. Without it: a path, or what `links` says.",
-    ),
-    "method": ("[table](spec-toml.md#method)", "What the nodes learn with. Without it: the recommended method."),
-    "weights": ("[name](spec-toml.md#weights)", "Rule for the gossip weights: how much each neighbor counts."),
-    "seed": ("whole number", "Seed of the random features, which all nodes share, and of rounding at random."),
-}
+TEXTS = tomllib.loads((Path(__file__).parent / "reference_texts.toml").read_text(encoding="utf-8"))
+
+
+def texts(name: str) -> Told:
+    """Return what a file says in another way than Python: the value and the meaning of some keys."""
+    return {key: (one.get("value", ""), one.get("meaning", "")) for key, one in TEXTS[name].items()}
 
 
 # Markdown
@@ -331,17 +264,17 @@ def toml(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def key_row(one: Setting, told: Told = NOTHING) -> Row:
+def key_row(one: Setting, others: Told = NOTHING) -> Row:
     """Return a row of a table of keys; what a file takes may differ from what a docstring says of Python."""
-    hint, doc = told.get(one.name, ("", ""))
+    hint, doc = others.get(one.name, ("", ""))
     return coded(one.name), hint or kind(one.hint), default(one), doc or prose(one.doc)
 
 
-def keys(thing: Any, without: Iterable[str] = (), told: Told = NOTHING) -> str:
+def keys(thing: Any, without: Iterable[str] = (), others: Told = NOTHING) -> str:
     """Return the table of what a thing may be given."""
     known = settings(thing)
-    assert told.keys() <= known.keys(), told.keys() - known.keys()
-    return table(KEYS, (key_row(one, told) for name, one in known.items() if name not in without))
+    assert others.keys() <= known.keys(), others.keys() - known.keys()
+    return table(KEYS, (key_row(one, others) for name, one in known.items() if name not in without))
 
 
 def choices(known: Mapping[str, Any], without: Iterable[str] = ()) -> str:
@@ -366,13 +299,13 @@ def spec() -> str:
         "spec.toml",
         "A spec describes a simulation: `omkl simulate spec.toml`. `omkl cluster` and `omkl node` read the same keys. "
         "A flag of the [command line](command-line.md#omkl-simulate) wins over the file.\n",
-        f"```toml\n{SPEC}```\n",
+        f"```toml\n{TEXTS['examples']['spec']}```\n",
         'A *name or table* is a name alone, `"ring"`, or a table of a name and settings, `{name = "qsgd", bits = '
         "4}`. Where the column *default* is empty, the key is not set. A meaning may speak of None, which is Python's "
         "word for that: leave the key out, or write `false` to leave out a part of a method. An unknown key is an "
         "error that names the key.\n",
         "## Keys\n",
-        keys(Experiment, told=IN_A_SPEC),
+        keys(Experiment, others=texts("spec")),
         "## data\n",
         "A data set is a name; `omkl data` lists them. A file of your own is a table:\n",
         keys(File),
@@ -383,7 +316,7 @@ def spec() -> str:
         "## weights\n",
         table(("name", "is"), ((coded(f'"{name}"'), first_line(rule)) for name, rule in WEIGHTS.items())),
         "## faults\n",
-        keys(Faults, told=CHANCES),
+        keys(Faults, others=texts("faults")),
         "## partition\n",
         choices(PARTS_BY_KIND["partition"].known),
         "## method\n",
@@ -407,8 +340,11 @@ def methods() -> str:
     names = {**PRESETS, **METHODS}
     listed = table(("name", "is"), ((coded(f'"{name}"'), first_line(make)) for name, make in names.items()))
     best, common = settings(recommended()), settings(Gossip)
+    assert texts("method").keys() <= common.keys()
     rows = [
-        (coded(name), kind(one.hint), default(best[name]), default(one), prose(one.doc)) for name, one in common.items()
+        (row[0], row[1], default(best[name]), default(one), row[-1])
+        for name, one in common.items()
+        for row in [key_row(one, texts("method"))]
     ]
     told = [listed, table(("key", "value", "recommended", "gossip", "meaning"), rows)]
     others = [(name, make) for name, make in METHODS.items() if make is not Gossip]
@@ -440,9 +376,9 @@ def network() -> str:
         "`omkl node check` says what it comes to. [Ten minutes to a network](../ten-minutes.md) takes you through it, "
         "and [nodes on devices](../deploy.md) says how to change it later. An unknown key is an error that names the "
         "key. Paths are relative to the file.\n",
-        f"```toml\n{NETWORK}```\n",
+        f"```toml\n{TEXTS['examples']['network']}```\n",
         "## Keys\n",
-        table(KEYS, (key_row(without_tables(one), IN_A_NETWORK) for one in settings(FileKeys).values())),
+        table(KEYS, (key_row(without_tables(one), texts("network")) for one in settings(FileKeys).values())),
         *(
             f"## {head}\n\n{coded(HEADS.get(head, f'[{head}]'))}: {first_line(thing)}\n\n{keys(thing)}"
             for head, thing in TABLES.items()
@@ -450,7 +386,7 @@ def network() -> str:
         "## learning\n",
         "What the nodes learn, and how: keys of [a simulation's spec](spec-toml.md). So you can try the settings with "
         '`omkl simulate` first. `learning = "spec.toml"` reads them from a file.\n',
-        table(KEYS, (key_row(options.RUN[name], TO_A_NODE) for name in used)),
+        table(KEYS, (key_row(options.RUN[name], texts("learning")) for name in used)),
         "`[learning.method]` has the keys of [a spec's method](spec-toml.md#method). Nodes run `recommended`, "
         "`frugal`, `letter`, `gossip`, and `choco` without `fresh`.\n",
         "These keys of a spec are checked and then not used, because only a simulation needs them: "

@@ -22,6 +22,7 @@ NOT_RUN = {
         "here, but by the benchmark of these very lines",
         "as the node's user, where its checkpoints are",
     ],
+    "operating.md": ["as root, on the machine that watches (Debian, Ubuntu)", "as root, on each device in turn"],
     "paper.md": ["three minutes, with data sets that are no part of omkl"],
 }
 WITH_CODE = [page for page in PAGES if page != WALKED and any(block.language not in SHOWN for block in blocks(page))]

@@ -159,6 +159,15 @@ def test_what_is_wrong_is_one_line_that_names_the_key(table: dict[str, Any], mes
     assert "\n" not in str(caught.value)
 
 
+def test_a_graph_of_a_file_is_matched_by_ids_and_lies_beside_the_networks(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("c,a\na,b\n")
+    made = parse(learning(topology="edges.csv"), tmp_path)
+    assert {id: sorted(made.neighbors(id)) for id in made.ids} == {"a": ["b", "c"], "b": ["a"], "c": ["a"]}
+    (tmp_path / "edges.csv").write_text("c,a\na,d\n")
+    with pytest.raises(InputError, match=r"^learning\.topology: names of nodes differ: "):
+        parse(learning(topology="edges.csv"), tmp_path)
+
+
 def test_negative_weights_of_links_are_refused() -> None:
     w = np.full(3, 0.3)
     w[1] = -0.1

@@ -25,7 +25,7 @@ class explain(FLAGS):  # type: ignore[misc, valid-type]
     """Explain a setting: spectral gap, contraction, regret bound.
 
     The setting is the recommended one on a path of 20 nodes, with what flags change in it. The regret bound is for
-    the letter's method.
+    the paper's method.
 
     Example: omkl explain --method letter --topology ring --nodes 20 --rounds 5000
     """

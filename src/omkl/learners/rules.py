@@ -167,10 +167,10 @@ class Newton:
     prior
         Variance of a coefficient before any sample, in the place of lambda: ridge's is 1 / (2 lambda).
     forget
-        What is known along a sample's direction is worth so much of itself before the sample is learned, so that old
-        samples fade, for data that drift: 0.9 to 0.97 after abrupt changes; one forgets nothing.
+        What is known along a sample's direction is multiplied by this before the sample is learned, so that old samples
+        fade. 1 forgets nothing; for data that change abruptly, try 0.9 to 0.97.
     block
-        Keep S as blocks of so many coefficients, where n x n numbers a kernel are too many; None keeps it whole.
+        Keep S as blocks of this many coefficients, if n x n numbers a kernel are too many; None keeps it whole.
 
     Notes
     -----
@@ -271,10 +271,10 @@ class Shared:
     prior
         Variance of a coefficient of the features before any sample, in the place of lambda.
     c
-        Mean curvature that a sample is taken to have.
+        Curvature of a sample, on average; the rule counts on it and does not measure it.
     forget
-        Each sample multiplies the count of earlier ones by it, so that steps never get smaller than those after
-        1 / (1 - forget) samples, for data that drift; one forgets nothing.
+        Each sample multiplies the count of earlier samples by this, so that steps never get smaller than those after
+        1 / (1 - forget) samples. 1 forgets nothing; use less for data that drift.
 
     Notes
     -----

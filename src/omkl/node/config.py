@@ -253,7 +253,9 @@ def _learning(value: Any, folder: Path) -> tuple[Table, str]:
         )
         return _read(folder / value, missing), f"learning: {value}: "
     if isinstance(value, dict):
-        return value, "learning."
+        beside = folder / "network.toml"
+        given = {"topology": config.graph_beside(beside, value["topology"])} if "topology" in value else {}
+        return value | given, "learning."
     raise InputError(f"learning: {value!r} given; it must be a table or the path of a spec; write [learning]")
 
 
@@ -265,9 +267,10 @@ def _topology(spec: Experiment, learning: Table, links: list[list[str]] | None, 
     given = spec.topology if links is None else Graph(len(ids), _edges(links, ids))
     with config.at("learning.topology" if links is None else "links"):
         nodes = len(ids) if isinstance(given, str) else None
+        names = ids if topologies.names_of(given) else None
         # First without the rule of weights: some refuse a graph in parts too, by numbers.
-        checks.connected(topologies.build(given, nodes, connected=False).graph, ids)
-        return topologies.build(given, nodes, spec.weights)
+        checks.connected(topologies.build(given, nodes, connected=False, names=names).graph, ids)
+        return topologies.build(given, nodes, spec.weights, names=names)
 
 
 def _edges(links: list[list[str]], ids: list[str]) -> Any:
