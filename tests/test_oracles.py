@@ -98,8 +98,8 @@ def test_a_version_that_is_frozen_stays(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_versions_are_in_the_order_of_their_release() -> None:
-    names = ["0.1.0", "0.2.0.dev2", "0.2.0.dev10", "0.2.0", "0.10.0.dev0"]
-    assert sorted(names[::-1], key=files.order) == names
+    names = ["0.2.0", "0.10.0.dev0", "0.2.0.dev10", "0.1.0", "0.2.0.dev2"]
+    assert sorted(names, key=files.order) == ["0.1.0", "0.2.0.dev2", "0.2.0.dev10", "0.2.0", "0.10.0.dev0"]
 
 
 # Public names
