@@ -1,7 +1,6 @@
 """Files that version 0.1 wrote, which every later one reads: checkpoints, models, saved runs, estimators."""
 
 import json
-import re
 import shutil
 import sys
 import tempfile
@@ -182,8 +181,13 @@ CASES: dict[str, Node | Run | Estimator] = {
 
 def versions() -> list[Path]:
     """Return a folder for each version whose files are kept, the newest last."""
-    folders = [path for path in FOLDER.iterdir() if path.is_dir()]
-    return sorted(folders, key=lambda path: [int(part) for part in re.findall(r"\d+", path.name)])
+    return sorted((path for path in FOLDER.iterdir() if path.is_dir()), key=lambda path: order(path.name))
+
+
+def order(version: str) -> tuple[list[int], float]:
+    """Return what versions are sorted by: 0.2.0.dev1 comes before 0.2.0."""
+    release, _, dev = version.partition(".dev")
+    return [int(part) for part in release.split(".")], float(dev or "inf")
 
 
 def layout(folder: Path) -> dict[str, Any]:
