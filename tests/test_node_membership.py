@@ -50,7 +50,7 @@ def test_a_node_is_added_at_the_end_and_no_other_link_changes(ring: Path) -> Non
     assert change.after.ids == ["a", "b", "c", "d", "e", "m"]
     assert links(change) == ["ab", "ae", "bc", "cd", "cm", "de", "dm"]
     assert change.after.members[-1].listen == "tcp/127.0.0.1:7452"
-    assert change.after.members[-1].metrics == "127.0.0.1:9105"
+    assert change.after.members[-1].metrics == "127.0.0.1:17452"
     assert change.after.endpoints("m") == ["tcp/127.0.0.1:7449", "tcp/127.0.0.1:7450"]  # which know of it and wait
     assert (change.restart, change.weighed) == (["c", "d"], ["b", "e"])
     lost = set(text.splitlines()) - set(ring.read_text().splitlines())
