@@ -34,7 +34,7 @@ class Experiment:
         Number of nodes, J; may be left out where data or topology tell it.
     method
         What nodes learn with: ``Gossip(...)``, ``Local(...)``, ... or the name of one of these with its defaults, or of
-        a preset, ``"letter"`` or ``"frugal"``; None is ``recommended()``. A method without a loss takes the one that
+        a preset, ``"paper"`` or ``"frugal"``; None is ``recommended()``. A method without a loss takes the one that
         suits a data set known by name.
     weights
         Rule for the gossip weights of a graph: how much each neighbor counts.
@@ -53,9 +53,9 @@ class Experiment:
     rounds
         Number of rounds to take from the stream; None takes all that it has.
     record_every
-        Record one round in so many; 1 records every round.
+        Record one round of this many; 1 records every round.
     pooled
-        Also record ``pooled_loss``: every node's model scored on all nodes' samples of the round.
+        Score every node's model on all nodes' samples of a round too; this is ``pooled_loss``.
     standardize
         Scale every input to mean 0 and deviation 1 by the running moments of its node, as ``omkl.scaling`` does. Use it
         for raw values in any units, at nodes that see similar data. If nodes see different data, scale the inputs
@@ -71,8 +71,8 @@ class Experiment:
     Examples
     --------
     >>> import omkl
-    >>> omkl.Experiment(data="banana", topology="ring", nodes=20, method="letter")
-    Experiment(data=banana, topology=ring, nodes=20, method=letter)
+    >>> omkl.Experiment(data="banana", topology="ring", nodes=20, method="paper")
+    Experiment(data=banana, topology=ring, nodes=20, method=paper)
     """
 
     data: Any
