@@ -53,9 +53,9 @@ class Experiment:
     rounds
         Number of rounds to take from the stream; None takes all that it has.
     record_every
-        Record one round in so many; 1 records every round.
+        Record one round of this many; 1 records every round.
     pooled
-        Also record ``pooled_loss``: every node's model scored on all nodes' samples of the round.
+        Score every node's model on all nodes' samples of a round too; this is ``pooled_loss``.
     standardize
         Scale every input to mean 0 and deviation 1 by the running moments of its node, as ``omkl.scaling`` does. Use it
         for raw values in any units, at nodes that see similar data. If nodes see different data, scale the inputs
