@@ -86,9 +86,9 @@ def _flag(name: str, setting: Setting, panel: str) -> Any:
     word = f"--{name.replace('_', '-')}"
     kind: Any = str
     metavar: str | None = "VALUE"
-    if setting.hint is bool or name != setting.name:
+    if bool in _kinds(setting) or name != setting.name:
         kind, metavar = bool, None
-        word += f"/--no{word[1:]}" if setting.default is True else ""
+        word += f"/--no{word[1:]}" if setting.default in (True, None) and name == setting.name else ""
     elif setting.hint == tuple[Kernel, ...]:
         kind, metavar = list[str], "FAMILY:SIGMAS"
     elif number := {int, float} & set(_kinds(setting)):
