@@ -114,7 +114,7 @@ def test_numbered_nodes_come_in_the_order_of_their_numbers(tmp_path: Path) -> No
     (tmp_path / "t.csv").write_text("x,y,station\n" + "".join(f"{n},{n % 2},{n}\n" for n in (10, 2, 1, 11, 9)))
     table = data.read_table(tmp_path / "t.csv", "y", node="station")
     assert table.names == ("1", "2", "9", "10", "11")
-    assert data.by_node(table.X, table.y, table.node).X[0, :, 0].tolist() == [1, 2, 9, 10, 11]
+    assert data.as_stream(table)[0].X[0, :, 0].tolist() == [1, 2, 9, 10, 11]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ class Experiment(Roles):
         Number of nodes, J; may be left out where data or topology tell it.
     method
         What nodes learn with: ``Gossip(...)``, ``Local(...)``, ... or the name of one of these with its defaults, or of
-        a preset, ``"letter"`` or ``"frugal"``; None is ``recommended()``. A method without a loss takes the one that
+        a preset, ``"paper"`` or ``"frugal"``; None is ``recommended()``. A method without a loss takes the one that
         suits a data set known by name.
     weights
         Rule for the gossip weights of a graph: how much each neighbor counts.
@@ -54,9 +54,9 @@ class Experiment(Roles):
     rounds
         Number of rounds to take from the stream; None takes all that it has.
     record_every
-        Record one round in so many; 1 records every round.
+        Record one round of this many; 1 records every round.
     pooled
-        Also record ``pooled_loss``: every node's model scored on all nodes' samples of the round.
+        Score every node's model on all nodes' samples of a round too; this is ``pooled_loss``.
     standardize
         Scale every input to mean 0 and deviation 1 by the running moments of its node, as ``omkl.scaling`` does. None
         does so for files and data frames, whose targets of numbers are scaled too, and not for arrays. Use it for raw
@@ -73,8 +73,8 @@ class Experiment(Roles):
     Examples
     --------
     >>> import omkl
-    >>> omkl.Experiment(data="banana", topology="ring", nodes=20, method="letter")
-    Experiment(data=banana, topology=ring, nodes=20, method=letter)
+    >>> omkl.Experiment(data="banana", topology="ring", nodes=20, method="paper")
+    Experiment(data=banana, topology=ring, nodes=20, method=paper)
     """
 
     data: Any

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 SAVED = "cluster.npz"
 MOST_NODES = 200  # processes on one machine
 
-FLAGS = options.flags("data target node time use drop topology nodes weights seed shuffle standardize rounds method")
+FLAGS = options.flags(
+    "data target node time use drop topology nodes weights seed shuffle standardize no_standardize rounds method"
+)
 
 
 @dataclass

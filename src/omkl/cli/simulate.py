@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FLAGS = options.flags(
     "data target node time use drop topology nodes weights faults seeds seed shuffle no_shuffle partition rounds "
-    "record_every pooled standardize devices shard method"
+    "record_every pooled standardize no_standardize devices shard method"
 )
 
 

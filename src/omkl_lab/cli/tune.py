@@ -29,8 +29,8 @@ BEST = 5  # settings that are printed
 FOREIGN = ("record_every", "devices", "shard")  # of an experiment: a search has no use for them
 
 FLAGS = options.flags(
-    "data target node time use drop topology nodes weights faults rounds pooled standardize seeds seed shuffle "
-    "no_shuffle",
+    "data target node time use drop topology nodes weights faults rounds pooled standardize no_standardize seeds seed "
+    "shuffle no_shuffle",
     "loss",
 )
 
