@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 import omkl
 from omkl.cli.app import app
 from omkl.cli.exits import Exit
-from omkl.data import tables
+from omkl.data import reading
 from omkl.errors import InputError
 from omkl.metrics import half_interval
 from omkl_lab import sweeps
@@ -121,8 +121,8 @@ def test_id_is_that_of_the_settings_not_of_how_they_are_given(folder: Path, monk
 
 
 def test_data_files_are_beside_the_grid_and_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read_csv = Mock(wraps=tables._read_csv)
-    monkeypatch.setattr(tables, "_read_csv", read_csv)
+    read_csv = Mock(wraps=reading.read)
+    monkeypatch.setattr(reading, "read", read_csv)
     text = '[grid]\ndata = ["banana", {file = "t.csv", target = "y"}]\nseed = [0, 1]\n[[point]]\n[[point]]\nseeds = 2\n'
     assert (len(list(expand(write(folder, text)))), read_csv.call_count) == (8, 1)
 
