@@ -101,7 +101,7 @@ def load(path: Path) -> Table:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # also of numbers with too many digits
-        raise InputError(f"{path} is no TOML ({error}); mend it") from None
+        raise InputError(f"{path} is not TOML ({error}); mend it") from None
     data = table.get("data")
     if isinstance(data, dict) and isinstance(data.get("file"), str):
         data["file"] = str(path.parent / data["file"])
