@@ -8,10 +8,11 @@ import pytest
 
 from omkl.errors import DiskError, InputError
 from omkl.node.events import Damaged
-from omkl.node.persistence import checkpoint, count
+from omkl.node.persistence import checkpoint, count, saved
 from omkl.node.persistence.count import Count
 from omkl.node.persistence.disk import Disk, RealDisk, held
 from omkl.node.protocol import Protocol
+from omkl.node.settings import Checkpoint
 from tests.node_cluster import config
 from tests.node_disk import MemoryDisk
 
@@ -243,3 +244,17 @@ with daemon.listening() as signals, tempfile.TemporaryDirectory() as folder, hel
     soft = "ignore:only soft file lock is available"  # says filelock; where Windows is, it has another
     done = subprocess.run([sys.executable, "-W", soft, "-c", program], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("Node b'moved' it was told to\n", "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="descriptors are those of Linux")
+def test_a_node_that_has_left_holds_no_file(tmp_path: Path) -> None:
+    settings, role = Checkpoint(folder=tmp_path), config(1).role("a")
+    with saved(role, settings, 1, lambda _: None) as saver:
+        saver.begin(0.0)
+        assert f"{tmp_path}/a.count" in open_files()
+    assert [file for file in open_files() if file.startswith(f"{tmp_path}/")] == []
+
+
+def open_files() -> list[str]:
+    """Return what the descriptors of this process are of."""
+    return [str(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]

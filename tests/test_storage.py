@@ -248,6 +248,14 @@ def test_a_kernel_may_count_for_nothing(tmp_path: Path) -> None:
     np.testing.assert_array_equal(load_model(tmp_path / "m.npz").weights, [0, 1])
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have names where POSIX is")
+def test_what_is_no_file_is_refused_before_it_is_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "model.npz")
+    for path in (pipe, Path("/dev/zero")):
+        with pytest.raises(InputError, match="it is a pipe or a device"):
+            load_model(path)
+
+
 @pytest.mark.parametrize("lacking", ["theta", "log_weights", "frequencies"])
 def test_a_model_without_an_array_is_refused(lacking: str, tmp_path: Path) -> None:
     model().save(tmp_path / "m.npz")

@@ -87,7 +87,10 @@ def read(path: str | Path, kind: str, formats: tuple[int, ...], remedy: str) -> 
 
 def load(path: str | Path) -> Content:
     """Return what an npz holds; raises ``OSError``, or one of ``DAMAGED``."""
-    with Path(path).open("rb") as file:
+    path = Path(path)
+    if path.exists() and not (path.is_file() or path.is_dir()):  # it might be read, or waited for, for ever
+        raise InputError("it is a pipe or a device; it must be a file")
+    with path.open("rb") as file:
         return parse(file)
 
 

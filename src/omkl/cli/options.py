@@ -26,6 +26,7 @@ RUN = settings(Experiment)
 METHOD = settings(recommended())
 SWITCHED_OFF = {
     "no_shuffle": "Keep the rows in their order.",
+    "no_standardize": "Take the inputs as they are, also those of a file.",
     "no_common_weights": "Let every node weigh the kernels by its own losses.",
 }
 UNFLAGGED = ("k",)  # too short a word for a flag: {name="topk", k=4}
@@ -92,7 +93,7 @@ def _flag(name: str, setting: Setting, panel: str) -> Any:
     word = f"--{name.replace('_', '-')}"
     kind: Any = str
     metavar: str | None = "VALUE"
-    if setting.hint is bool or name != setting.name:
+    if bool in _kinds(setting) or name != setting.name:
         kind, metavar = bool, None
     elif setting.hint == tuple[Kernel, ...]:
         kind, metavar = list[str], "VALUES"
@@ -127,7 +128,7 @@ def tables(command: Any) -> Table:
     run = {name: _read(one, given[name]) for name, one in RUN.items() if name in given}
     parts = {name: _part(one, given[name]) for name, one in METHOD.items() if name in given}
     for name in (name for name in SWITCHED_OFF if name in given):
-        (run if name == "no_shuffle" else parts)[name.removeprefix("no_")] = False
+        (run if name.removeprefix("no_") in RUN else parts)[name.removeprefix("no_")] = False
     quantizer = {name: _read(one, given[name]) for name, one in QUANTIZER.items() if name in given}
     if quantizer:
         parts["quantizer"] = as_table(parts.get("quantizer", {}), "quantizer") | quantizer
