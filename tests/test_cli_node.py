@@ -123,9 +123,9 @@ def test_a_wrong_file_is_one_line_and_an_exit_code(tmp_path: Path, case: str) ->
     ("flags", "says"),
     [
         ([], "a node needs its network and its id"),
-        (["--network", "none.toml", "--id", "a"], "none.toml is no file"),
+        (["--network", "none.toml", "--id", "a"], "none.toml is not a file"),
         (["--network", "network.toml", "--id", "q"], "unknown node 'q'; known: a, b"),
-        (["--network", "network.toml", "--id", "a", "--input", "none.csv"], "none.csv is no file"),
+        (["--network", "network.toml", "--id", "a", "--input", "none.csv"], "none.csv is not a file"),
         (["--network", "network.toml", "--id", "a", "--until-end"], "no --input; "),
         (["predict", "--network", "network.toml", "--id", "a", "--x", "1,b"], "x is '1,b'; it must be numbers"),
         (["predict", "--network", "network.toml", "--id", "a", "--x", "1,2", "--timeout", "0.2"], "is not reached in"),
