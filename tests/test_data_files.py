@@ -1,7 +1,7 @@
 """Ten files as they come: each is learned from, or refused in one line that says how to go on."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +34,7 @@ def numbers() -> Numbers:
 GIVEN = numbers()
 
 
-def lines(head: str, *columns: Sequence[Any], between: str = ",") -> str:
+def lines(head: str, *columns: Any, between: str = ",") -> str:
     rows = "".join(between.join(str(cell) for cell in row) + "\n" for row in zip(*columns, strict=True))
     return f"{head}\n{rows}" if head else rows
 
@@ -111,7 +111,7 @@ FILES: dict[str, File] = {
     "texts": (texts, "utf-8", ["--target", "felt"], Learned("softmax", 0.5)),
     "missing": (
         missing, "utf-8", ["--target", "wet"],
-        Learned("logistic", 0.3, ("12 of 600 rows without wet are left out", "degrees lacks", "filled by its median")),
+        Learned("logistic", 0.3, ("12 of 600 rows are left out for lack of wet", "degrees has 131 missing values")),
     ),
     "categories": (
         categories, "utf-8", ["--target", "price"],
@@ -121,9 +121,14 @@ FILES: dict[str, File] = {
         dates, "utf-8", ["--target", "load", "--time", "when"], Learned("squared", 0.5),
     ),
     "decimal commas": (decimal_commas, "utf-8", ["--target", "price"], Learned("squared", 0.7)),
-    "byte-order mark": (zeros_and_ones, "utf-8-sig", ["--target", "wet", "--use", "degrees,pascals"], Learned("logistic", 0.5)),
+    "byte-order mark": (
+        zeros_and_ones, "utf-8-sig", ["--target", "wet", "--use", "degrees,pascals"],
+        Learned("logistic", 0.5),
+    ),
     "no header": (without_header, "utf-8", ["--target", "3"], Learned("logistic", 0.5, ("called 1 to 3",))),
-    "no header, and a name": (without_header, "utf-8", ["--target", "wet"], Refused(("unknown column 'wet'", "known: 1, 2, 3"))),
+    "no header, and a name": (
+        without_header, "utf-8", ["--target", "wet"], Refused(("unknown column 'wet'", "known: 1, 2, 3")),
+    ),
     "one class": (one_class, "utf-8", ["--target", "wet"], Refused(("'yes' in all 600 rows", "name another target"))),
     "200 columns": (wide, "utf-8", ["--target", "wet"], Learned("logistic", 0.1)),
 }  # fmt: skip

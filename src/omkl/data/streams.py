@@ -128,8 +128,8 @@ def by_node(X: npt.ArrayLike, y: npt.ArrayLike, node: npt.ArrayLike, dtype: npt.
     short = known[int(counts.argmin())]
     kept = counts.min() * len(counts)
     told = (
-        f"the shortest node, {short}, has {counts.min()} rows and sets the number of rounds: {len(X) - kept} of {len(X)} "
-        "rows are left out; drop nodes with few rows"
+        f"the shortest node, {short}, has {counts.min()} rows and sets the number of rounds: "
+        f"{len(X) - kept} of {len(X)} rows are left out; drop nodes with few rows"
     )
     if 2 * kept < len(X):
         warnings.warn(told, stacklevel=2)
