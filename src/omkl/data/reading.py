@@ -54,7 +54,7 @@ def read(source: Any) -> Read:
         raise InputError(f"source is {source!r}; a table is read from a path or a data frame; pass one of them")
     path = Path(source)
     if not path.is_file():
-        raise InputError(f"{path} is no file; a table is read from a file or a data frame; check the path")
+        raise InputError(f"{path} is not a file; a table is read from a file or a data frame; check the path")
     try:
         if path.name.lower().endswith(TEXT):
             return _read_text(path)

@@ -162,7 +162,7 @@ def _array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
             given = given.astype(np.float64)
     except (TypeError, ValueError):
         raise InputError(
-            f"{name} is no array of numbers; it must be rectangular and numeric; encode it first"
+            f"{name} is not an array of numbers; it must be rectangular and numeric; encode it first"
         ) from None
     if given.dtype.kind not in "biuf":
         raise InputError(f"{name} has type {given.dtype}; it must hold real numbers; encode it first")
