@@ -78,7 +78,7 @@ def test_settings_without_a_name_are_the_defaults() -> None:
     assert resolve({"name": "gossip", "quantizer": {"bits": 5}}).method == omkl.Gossip(quantizer=omkl.QSGD(bits=5))
 
 
-@pytest.mark.parametrize("name", ["recommended", "frugal", "letter"])
+@pytest.mark.parametrize("name", ["recommended", "frugal", "paper"])
 def test_a_preset_by_name_takes_settings_of_its_parts(name: str) -> None:
     preset = getattr(omkl, name)()
     assert config.experiment({"data": "banana", "method": name}).method == preset
@@ -97,7 +97,7 @@ def test_parts_of_a_preset_keep_what_is_not_said_and_may_be_left_out() -> None:
     assert resolve(table).method == best.replace(basis=basis, learner=learner, pace=None, reach=omkl.Reach(5))
     assert resolve({"name": "recommended", "pace": {"rate": 4}}).method == best.replace(pace=omkl.Pace(4))
     assert resolve({"name": "recommended", "pace": {"bytes": 20}}).method == best.replace(pace=omkl.Budget(20))
-    assert resolve({"name": "letter", "pace": {"bytes": 20}}).method == omkl.Gossip(pace=omkl.Budget(20))
+    assert resolve({"name": "paper", "pace": {"bytes": 20}}).method == omkl.Gossip(pace=omkl.Budget(20))
 
 
 def test_a_pace_over_a_pace_keeps_what_is_not_said() -> None:
@@ -148,14 +148,14 @@ def test_shuffle_false_keeps_the_order() -> None:
 
 
 def test_data_from_a_file(csv: Path) -> None:
-    X, y = config.experiment({"data": {"file": str(csv), "target": "y", "drop": ["station"]}}).data
+    X, y, _ = config.experiment({"data": {"file": str(csv), "target": "y", "drop": ["station"]}}).data
     assert (X.shape, y.tolist()) == ((12, 2), [1, -1] * 6)
 
 
 def test_data_with_nodes_from_a_column_tells_their_number(csv: Path) -> None:
     table = {"file": str(csv), "target": "y", "node": "station"}
     spec = config.experiment({"data": table, "topology": {"name": "geometric", "radius": 2.0}})
-    assert spec.data.X.shape == (4, 3, 2)
+    assert spec.data.names == ("s0", "s1", "s2")
     assert spec.topology.nodes == 3
 
 
@@ -175,10 +175,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"record_every": 0}, "record_every: record_every is 0"),
     ({"weights": "metro"}, "weights: unknown weights 'metro'; did you mean 'metropolis'?"),
     ({"data": "bananna"}, "data: unknown data set 'bananna'; did you mean 'banana'?"),
-    ({"data": "x.csv"}, "data: x.csv seems to be a file"),
+    ({"data": "x.csv"}, "data: x.csv needs the column to predict; name it: target="),
+    ({"data": "banana", "target": "y"}, "data: target='y' for data that have no columns"),
     ({"data": 3}, "data: 3 given; it must be a text"),
     ({"data": {"file": "x.csv"}}, "data.target: target is missing"),
-    ({"data": {"file": "x.csv", "target": "y"}}, "data: x.csv is no file"),
+    ({"data": {"file": "x.csv", "target": "y"}}, "data: x.csv is not a file"),
     ({"data": {"file": "x.csv", "taget": "y"}}, "data.taget: unknown key; did you mean 'target'?"),
     ({"topology": "rng"}, "topology: unknown topology 'rng'; did you mean 'ring'?"),
     ({"topology": {"name": ["ring"]}}, "topology: unknown topology"),
@@ -198,7 +199,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"faults": {"nodes": "x"}}, "faults.nodes: nodes is str"),
     ({"method": "gosip"}, "method: unknown method 'gosip'; did you mean 'gossip'?"),
     ({"method": {"name": ["gossip"]}}, "method: unknown method"),
-    ({"method": "leter"}, "method: unknown method 'leter'; did you mean 'letter'?"),
+    ({"method": "papr"}, "method: unknown method 'papr'; did you mean 'paper'?"),
     ({"method": {"name": "recommended", "gama": 0.1}}, "method.gama: unknown key; did you mean 'gamma'?"),
     ({"method": {"name": "recommended", "quantizer": {"bitz": 3}}}, "method.quantizer.bitz: unknown key"),
     ({"method": {"name": "recommended", "gamma": False}}, "method.gamma"),
@@ -219,7 +220,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"method": {"eta": 0.5}}, "method.eta: 0.5 given; recommended learns by a rule that has no such rate"),
     ({"method": {"features": 5}}, "method.features: 5 given; recommended compares inputs with landmarks"),
     ({"method": {"quantizer": {"bits": 3}}}, "method.quantizer.bits: 3 given; nearest has no such setting"),
-    ({"method": {"name": "letter", "learner": {"prior": 1}}}, "method.learner: {'prior': 1} given; there is no"),
+    ({"method": {"name": "paper", "learner": {"prior": 1}}}, "method.learner: {'prior': 1} given; there is no"),
     ({"method": {"gamma": "x"}}, "method.gamma: 'x' given; it must be a number or 'auto'"),
     ({"method": {"quantizer": True}}, "method.quantizer: True given; it must be a name or a table"),
     ({"method": {"name": "gossip", "quantizer": {"bitz": 3}}}, "method.quantizer.bitz: unknown key; did you mean"),
@@ -248,7 +249,7 @@ def test_data_is_required() -> None:
 
 def test_load_refuses_what_is_no_toml(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text("nodes = ")
-    with pytest.raises(InputError, match=r"x\.toml is no TOML"):
+    with pytest.raises(InputError, match=r"x\.toml is not TOML"):
         config.load(tmp_path / "x.toml")
 
 
@@ -303,8 +304,8 @@ def laid(*methods: Any) -> Any:
 
 
 def test_a_preset_keeps_the_loss_alone() -> None:
-    expected = omkl.letter(gamma=0.1, loss=omkl.Squared())
-    assert laid({"momentum": 0.5, "loss": "squared"}, {"name": "letter", "gamma": 0.1}) == expected
+    expected = omkl.paper(gamma=0.1, loss=omkl.Squared())
+    assert laid({"momentum": 0.5, "loss": "squared"}, {"name": "paper", "gamma": 0.1}) == expected
 
 
 def test_another_method_than_a_preset_keeps_what_it_shares() -> None:
@@ -371,7 +372,7 @@ def test_no_shuffle() -> None:
     ("flags", "message"),
     [
         ({"kernels": ["gaussian"]}, "write gaussian:1,3,5"),
-        ({"loss": "{x"}, "--loss {x is no TOML"),
+        ({"loss": "{x"}, "--loss {x is not TOML"),
         ({"pace": "fast"}, "method.pace: unknown pace 'fast'; known: budget, pace"),
         ({"clip": "auto"}, "method.clip: 'auto' given; it must be a number"),
         ({"nodes": "2.5"}, "nodes: 2.5 given; it must be a whole number"),

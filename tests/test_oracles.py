@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import omkl
 from omkl.errors import InputError
 from omkl.node.persistence import checkpoint
 from omkl.wire import read_gossip, write_gossip
 from omkl_lab.torture.faults import FAULTS
-from tests.oracles import digests, files, losses, wire
+from tests.oracles import api, digests, files, losses, wire
 from tests.wire_cases import CODECS, NAMES, equal
 
 FEW = 50  # of the seeded networks; make slow takes all of them
@@ -89,9 +90,41 @@ def test_other_answers_of_a_file_are_found() -> None:
     assert not answered({key: told[key] for key in told if key != "model"}, told)
 
 
-def test_a_version_that_is_frozen_stays() -> None:
-    with pytest.raises(SystemExit, match="is frozen"):
+def test_a_version_that_is_frozen_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "version", lambda package: "0.1.0")
+    monkeypatch.setattr(files, "CASES", {})
+    with pytest.raises(SystemExit, match=r"0\.1\.0 is frozen"):
         files.freeze()
+
+
+def test_versions_are_in_the_order_of_their_release() -> None:
+    names = ["0.2.0", "0.10.0.dev0", "0.2.0.dev10", "0.1.0", "0.2.0.dev2"]
+    assert sorted(names, key=files.order) == ["0.1.0", "0.2.0.dev2", "0.2.0.dev10", "0.2.0", "0.10.0.dev0"]
+
+
+# Public names
+
+
+def test_public_names_are_what_they_were() -> None:
+    found = api.difference(api.frozen(), api.told())
+    assert not found, f"public names differ; {api.HINT}\n{found}"
+
+
+def test_another_public_name_is_told() -> None:
+    lines = ["omkl.Mine(eta=1.0)", "    learn(x, y)", "    name", "omkl.given(data)"]
+    assert api.difference(lines, lines) == ""
+    assert api.difference(lines, [*lines[:2], "omkl.given(data)", "omkl.new"]) == "- omkl.Mine.name\n+ omkl.new"
+    changed = [lines[0], "    learn(x, y, weight=None)", *lines[2:]]
+    assert api.difference(lines, changed) == "- omkl.Mine.learn(x, y)\n+ omkl.Mine.learn(x, y, weight=None)"
+
+
+def test_another_parameter_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(omkl.Nearest, "most", lambda self, length, often=2: often)
+    monkeypatch.delattr(omkl.QSGD, "tau")
+    found = api.difference(api.told(), [])
+    assert "- omkl.Nearest.most(length, often=2)" in found
+    assert "omkl.QSGD.tau" not in found
+    assert "omkl.QSGD.delta(n)" in found
 
 
 # Seeded faults

@@ -1,6 +1,7 @@
 """The application: its commands, and what becomes of their errors."""
 
 import errno
+import inspect
 import sys
 import warnings
 from importlib.metadata import EntryPoint, version
@@ -22,17 +23,26 @@ from omkl.registry import added
 
 COMMANDS = (simulate, cluster, dashboard, explain, data, doctor)
 LONGEST = 1000  # letters of an error
+USAGE: Any = typer.BadParameter.__mro__[1]  # what all errors of usage are; versions of Typer keep it in other places
 ADDED = "omkl.commands"  # the entry points by which other packages add to them
 
 
 class _Commands(TyperGroup):
     """Commands whose expected errors are one line and an exit code; any other is a bug and keeps its traceback."""
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        _fit(self)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning  # type: ignore[assignment]
                 return super().invoke(ctx)
+        except USAGE as error:
+            if not error.format_message():
+                raise  # it was told by printing help
+            code, line = Exit.INPUT, f"error: {_usage(error)}"
         except MissingExtraError as error:
             code, line = Exit.MISSING, f"error: {error}"
         except (InputError, OSError) as error:
@@ -43,6 +53,17 @@ class _Commands(TyperGroup):
         raise typer.Exit(code)
 
 
+def _fit(command: Any) -> None:
+    """Let help fit any terminal: paragraphs flow, and switches show no type."""
+    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+    command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    for option in (*command.params, command.get_help_option(typer.Context(command))):
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
+    for inner in getattr(command, "commands", {}).values():
+        _fit(inner)
+
+
 def _code(error: InputError | OSError) -> Exit:
     if isinstance(error, DivergedError):
         return Exit.DIVERGED
@@ -50,7 +71,13 @@ def _code(error: InputError | OSError) -> Exit:
     return Exit.DISK if fails or isinstance(error, DiskError) else Exit.INPUT
 
 
-def _line(error: Exception) -> str:
+def _usage(error: Any) -> str:
+    told = _line(error.format_message()).replace("Value error, ", "").rstrip(".")
+    where = error.ctx.command_path if error.ctx else "omkl"
+    return f"{told}{'' if told.endswith('?') else ';'} see {where} --help"
+
+
+def _line(error: object) -> str:
     """Return what an error says in one line that a terminal can show: it may quote a file of anybody's."""
     text = " ".join(str(error).split())
     shown = "".join(letter if letter.isprintable() else "?" for letter in text[:LONGEST])

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from omkl import metrics, plots, storage
 from omkl.arrays import Array
+from omkl.data.encoding import Encoding
 from omkl.display import as_html, as_text, counted, short
 from omkl.errors import InputError, pick
 from omkl.features import Features, transform
@@ -25,6 +26,7 @@ _FINAL = ("theta", "log_weights", "seeds", "rounds")
 _FEATURES = ("frequencies", "basis", "landmarks", "limits", "bandwidths", "relevance")
 _OPTIONAL = (*_FEATURES, "center", "scale")  # in final.npz where there are such
 
+LARGE = 10_000  # losses from here on are shown without fractions
 MOST_LABEL = 160  # characters of what a method is called
 MORE = {"see": '.loss  .summary()  .model(node=0)  .plot()  .save("run")'}
 
@@ -102,22 +104,31 @@ class Result:
         network = graph if isinstance(graph, str) else graph["name"] if isinstance(graph, dict) else "a matrix"
         many = (self.theta.shape[0], "node"), (self.config["rounds"], "round"), (len(self.seeds), "seed")
         method = self.config.get("label", self.config["method"]["name"])
-        what = f"{short(method, MOST_LABEL)} on {short(data) if isinstance(data, str) else 'a table'}"
+        called = f"a table ({short(data['name'])})" if "name" in data else "a table"
+        what = f"{short(method, MOST_LABEL)} on {short(data) if isinstance(data, str) else called}"
         return f"{what}: {short(network)} of {', '.join(counted(*each) for each in many)}"
 
     def lines(self) -> dict[str, str]:
         """Return what came of it, in words, each by its name."""
         summary, seeds = self.summary(), len(self.seeds)
         half = float(metrics.half_interval(self.last(self.loss)))
-        apart, over = (f" ± {half:.4f}", f", 95 % over {seeds} seeds") if seeds > 1 else ("", "")
+        apart, over = (f" ± {_figure(half)}", f", 95 % over {seeds} seeds") if seeds > 1 else ("", "")
         lines = {
-            "loss": f"{summary['loss']:.4f} over all rounds, scored before learning",
-            "final loss": f"{summary['final_loss']:.4f}{apart} over the last tenth{over}",
+            "loss": f"{_figure(summary['loss'])} over all rounds, scored before learning",
+            "final loss": f"{_figure(summary['final_loss'])}{apart} over the last tenth{over}",
+            "typical error": f"{self._typical_error():.4g} over the last tenth, root mean square",
             "final accuracy": f"{summary['final_accuracy']:.2%} over the last tenth",
             "R2": f"{self.r2.mean():.4f} over all rounds, of the targets' variance",
             "bytes": f"{summary['bits_per_node_round'] / 8:,.1f} sent by a node in a round, header and all",
         }
         return {name: text for name, text in lines.items() if not text.startswith("nan")}
+
+    def _typical_error(self) -> float:
+        """Return the root of the squared loss, in the units of the one target of a table; nan of all else."""
+        record = self.config["data"]
+        scale = record.get("table", {}).get("scale") if isinstance(record, dict) else None
+        squared = self.config["method"]["loss"]["name"] == "squared"
+        return float(self.last(self.loss).mean() ** 0.5) if squared and scale and len(scale) == 1 else np.nan
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -136,7 +147,10 @@ class Result:
         s = 0 if seed is None else seeds.index(seed)
         loss = loss_from(self.config["method"]["loss"])
         center, scale = (None if part is None else part[node] for part in (self.center, self.scale))
-        return model_of(self.features(s), self.theta[node, s], self.log_weights[node, s], loss, center, scale)
+        record = self.config["data"]
+        encoding = Encoding.of(record["table"]) if isinstance(record, dict) and "table" in record else None
+        made = model_of(self.features(s), self.theta[node, s], self.log_weights[node, s], loss, center, scale)
+        return made if encoding is None else replace(made, encoding=encoding)
 
     def features(self, s: int) -> Features:
         """Return what z(x) is computed with under seed number s of the run."""
@@ -221,6 +235,10 @@ class Result:
         columns |= {name: getattr(self, name).reshape(-1) for name in names}
         flat = self.weights.reshape(-1, self.weights.shape[-1])
         return columns | {f"weight_{p}": flat[:, p] for p in range(flat.shape[1])}
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= LARGE else f"{value:.4f}"
 
 
 def load(folder: str | Path) -> Result:

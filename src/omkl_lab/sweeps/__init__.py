@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from omkl.experiment import Experiment
+from omkl_lab.sweeps.averages import averaged
 from omkl_lab.sweeps.points import (
     MEASURES,
     Point,
@@ -25,7 +26,7 @@ from omkl_lab.sweeps.points import (
 )  # fmt: skip
 from omkl_lab.sweeps.work import Slots, cluster_of, outcomes, processes
 
-__all__ = ["MEASURES", "Point", "Progress", "Row", "fingerprint", "point", "recorded", "sweep", "unique"]
+__all__ = ["MEASURES", "Point", "Progress", "Row", "averaged", "fingerprint", "point", "recorded", "sweep", "unique"]
 
 Progress: TypeAlias = Callable[[int, int, int], None]
 """Called with the points done, the points to do, and how many of those done failed."""
