@@ -14,8 +14,8 @@ from omkl.data import Stream, as_stream
 from omkl.simulator.networks import network
 
 SETTINGS = {
-    "letter's steps, QSGD M=7": omkl.Gossip(),
-    "letter's steps, nearest 2.5": omkl.Gossip(quantizer=omkl.Nearest(2.5)),
+    "paper's steps, QSGD M=7": omkl.Gossip(),
+    "paper's steps, nearest 2.5": omkl.Gossip(quantizer=omkl.Nearest(2.5)),
     "eta=1, gamma=0.5, QSGD M=7 rescaled": omkl.Gossip(eta=1, gamma=0.5, quantizer=omkl.QSGD(3, rescale=True)),
     "eta=1, gamma=0.5, nearest 2.5": omkl.Gossip(eta=1, gamma=0.5, quantizer=omkl.Nearest(2.5)),
 }

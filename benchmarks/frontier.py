@@ -2,7 +2,7 @@
 
 python -m benchmarks.frontier SEEDS FOLDER DATA [PART ...]
 
-PART is letter, a family (larger, choco, sgd, adagrad, newton), data, recommended or lines; all where none is named.
+PART is paper, a family (larger, choco, sgd, adagrad, newton), data, recommended or lines; all where none is named.
 Finished runs are kept in FOLDER/runs: with FOLDER as --out and as many seeds, ``omkl paper frontier`` takes them from
 there. data is of nodes that send each other their samples: it gives up that raw data stay where they are.
 """
@@ -15,13 +15,13 @@ from pathlib import Path
 
 from benchmarks import report
 
+from omkl_lab.paper.experiments import Store
 from omkl_lab.paper.frontier.study import DATA, FAMILIES, Point, Study
-from omkl_lab.paper.letter import Store
 
 
 def points(study: Study, parts: list[str]) -> Iterator[Point]:
     work: dict[str, Callable[[], list[Point] | dict[str, Point]]] = {
-        "letter": study.letter,
+        "paper": study.paper,
         **{name: partial(study.family, name) for name in FAMILIES},
         DATA: study.data_sent,
         "recommended": study.recommended,

@@ -40,7 +40,7 @@ QUANTIZERS: dict[str, Quantizer | None] = {
     "Nearest 2.5": omkl.Nearest(2.5),
     "exact": None,
 }
-METHODS = {"default": omkl.recommended(pace=None), "paper": omkl.letter()} | {
+METHODS = {"default": omkl.recommended(pace=None), "paper": omkl.paper()} | {
     name: omkl.Gossip(eta=1.0, gamma=0.5, quantizer=quantizer) for name, quantizer in QUANTIZERS.items()
 }
 TEXTS = {"loops": True, "arrays": False}

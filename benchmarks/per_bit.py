@@ -1,4 +1,4 @@
-"""What a setting makes of 80 bytes a round: the letter's and the recommended one, on nodes that are alike and not.
+"""What a setting makes of 80 bytes a round: the paper's and the recommended one, on nodes that are alike and not.
 
 python -m benchmarks.per_bit alike [SEEDS [DATA ...]]     mean loss over the stream, 20 nodes on a path
 python -m benchmarks.per_bit sorted [SEEDS [DATA ...]]    every node's last model on a held-out sample, nodes differ
@@ -48,7 +48,7 @@ Order: TypeAlias = Callable[[Inputs, Inputs, np.random.Generator], Integers]
 
 
 def ways() -> dict[str, tuple[Method, str]]:
-    """Return what is compared with the letter's method on its path."""
+    """Return what is compared with the paper's method on its path."""
     best = omkl.recommended()
     return {
         "recommended": (best, "path"),
@@ -60,11 +60,11 @@ def ways() -> dict[str, tuple[Method, str]]:
 
 
 def alike(seeds: int, sets: Sequence[str], count: int | None = None, rounds: int | None = None) -> Iterator[report.Row]:
-    """Yield a row for the letter's method, then one for each way, or for the first so many."""
+    """Yield a row for the paper's method, then one for each way, or for the first so many."""
     settings: dict[str, Any] = {"nodes": NODES, "seeds": seeds, "rounds": rounds}
     for name in sets:
         level, cases = constant(name), dict(list(ways().items())[:count])
-        results = {"letter": omkl.simulate(name, "path", method=omkl.letter(), **settings)}
+        results = {"paper": omkl.simulate(name, "path", method=omkl.paper(), **settings)}
         for case, result in (results | omkl.compare(name, cases, **settings)).items():
             mean, bits = result.loss.mean(axis=1, dtype=np.float64), result.bits.mean() / NODES
             yield {

@@ -37,7 +37,7 @@ SETTINGS = {
     "recommended": omkl.recommended(),
     "eta=1, gamma=.5, nearest": omkl.Gossip(eta=1.0, gamma=0.5, quantizer=omkl.Nearest(2.5)),
     "eta=1, gamma=.5, exact": omkl.Gossip(eta=1.0, gamma=0.5, quantizer=None),
-    "letter's, QSGD": omkl.Gossip(),
+    "paper's, QSGD": omkl.Gossip(),
 }
 
 Lie = Callable[[Message, int], Message]

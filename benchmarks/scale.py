@@ -29,7 +29,7 @@ from omkl.simulator.measures import metrics
 from omkl.simulator.size import size
 from omkl.topology import Graph, build, path, ring
 
-PRESETS: dict[str, Callable[[], omkl.Gossip]] = {"default": omkl.recommended, "paper's preset": omkl.letter}
+PRESETS: dict[str, Callable[[], omkl.Gossip]] = {"default": omkl.recommended, "paper's preset": omkl.paper}
 WORK = 500_000  # node-rounds of the shorter run; the longer is three times that
 LEAST = 2  # rounds of the shorter run
 FLAT_FROM = 1000  # nodes; with fewer, what a round costs whatever their number shows

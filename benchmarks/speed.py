@@ -126,7 +126,7 @@ def against_numpy(shape: Shape, seeds: int, turns: int) -> report.Row:
     """Return the seconds of the paper's preset in the simulator, in NumPy twice and in loops, and their ratios."""
     rounds, inputs, nodes = shape
     X, y = stream(rounds, nodes, inputs)
-    method = omkl.letter()
+    method = omkl.paper()
     V = drawn(method, X, seeds).frequencies
     laplacian = (build("path", nodes).matrix() - np.eye(nodes)).astype(np.float32)
     part = min(PART, rounds)

@@ -107,11 +107,11 @@ def row() -> Way:
 def main() -> None:
     for name, way in (
         ("a round, default", round_of(omkl.recommended())),
-        ("a round, paper", round_of(omkl.letter())),
+        ("a round, paper", round_of(omkl.paper())),
         ("a node's round, default", node_of(omkl.recommended(), True)),
         ("  over arrays", node_of(omkl.recommended(), False)),
-        ("a node's round, paper", node_of(omkl.letter(), True)),
-        ("  over arrays", node_of(omkl.letter(), False)),
+        ("a node's round, paper", node_of(omkl.paper(), True)),
+        ("  over arrays", node_of(omkl.paper(), False)),
         ("a row of an estimator", row()),
     ):
         print(f"{name:24} {way.functions:4} functions {way.files:4} files {way.switches:4} switches")

@@ -1,4 +1,4 @@
-"""What a gossip frame weighs, part by part, over the letter's run, and how long it takes to pack and unpack.
+"""What a gossip frame weighs, part by part, over the paper's run, and how long it takes to pack and unpack.
 
 Steps and levels share one number: the steps are charged what their symbols cost, the levels the rest, rounding to whole
 bytes included. Times are the best of nine turns.

@@ -1,4 +1,4 @@
-"""What each ingredient of the recommended setting brings: it is left out, or the letter's stands in its place.
+"""What each ingredient of the recommended setting brings: it is left out, or the paper's stands in its place.
 
 python -m benchmarks.without alike [SEEDS [DATA ...]]     mean loss over the stream, 20 nodes on a path, bytes sent
 python -m benchmarks.without sorted [SEEDS [DATA ...]]    every node's last model on a held-out sample, nodes differ

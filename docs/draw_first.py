@@ -22,7 +22,7 @@ def alone() -> omkl.Local:
 
 def losses() -> dict[str, np.ndarray]:
     """Return the loss of every case by round, the mean over seeds and nodes, ``(265,)``."""
-    methods = {"the paper's settings": "letter", "each node alone": alone(), "omkl's default": omkl.recommended()}
+    methods = {"the paper's settings": "paper", "each node alone": alone(), "omkl's default": omkl.recommended()}
     found = {name: omkl.simulate(**RUN, method=method) for name, method in methods.items()}
     rounds = next(iter(found.values())).loss.shape[1]
     central = omkl.simulate(data=RUN["data"], nodes=1, seeds=RUN["seeds"]).loss  # the same samples, one after another

@@ -388,7 +388,7 @@ def network() -> str:
         '`omkl simulate` first. `learning = "spec.toml"` reads them from a file.\n',
         table(KEYS, (key_row(options.RUN[name], texts("learning")) for name in used)),
         "`[learning.method]` has the keys of [a spec's method](spec-toml.md#method). Nodes run `recommended`, "
-        "`frugal`, `letter`, `gossip`, and `choco` without `fresh`.\n",
+        "`frugal`, `paper`, `gossip`, and `choco` without `fresh`.\n",
         "These keys of a spec are checked and then not used, because only a simulation needs them: "
         f"{', '.join(map(coded, unused))}. `nodes` may stand there if it agrees with the list.\n",
     )

@@ -47,7 +47,7 @@ def learn(seeds: int, rounds: int | None) -> dict[str, Result]:
         NETWORK: omkl.simulate(**network),
         PLACE: omkl.simulate(**place, method=alone()),
         ALONE: omkl.simulate(**network, method=alone()),
-        PAPER: omkl.simulate(**network, method="letter"),
+        PAPER: omkl.simulate(**network, method="paper"),
     }
 
 

@@ -71,7 +71,7 @@ def compare() -> None:
     from omkl.simulator import engine
 
     engine.is_small = lambda *_: False
-    cases = {"gossip": (omkl.letter(), "path"), "alone": (omkl.Local(), "path")}
+    cases = {"gossip": (omkl.paper(), "path"), "alone": (omkl.Local(), "path")}
     omkl.compare((X, Y), cases, seeds=2)
     omkl.compare((X, Y), cases, seeds=2, pooled=True)
 

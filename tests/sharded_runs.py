@@ -149,7 +149,7 @@ def main() -> None:
     if sys.argv[1:] == ["as users compile"]:
         print(json.dumps({name: compare(one_pass) for name, one_pass in AS_USERS_COMPILE.items()}))
         return
-    settings = ["--data", "banana", "--nodes", "10", "--method", "letter", "--devices", "4"]
+    settings = ["--data", "banana", "--nodes", "10", "--method", "paper", "--devices", "4"]
     told = CliRunner().invoke(app, ["simulate", *settings]).stderr
     found = {
         "passes": {name: compare(one_pass) for name, one_pass in PASSES.items()},

@@ -172,7 +172,7 @@ def test_a_stream_changes_half_way(make: Callable[[int], drift.Table]) -> None:
 
 def test_a_round_of_the_default_stays_in_few_files() -> None:
     """Who follows a round reads its own files, and those of the parts that are chosen; what is new belongs in one."""
-    default, paper = way.round_of(omkl.recommended()), way.round_of(omkl.letter())
+    default, paper = way.round_of(omkl.recommended()), way.round_of(omkl.paper())
     assert default.files <= 13
     assert paper.files <= 11
     assert 25 <= paper.functions < default.functions

@@ -60,13 +60,13 @@ def written(name: str) -> list[report.Row]:
     return rows
 
 
-def test_gossip_beats_no_communication_and_the_letter() -> None:
+def test_gossip_beats_no_communication_and_the_paper() -> None:
     rows = {row[""]: row for row in per_bit.alike(1, ["banana"], count=2, rounds=36)}
-    assert list(rows) == ["letter", "recommended", "no communication"]
-    letter, best, alone = (float(row["loss"]) for row in rows.values())
-    assert best < alone < letter < 1.01 * LN2
+    assert list(rows) == ["paper", "recommended", "no communication"]
+    paper, best, alone = (float(row["loss"]) for row in rows.values())
+    assert best < alone < paper < 1.01 * LN2
     sent = {way: float(row["bytes"]) for way, row in rows.items()}
-    assert 0 == sent["no communication"] < 9 < sent["letter"] < 52 < sent["recommended"]
+    assert 0 == sent["no communication"] < 9 < sent["paper"] < 52 < sent["recommended"]
     for row in rows.values():
         assert float(row["of constant"]) == pytest.approx(float(row["loss"]) / per_bit.constant("banana"), abs=1e-3)
 
@@ -244,7 +244,7 @@ def test_the_frontier_has_all_its_parts(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.setattr(study + name, stand_in)
     frontier.main(5, tmp_path / "paper", "banana", [])
     rows = written("frontier")
-    families = ["letter", *FAMILIES, "data", "recommended", "alone", "complete", "central", "sgd", "batch"]
+    families = ["paper", *FAMILIES, "data", "recommended", "alone", "complete", "central", "sgd", "batch"]
     assert list(dict.fromkeys(row["family"] for row in rows)) == list(dict.fromkeys(families))
     assert (rows[0]["bytes"], rows[0]["loss"]) == ("40.0", "100.0000")
     assert len(list((tmp_path / "paper/runs").iterdir())) > 50

@@ -213,7 +213,7 @@ def test_version() -> None:
 
 def test_explain_is_the_page_of_the_theory() -> None:
     flags = shlex.split(
-        "--method letter --topology star --nodes 7 --quantizer nearest --features 5 --kernels cauchy:1,2 --rounds 50"
+        "--method paper --topology star --nodes 7 --quantizer nearest --features 5 --kernels cauchy:1,2 --rounds 50"
     )
     page = omkl.theory.explain("star", 7, quantizer=omkl.Nearest(), features=5, kernels=2, rounds=50)
     assert run("explain", *flags).stdout == f"{page}\n"
@@ -228,14 +228,14 @@ def test_explain_of_a_preset() -> None:
     assert (page["delta"], page["regret"]) == (best.channel.quantizer.delta(best.sent), None)
     assert page["beyond"] == ["basis", "learner", "common_weights", "reach", "momentum", "pace"]
     assert "theory knows no basis, no learner, no common_weights" in run("explain", "--nodes", 5).stdout
-    letter = f"{omkl.explain('path', 5, quantizer=omkl.QSGD(3))}\n"
-    assert run("explain", "--nodes", 5, "--method", "letter").stdout == letter
-    rate = run("explain", "--nodes", 5, "--method", "letter", "--learner", "{name='sgd', eta=0.1}").stdout
-    assert rate == run("explain", "--nodes", 5, "--method", "letter", "--eta", 0.1).stdout
+    paper = f"{omkl.explain('path', 5, quantizer=omkl.QSGD(3))}\n"
+    assert run("explain", "--nodes", 5, "--method", "paper").stdout == paper
+    rate = run("explain", "--nodes", 5, "--method", "paper", "--learner", "{name='sgd', eta=0.1}").stdout
+    assert rate == run("explain", "--nodes", 5, "--method", "paper", "--eta", 0.1).stdout
 
 
 def test_explain_of_a_quantizer_that_is_no_contraction() -> None:
-    result = run("explain", "--nodes", 5, "--method", "letter", "--bits", 1)
+    result = run("explain", "--nodes", 5, "--method", "paper", "--bits", 1)
     assert result.exit_code == Exit.OK
     assert "NO       the quantizer is a contraction" in result.stdout
 

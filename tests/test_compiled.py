@@ -475,7 +475,7 @@ def test_what_is_held_is_what_was_given() -> None:
         k.learning.slope[0] += 1
         return k.pulls[2] + 10 * here.learning.slope[0] + len(k.learning.metric)
 
-    method = omkl.letter()
+    method = omkl.paper()
     made = rounds.room(plan.numbers(method, 1, None))
     made.pulls[:], made.learning.slope[:] = np.arange(len(made.pulls)), 3
     held = lending.hold(made)

@@ -146,8 +146,8 @@ OTHERS: dict[str, Any] = {
     "newton": (omkl.Local(basis=omkl.Landmarks(20, 20), sigma="median", learner=omkl.Newton()), None),
     "gradient steps": (omkl.Local(features=10, learner=omkl.SGD(0.3)), None),
     "adagrad": (omkl.Local(features=10, learner=omkl.AdaGrad(0.3)), None),
-    "paper's, alone": (omkl.letter(quantizer="exact"), None),
-    "paper's, on a ring": (omkl.letter(quantizer="exact"), RING),
+    "paper's, alone": (omkl.paper(quantizer="exact"), None),
+    "paper's, on a ring": (omkl.paper(quantizer="exact"), RING),
     "recommended, alone": (omkl.recommended(quantizer="exact", reach=None), None),
     "recommended, on a ring": (omkl.recommended(quantizer="exact"), RING),
 }  # fmt: skip
@@ -195,7 +195,7 @@ def test_a_reach_on_no_network_is_refused() -> None:
         (omkl.recommended(clip=1.0), "clip"),
         (omkl.Complete(), "method complete"),
         (omkl.Local(weigh_first=True), "weigh_first"),
-        (omkl.letter(quantizer=omkl.TopK(k=2)), "TopK"),
+        (omkl.paper(quantizer=omkl.TopK(k=2)), "TopK"),
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )

@@ -78,7 +78,7 @@ def test_settings_without_a_name_are_the_defaults() -> None:
     assert resolve({"name": "gossip", "quantizer": {"bits": 5}}).method == omkl.Gossip(quantizer=omkl.QSGD(bits=5))
 
 
-@pytest.mark.parametrize("name", ["recommended", "frugal", "letter"])
+@pytest.mark.parametrize("name", ["recommended", "frugal", "paper"])
 def test_a_preset_by_name_takes_settings_of_its_parts(name: str) -> None:
     preset = getattr(omkl, name)()
     assert config.experiment({"data": "banana", "method": name}).method == preset
@@ -97,7 +97,7 @@ def test_parts_of_a_preset_keep_what_is_not_said_and_may_be_left_out() -> None:
     assert resolve(table).method == best.replace(basis=basis, learner=learner, pace=None, reach=omkl.Reach(5))
     assert resolve({"name": "recommended", "pace": {"rate": 4}}).method == best.replace(pace=omkl.Pace(4))
     assert resolve({"name": "recommended", "pace": {"bytes": 20}}).method == best.replace(pace=omkl.Budget(20))
-    assert resolve({"name": "letter", "pace": {"bytes": 20}}).method == omkl.Gossip(pace=omkl.Budget(20))
+    assert resolve({"name": "paper", "pace": {"bytes": 20}}).method == omkl.Gossip(pace=omkl.Budget(20))
 
 
 def test_a_pace_over_a_pace_keeps_what_is_not_said() -> None:
@@ -198,7 +198,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"faults": {"nodes": "x"}}, "faults.nodes: nodes is str"),
     ({"method": "gosip"}, "method: unknown method 'gosip'; did you mean 'gossip'?"),
     ({"method": {"name": ["gossip"]}}, "method: unknown method"),
-    ({"method": "leter"}, "method: unknown method 'leter'; did you mean 'letter'?"),
+    ({"method": "papr"}, "method: unknown method 'papr'; did you mean 'paper'?"),
     ({"method": {"name": "recommended", "gama": 0.1}}, "method.gama: unknown key; did you mean 'gamma'?"),
     ({"method": {"name": "recommended", "quantizer": {"bitz": 3}}}, "method.quantizer.bitz: unknown key"),
     ({"method": {"name": "recommended", "gamma": False}}, "method.gamma"),
@@ -219,7 +219,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"method": {"eta": 0.5}}, "method.eta: 0.5 given; recommended learns by a rule that has no such rate"),
     ({"method": {"features": 5}}, "method.features: 5 given; recommended compares inputs with landmarks"),
     ({"method": {"quantizer": {"bits": 3}}}, "method.quantizer.bits: 3 given; nearest has no such setting"),
-    ({"method": {"name": "letter", "learner": {"prior": 1}}}, "method.learner: {'prior': 1} given; there is no"),
+    ({"method": {"name": "paper", "learner": {"prior": 1}}}, "method.learner: {'prior': 1} given; there is no"),
     ({"method": {"gamma": "x"}}, "method.gamma: 'x' given; it must be a number or 'auto'"),
     ({"method": {"quantizer": True}}, "method.quantizer: True given; it must be a name or a table"),
     ({"method": {"name": "gossip", "quantizer": {"bitz": 3}}}, "method.quantizer.bitz: unknown key; did you mean"),
@@ -303,8 +303,8 @@ def laid(*methods: Any) -> Any:
 
 
 def test_a_preset_keeps_the_loss_alone() -> None:
-    expected = omkl.letter(gamma=0.1, loss=omkl.Squared())
-    assert laid({"momentum": 0.5, "loss": "squared"}, {"name": "letter", "gamma": 0.1}) == expected
+    expected = omkl.paper(gamma=0.1, loss=omkl.Squared())
+    assert laid({"momentum": 0.5, "loss": "squared"}, {"name": "paper", "gamma": 0.1}) == expected
 
 
 def test_another_method_than_a_preset_keeps_what_it_shares() -> None:

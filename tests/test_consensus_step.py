@@ -149,7 +149,7 @@ def test_by_name() -> None:
     with pytest.raises(InputError, match=r"method\.gamma"):
         experiment({"data": "banana", "nodes": 3, "method": {"gamma": "fast"}})
     page = CliRunner().invoke(
-        app, ["explain", "--method", "letter", "--nodes", "20", "--quantizer", "nearest", "--gamma", "auto"]
+        app, ["explain", "--method", "paper", "--nodes", "20", "--quantizer", "nearest", "--gamma", "auto"]
     )
     assert page.exit_code == 0
     auto = Gossip(gamma="auto", quantizer="nearest").on(topology.build("path", 20)).mixing.step

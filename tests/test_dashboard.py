@@ -428,7 +428,7 @@ def test_a_form_becomes_flags() -> None:
     assert stations[:4] == ["--data", "beijing_stations", "--nodes", "12"]
     sgd = '{learner = {name = "sgd", eta = 2}, name = "recommended"}'
     assert flags({"learner": "sgd", "eta": 2})[-2:] == ["--method", sgd]
-    assert flags({"method": "letter", "eta": 2})[-1] == '{eta = 2, name = "letter"}'
+    assert flags({"method": "paper", "eta": 2})[-1] == '{eta = 2, name = "paper"}'
 
 
 @pytest.mark.parametrize(
@@ -441,7 +441,7 @@ def test_a_form_becomes_flags() -> None:
         ({"gamma": float("nan")}, "gamma is nan; it must be a number from 0.0001 to 1"),
         ({"gamma": 0}, "gamma is 0; it must be a number"),
         ({"eta": 1}, "method.eta: 1.0 given; recommended learns by a rule that has no such rate"),
-        ({"eta": 1, "method": "letter", "learner": "newton"}, "method.learner.eta: unknown key"),
+        ({"eta": 1, "method": "paper", "learner": "newton"}, "method.learner.eta: unknown key"),
         ({"rounds": 266}, "rounds is 266; 5,300 samples are 265 rounds here"),
         ({"data": '{file="/etc/passwd"}'}, "unknown data"),
         ({"out": "/tmp"}, "unknown setting 'out'"),

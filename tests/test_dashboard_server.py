@@ -262,12 +262,12 @@ def test_forms_that_are_refused(site: Site, body: bytes, kind: str, text: str) -
 
 
 def test_a_simulation_is_started_and_told(site: Site, folder: Path) -> None:
-    form = {"topology": "ring", "nodes": 4, "method": "letter", "rounds": 12}
+    form = {"topology": "ring", "nodes": 4, "method": "paper", "rounds": 12}
     status, _, body = site.ask("/api/runs", "POST", form, **BEARER)
     assert status == 201
     name = json.loads(body)["run"]
     first, *frames, last = told(site.ask(f"/api/runs/{name}/events", **BEARER)[2])
-    assert first["title"] == "letter on banana: ring of 4 nodes"
+    assert first["title"] == "paper on banana: ring of 4 nodes"
     assert [frame["round"] for frame in frames] == list(range(1, 13))
     assert (last["event"], last["failed"]) == ("end", False)
     asked = (json.loads(site.ask("/api/runs", **BEARER)[2]) for _ in range(10_000))
@@ -276,7 +276,7 @@ def test_a_simulation_is_started_and_told(site: Site, folder: Path) -> None:
 
 
 def test_a_simulation_that_fails_says_why(site: Site) -> None:
-    form = {"method": "letter", "learner": "shared", "nodes": 4}
+    form = {"method": "paper", "learner": "shared", "nodes": 4}
     name = json.loads(site.ask("/api/runs", "POST", form, **BEARER)[2])["run"]
     (last,) = told(site.ask(f"/api/runs/{name}/events", **BEARER)[2])
     assert last["failed"]

@@ -152,8 +152,8 @@ def test_simulate_partitions_a_table() -> None:
     X, y = table(200, 2)
     X, y = X / 100, 2 * y - 1
     split = Dirichlet(0.1)
-    result = omkl.simulate((X, y), "ring", 5, method=omkl.letter(), partition=split)
-    taken = omkl.simulate(deal(X, y, 5, partition=split), "ring", method=omkl.letter())
+    result = omkl.simulate((X, y), "ring", 5, method=omkl.paper(), partition=split)
+    taken = omkl.simulate(deal(X, y, 5, partition=split), "ring", method=omkl.paper())
     np.testing.assert_array_equal(result.loss, taken.loss)
     assert result.config["partition"] == {"name": "dirichlet", "alpha": 0.1, "seed": 0}
     assert isinstance(deal(X, y, 5, partition=split), Stream)

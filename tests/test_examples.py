@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from omkl.data import status
-from omkl_lab.paper.letter import FIGURE1
+from omkl_lab.paper.experiments import FIGURE1
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -106,12 +106,12 @@ def figure1() -> dict[str, Any]:
     return names
 
 
-def test_the_notebook_has_the_letters_methods(figure1: dict[str, Any]) -> None:
+def test_the_notebook_has_the_papers_methods(figure1: dict[str, Any]) -> None:
     ours = {"gossip": "gossip", "OMKL": "complete", "one kernel": "single", "alone": "local"}
     assert figure1["cases"] == {name: FIGURE1[case] for name, case in ours.items()}
 
 
-def test_the_notebook_comes_to_the_letters_verdicts(figure1: dict[str, Any]) -> None:
+def test_the_notebook_comes_to_the_papers_verdicts(figure1: dict[str, Any]) -> None:
     verdicts, expected = figure1["verdicts"], {"banana": "reversed", "credit_card": "holds"}
     for name in verdicts:
         assert verdicts[name]["a"] == verdicts[name]["g"] == "holds"

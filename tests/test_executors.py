@@ -87,7 +87,7 @@ def test_levels_are_the_same_but_for_flips(name: str, executor: str) -> None:
 
 @pytest.mark.parametrize("name", ["default", "paper's"])
 def test_losses_over_a_whole_stream_agree(name: str) -> None:
-    method = omkl.recommended() if name == "default" else omkl.letter()
+    method = omkl.recommended() if name == "default" else omkl.paper()
     results = [compare(one, "banana", {"": (method, "path")}, nodes=20, seeds=4)[""] for one in (SCANS, LOOPS, ARRAYS)]
     first, *others = (result.loss.mean() for result in results)
     # Quantization as such moves the mean of four seeds by .0004; the paper's steps are too small for a level to matter.
@@ -203,7 +203,7 @@ def test_progress_is_told_and_may_stop_the_run() -> None:
     ("method", "options", "taken"),
     [
         (omkl.recommended(), {}, LOOPS),
-        (omkl.letter(), {"faults": Faults(links=0.1)}, LOOPS),
+        (omkl.paper(), {"faults": Faults(links=0.1)}, LOOPS),
         (Gossip(quantizer=Sign()), {"topology": Schedule(["ring", "path"])}, LOOPS),
         (omkl.recommended(), {"pooled": True}, SCANS),
         (Gossip(weigh_first=True), {}, SCANS),
@@ -231,7 +231,7 @@ def test_small_runs_are_numpys_and_long_ones_are_not(monkeypatch: pytest.MonkeyP
 def problem(rounds: int, seeds: int, marks: int = 0) -> tuple[engine.Problem, list[engine.Case]]:
     X = np.zeros((rounds, 20, 2), np.float32)
     features = Features(None, landmarks=np.zeros((seeds, marks, 2), np.float32) if marks else None)
-    case = engine.Case(omkl.letter(), (omkl.topology.build("path", 20),))
+    case = engine.Case(omkl.paper(), (omkl.topology.build("path", 20),))
     return engine.Problem(X, X[..., :1], features, list(range(seeds))), [case]
 
 

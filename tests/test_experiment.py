@@ -34,7 +34,7 @@ def changed() -> Any:
 def test_a_keyword_changes_the_default_method(changed: Any) -> None:
     expected = omkl.simulate("banana", nodes=20, method=omkl.recommended(gamma=0.2))
     assert np.array_equal(changed.loss, expected.loss)
-    assert changed.loss.mean() < 0.35 < PAPER < omkl.simulate("banana", nodes=20, method="letter").loss.mean()
+    assert changed.loss.mean() < 0.35 < PAPER < omkl.simulate("banana", nodes=20, method="paper").loss.mean()
     assert changed.config["label"] == expected.config["label"] == "recommended, gamma=0.2"
     assert changed.config["method"]["gamma"] == 0.2
 
@@ -83,13 +83,13 @@ BEST = omkl.recommended()
     [
         (BEST, "recommended"),
         (omkl.frugal(), "frugal"),
-        (omkl.Gossip(), "letter"),
+        (omkl.Gossip(), "paper"),
         (omkl.Local(eta=1.0), "local, eta=1"),
         (BEST.replace(quantizer=omkl.Nearest(3)), "recommended, quantizer.step=3"),
         (BEST.replace(quantizer=omkl.QSGD(bits=4, rescale=True)), "recommended, quantizer=qsgd(bits=4, rescale=True)"),
         (BEST.replace(pace=None, loss="squared"), "recommended, loss=squared, pace=none"),
         (BEST.replace(kernels=omkl.gaussian(1, 3) + omkl.cauchy(2)), "recommended, kernels=gaussian(1, 3)+cauchy(2)"),
-        (omkl.letter(eta=1.0, gamma=0.5), "letter, eta=1, gamma=0.5"),
+        (omkl.paper(eta=1.0, gamma=0.5), "paper, eta=1, gamma=0.5"),
     ],
 )
 def test_a_method_is_called_by_what_was_changed(method: Any, expected: str) -> None:

@@ -285,7 +285,7 @@ def test_one_node_has_nothing_to_lose(faults: Faults) -> None:
 def test_faults_are_recorded_and_saved(tmp_path: Path) -> None:
     faults = given_faults(4, 4, 10)
     result = omkl.simulate(
-        blobs(10, 4), "ring", method=omkl.letter(), faults=Faults(links=faults.links, nodes=0.25), seeds=2
+        blobs(10, 4), "ring", method=omkl.paper(), faults=Faults(links=faults.links, nodes=0.25), seeds=2
     )
     record = result.config["faults"]
     assert (record["nodes"], record["links"]["shape"], len(record["links"]["sha256"])) == (0.25, [10, 4], 64)
@@ -294,7 +294,7 @@ def test_faults_are_recorded_and_saved(tmp_path: Path) -> None:
     for name in ("bits", "link_bits"):
         np.testing.assert_array_equal(getattr(loaded, name), getattr(result, name))
         assert getattr(loaded, name).dtype == np.int64
-    config = omkl.simulate(blobs(10, 4), Schedule(["ring", nx.path_graph(4)]), method=omkl.letter()).config
+    config = omkl.simulate(blobs(10, 4), Schedule(["ring", nx.path_graph(4)]), method=omkl.paper()).config
     assert (config["faults"], config["topology"]["name"]) == (None, "schedule")
     assert config["topology"]["graphs"][0] == "ring"
     assert config["topology"]["graphs"][1]["edges"] == [[0, 1], [1, 2], [2, 3]]

@@ -300,7 +300,7 @@ def test_rules_by_name(table: Any, rule: Learner) -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: SGD(0), "eta is 0.0; a learning rate must be positive and finite; the letter uses 0.01"),
+        (lambda: SGD(0), "eta is 0.0; a learning rate must be positive and finite; the paper uses 0.01"),
         (
             lambda: SGD(1, decay="linear"),  # type: ignore[arg-type]
             "decay is 'linear'; it must be 'none' or 'sqrt'",

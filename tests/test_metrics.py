@@ -116,7 +116,7 @@ def test_a_result_has_its_r2(rng: np.random.Generator, tmp_path: Path) -> None:
     assert result.r2 == pytest.approx([expected], rel=1e-4)
     result.save(tmp_path)
     assert omkl.load(tmp_path).r2 == pytest.approx(result.r2)
-    assert np.isnan(omkl.simulate((X, np.sign(X[..., 0])), method=omkl.letter()).r2).all()
+    assert np.isnan(omkl.simulate((X, np.sign(X[..., 0])), method=omkl.paper()).r2).all()
 
 
 def test_refusals() -> None:

@@ -183,7 +183,7 @@ def test_a_radius_follows_the_momentum() -> None:
 
 @pytest.mark.parametrize("momentum", [-0.1, 1.0, float("nan")])
 def test_bad_momentum_is_refused(momentum: float) -> None:
-    with pytest.raises(InputError, match=r"momentum is .*; it must lie in \[0, 1\); zero is the letter's"):
+    with pytest.raises(InputError, match=r"momentum is .*; it must lie in \[0, 1\); zero is the paper's"):
         Gossip(momentum=momentum)
 
 

@@ -79,7 +79,7 @@ def test_a_cluster_whose_node_ends_says_so() -> None:
 
 
 def test_the_command_compares_with_the_simulator(tmp_path: Any) -> None:
-    flags = ["--data", "banana", "--nodes", "3", "--topology", "ring", "--method", "letter", "--rounds", "40"]
+    flags = ["--data", "banana", "--nodes", "3", "--topology", "ring", "--method", "paper", "--rounds", "40"]
     flags += ["--format", "json", "--quiet"]
     command = [sys.executable, "-c", "from omkl.cli import main; main()", "cluster", *flags, "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

@@ -25,7 +25,7 @@ def listed(*ids: str) -> list[dict[str, Any]]:
 
 def network(**changes: Any) -> dict[str, Any]:
     """Return the table of a network of three, with other values, or without a key whose value is None."""
-    table = {"name": "n", "inputs": 2, "nodes": listed("a", "b", "c"), "learning": {"method": "letter"}} | changes
+    table = {"name": "n", "inputs": 2, "nodes": listed("a", "b", "c"), "learning": {"method": "paper"}} | changes
     return {key: value for key, value in table.items() if value is not None}
 
 
@@ -34,7 +34,7 @@ def node(**changes: Any) -> dict[str, Any]:
 
 
 def learning(**keys: Any) -> dict[str, Any]:
-    return network(learning={"method": "letter"} | keys)
+    return network(learning={"method": "paper"} | keys)
 
 
 def method(**keys: Any) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def test_what_only_simulations_need_is_left_alone() -> None:
         data={"file": "not here.csv", "target": "y"}, nodes=3, faults={"links": 0.1}, seeds=9, shuffle=False,
         record_every=5, pooled=True, devices=2, shard="nodes",
     )  # fmt: skip
-    assert parse(table, HERE).method == omkl.letter()
+    assert parse(table, HERE).method == omkl.paper()
     assert parse(learning(data="banana"), HERE).inputs == 2
 
 
@@ -280,7 +280,7 @@ def test_tls_files_are_those_of_the_node(tmp_path: Path) -> None:
     [("logistic", 1), ("squared", 1), ({"name": "squared", "outputs": 2}, 2), ({"name": "softmax", "classes": 4}, 4)],
 )
 def test_outputs_follow_the_loss(loss: Any, outputs: int) -> None:
-    assert outputs_of(parse(method(name="letter", loss=loss), HERE).method.objective) == outputs
+    assert outputs_of(parse(method(name="paper", loss=loss), HERE).method.objective) == outputs
 
 
 @st.composite

@@ -18,7 +18,7 @@ from omkl.node.transports.memory import Network
 
 Table: TypeAlias = dict[str, Any]
 SMALL: Table = {"name": "recommended", "gamma": 0.5, "basis": {"source": "rows", "rank": 20, "rows": 60}}
-LETTER: Table = {"name": "letter", "gamma": 0.5}
+PAPER: Table = {"name": "paper", "gamma": 0.5}
 NODES = [{"id": id, "listen": f"tcp/h:{7447 + k}"} for k, id in enumerate("abcd")]
 
 
@@ -26,7 +26,7 @@ def table(method: Table = SMALL) -> Table:
     """Return a network's file: a path of four."""
     learning = {"method": method, "seed": 3}
     links = [["a", "b"], ["b", "c"], ["c", "d"]]
-    calibration = {} if method is LETTER else {"calibration": {"file": "one.npz"}}
+    calibration = {} if method is PAPER else {"calibration": {"file": "one.npz"}}
     return copy.deepcopy(
         {"name": "n", "inputs": 2, "nodes": NODES, "learning": learning, "links": links, "timing": {}} | calibration
     )
@@ -62,7 +62,7 @@ def member(**keys: Any) -> Callable[[Table], object]:
 
 REFUSED: dict[str, Callable[[Table], object]] = {
     "name": top(name="other"),
-    "inputs": learning(method=LETTER | {"features": 4}),
+    "inputs": learning(method=PAPER | {"features": 4}),
     "mode": timer,
     "seed": learning(seed=4),
     "landmarks file": top(calibration={"file": "other.npz"}),
@@ -86,7 +86,7 @@ TOLD: dict[str, tuple[Callable[[Table], object], str]] = {
     "weights": (learning(weights="max_degree"), "weight"),
     "a link more": (top(links=[["a", "b"], ["b", "c"], ["c", "d"], ["b", "d"]]), "weight"),
 }
-TOLD_OF_THE_LETTER: dict[str, tuple[Callable[[Table], object], str]] = {
+TOLD_OF_THE_PAPER: dict[str, tuple[Callable[[Table], object], str]] = {
     "eta": (method(eta=0.2), "settings"),
     "regularization": (method(regularization=1e-4), "settings"),
     "weight_rate": (method(weight_rate=0.1), "settings"),
@@ -129,11 +129,11 @@ def test_what_must_be_equal_is_refused(row: str, tmp_path: Path) -> None:
     assert standing(nodes) == [LinkState.REFUSED] * 2
 
 
-@pytest.mark.parametrize("row", [*TOLD, *(f"{row} of the letter" for row in TOLD_OF_THE_LETTER)])
+@pytest.mark.parametrize("row", [*TOLD, *(f"{row} of the paper" for row in TOLD_OF_THE_PAPER)])
 def test_what_may_differ_is_told(row: str, tmp_path: Path) -> None:
-    of_the_letter = row.endswith(" of the letter")
-    change, what = TOLD_OF_THE_LETTER[row.removesuffix(" of the letter")] if of_the_letter else TOLD[row]
-    ours, other = (table(LETTER if of_the_letter else SMALL) for _ in range(2))
+    of_the_paper = row.endswith(" of the paper")
+    change, what = TOLD_OF_THE_PAPER[row.removesuffix(" of the paper")] if of_the_paper else TOLD[row]
+    ours, other = (table(PAPER if of_the_paper else SMALL) for _ in range(2))
     change(other)
     nodes, told = met(read(tmp_path, ours), read(tmp_path, other))
     assert standing(nodes) == [LinkState.SYNCED] * 2
@@ -158,7 +158,7 @@ def test_what_is_each_nodes_own_is_not_told(row: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("row", ["nothing", "gamma", "weights", "a link more"])
 def test_mixing_keeps_the_mean_where_files_differ(row: str, tmp_path: Path) -> None:
     """Both ends of a link go by the smaller of their weights, so what one gives the other takes."""
-    files = {id: table(LETTER) for id in "abcd"}
+    files = {id: table(PAPER) for id in "abcd"}
     for id in "bd" if row != "nothing" else "":
         TOLD[row][0](files[id])
         files[id]["learning"]["method"].pop("basis", None)

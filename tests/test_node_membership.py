@@ -26,7 +26,7 @@ position = [1, 2]
 id = "c"
 listen = "tcp/h:3"
 [learning]
-method = "letter"
+method = "paper"
 """
 
 
@@ -50,7 +50,7 @@ def test_a_node_is_added_at_the_end_and_no_other_link_changes(ring: Path) -> Non
     assert change.after.ids == ["a", "b", "c", "d", "e", "m"]
     assert links(change) == ["ab", "ae", "bc", "cd", "cm", "de", "dm"]
     assert change.after.members[-1].listen == "tcp/127.0.0.1:7452"
-    assert change.after.members[-1].metrics == "127.0.0.1:9105"
+    assert change.after.members[-1].metrics == "127.0.0.1:17452"
     assert change.after.endpoints("m") == ["tcp/127.0.0.1:7449", "tcp/127.0.0.1:7450"]  # which know of it and wait
     assert (change.restart, change.weighed) == (["c", "d"], ["b", "e"])
     lost = set(text.splitlines()) - set(ring.read_text().splitlines())
@@ -86,7 +86,7 @@ def test_a_file_that_somebody_wrote_is_changed_where_it_must_be(tmp_path: Path) 
 def test_without_links_they_are_written_before_the_nodes(tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
     text = PLAIN.replace(PLAIN[PLAIN.index("links") : PLAIN.index("[[nodes]]")], "# They are:\n")
-    path.write_text(text.replace('"letter"', '"letter"\ntopology = "path"'))
+    path.write_text(text.replace('"paper"', '"paper"\ntopology = "path"'))
     assert links(add(path, "m", ["c"])) == ["ab", "bc", "cm"]
     assert "]\n\n# They are:\n[[nodes]]\n" in path.read_text()
 
@@ -130,10 +130,10 @@ def test_what_is_written_otherwise_is_left_alone(tmp_path: Path) -> None:
     inline = (
         PLAIN[: PLAIN.index("[[nodes]]")] + 'nodes = [{id = "a", listen = "tcp/h:1"}, {id = "b", listen = "tcp/h:2"}'
     )
-    path.write_text(inline + ', {id = "c", listen = "tcp/h:3"}]\n[learning]\nmethod = "letter"\n')
+    path.write_text(inline + ', {id = "c", listen = "tcp/h:3"}]\n[learning]\nmethod = "paper"\n')
     with pytest.raises(InputError, match=r"no \[\[nodes\]\] with lines of their own; .* edit the file by hand"):
         add(path, "m", ["a"])
-    (tmp_path / "spec.toml").write_text('method = "letter"\ntopology = "path"\n')
+    (tmp_path / "spec.toml").write_text('method = "paper"\ntopology = "path"\n')
     spec = PLAIN[: PLAIN.index("links")] + 'learning = "spec.toml"\n' + PLAIN[PLAIN.index("[[nodes]]") :]
     path.write_text(spec[: spec.index("[learning]")])
     with pytest.raises(InputError, match=r"links: given beside learning\.topology; a network has one graph"):

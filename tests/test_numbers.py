@@ -44,10 +44,10 @@ def run(method: omkl.Gossip, **more: Any) -> Any:
 
 
 SETTINGS: list[tuple[omkl.Gossip, dict[str, Any]]] = [
-    (omkl.letter(), {"eta": 0.5}),
-    (omkl.letter(), {"gamma": 0.1}),
-    (omkl.letter(), {"regularization": 0.01}),
-    (omkl.letter(), {"weight_rate": None, "eta": 2.0, "gamma": 0.5}),
+    (omkl.paper(), {"eta": 0.5}),
+    (omkl.paper(), {"gamma": 0.1}),
+    (omkl.paper(), {"regularization": 0.01}),
+    (omkl.paper(), {"weight_rate": None, "eta": 2.0, "gamma": 0.5}),
     (omkl.recommended(), {"gamma": 0.3}),
     (omkl.recommended(), {"momentum": 0.2}),
     (omkl.recommended(), {"learner": omkl.Pooled(priors=(300, 10))}),
@@ -58,7 +58,7 @@ SETTINGS: list[tuple[omkl.Gossip, dict[str, Any]]] = [
     (omkl.recommended(), {"pace": omkl.Budget(30)}),
     (omkl.recommended(clip=0.1), {"clip": 0.2, "gamma": 0.5, "pace": omkl.Budget(40)}),
     (NEWTON, {"learner": omkl.Newton(prior=3.0, forget=0.9)}),
-    (omkl.letter(sending=omkl.Sampled(2.0)), {"sending": omkl.Sampled(1.0, floor=0.2)}),
+    (omkl.paper(sending=omkl.Sampled(2.0)), {"sending": omkl.Sampled(1.0, floor=0.2)}),
 ]
 
 
@@ -73,16 +73,16 @@ def test_other_numbers_compile_nothing(method: omkl.Gossip, changes: dict[str, A
 
 
 def test_what_is_structure_compiles_anew(counted: Counter[str]) -> None:
-    run(omkl.letter())
+    run(omkl.paper())
     for other in ({"quantizer": omkl.QSGD(bits=4)}, {"momentum": 0.5}, {"clip": 0.3}, {"loss": "smoothed_hinge"}):
         before = counted[COMPILED]
-        run(omkl.letter(**other))
+        run(omkl.paper(**other))
         assert counted[COMPILED] > before
 
 
 @pytest.mark.parametrize(
     "method",
-    [omkl.letter(), omkl.recommended(clip=0.1), omkl.frugal(), NEWTON, omkl.Choco(sending="triggered"), omkl.Local()],
+    [omkl.paper(), omkl.recommended(clip=0.1), omkl.frugal(), NEWTON, omkl.Choco(sending="triggered"), omkl.Local()],
 )
 def test_a_method_is_put_together_again(method: Any) -> None:
     method = method.on(build("ring", NODES)) if isinstance(method, omkl.Gossip) else method
@@ -123,10 +123,10 @@ class Sluggish(Mixing):
 
 
 def test_parts_of_ones_own_are_structure() -> None:
-    method = omkl.letter(mixing=Sluggish(gamma=0.4))
+    method = omkl.paper(mixing=Sluggish(gamma=0.4))
     skeleton, _ = numbers.split(method)
     assert skeleton.mixing == method.mixing
-    np.testing.assert_allclose(run(method).loss, run(omkl.letter(gamma=0.2)).loss, atol=1e-6)
+    np.testing.assert_allclose(run(method).loss, run(omkl.paper(gamma=0.2)).loss, atol=1e-6)
 
 
 @pytest.mark.parametrize("n", [20, 120, 400])

@@ -77,11 +77,11 @@ def test_warmup_that_is_no_power_of_two_calibrates_on_all_of_it() -> None:
     assert online.kept is None
 
 
-@pytest.mark.parametrize("name", ["local", "recommended", "letter"])
+@pytest.mark.parametrize("name", ["local", "recommended", "paper"])
 def test_is_the_method_and_nothing_else(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("omkl.online.learner.compiled_loops", lambda method: None)  # loops are as near as rounding
     local = replace(SMALL, learner=omkl.Newton()).method()
-    method = {"local": local, "recommended": SMALL.method(3), "letter": omkl.letter()}[name]
+    method = {"local": local, "recommended": SMALL.method(3), "paper": omkl.paper()}[name]
     X, y = table(48)
     online = teach(Online(Classification(), method, 7, 16, RING), X, y)
     made = online.settled()
@@ -204,7 +204,7 @@ def test_a_learner_goes_on_from_its_numbers(rows: int, nodes: int) -> None:
     assert np.array_equal(first.outputs(X), second.outputs(X))
 
 
-@pytest.mark.parametrize("method", [omkl.recommended(), omkl.letter(), omkl.Local(learner=omkl.Newton(forget=0.99))])
+@pytest.mark.parametrize("method", [omkl.recommended(), omkl.paper(), omkl.Local(learner=omkl.Newton(forget=0.99))])
 def test_settings_come_back_from_json(method: object) -> None:
     assert files.setting(files.plain(method)) == method
 

@@ -15,8 +15,8 @@ from omkl.methods import Choco, Complete, Gossip, Local
 from omkl.metrics import progressive
 from omkl.quantizers import QSGD
 from omkl.simulator import simulate
-from omkl_lab.paper import claims, figures, letter, quantizers, regret, report, run
-from omkl_lab.paper.letter import Arrays, Runs, Store, spread
+from omkl_lab.paper import claims, experiments, figures, quantizers, regret, report, run
+from omkl_lab.paper.experiments import Arrays, Runs, Store, spread
 from omkl_lab.paper.run import Paper
 
 
@@ -30,7 +30,7 @@ def runs(final: float, noise: float = 0.0, seed: int = 0, **change: Any) -> Runs
 
 def as_printed(**change: Runs) -> dict[str, Runs]:
     """Runs for which all claims hold."""
-    made = {case: runs(0.5) for case in letter.FIGURE1}
+    made = {case: runs(0.5) for case in experiments.FIGURE1}
     made["single"] = runs(0.6)
     made["complete"] = runs(0.5, link_bits=264480.0, bits=696.0)
     return made | change
@@ -118,8 +118,8 @@ def test_remarks_say_where_and_why() -> None:
     assert not any(claim.remark for claim in apart if claim.letter in "acd")
 
 
-def test_cases_are_the_letters() -> None:
-    for method, _ in letter.FIGURE1.values():
+def test_cases_are_the_papers() -> None:
+    for method, _ in experiments.FIGURE1.values():
         assert isinstance(method, Gossip | Complete | Local)
         assert (method.eta, method.regularization, method.bank.features) == (
             0.01,
@@ -131,17 +131,19 @@ def test_cases_are_the_letters() -> None:
         )
         if isinstance(method, Gossip):
             assert method.mixing.gamma == 0.009
-    graphs = {case: graph for case, (_, graph) in letter.FIGURE1.items()}
+    graphs = {case: graph for case, (_, graph) in experiments.FIGURE1.items()}
     assert (graphs["gossip"], graphs["single"], graphs["exact"]) == ("path", "path", "path")
     assert (graphs["ring"], graphs["full"], graphs["complete"]) == ("ring", "complete", "complete")
-    assert letter.FIGURE1["complete"][0] == Complete(exchange="gradients", combine="mean", quantizer=QSGD(bits=3))
-    assert letter.FIGURE1["M=255"][0] == Gossip(quantizer=QSGD(bits=8))
-    for graph, (method, drawn) in letter.FIGURE2.items():
+    assert experiments.FIGURE1["complete"][0] == Complete(exchange="gradients", combine="mean", quantizer=QSGD(bits=3))
+    assert experiments.FIGURE1["M=255"][0] == Gossip(quantizer=QSGD(bits=8))
+    for graph, (method, drawn) in experiments.FIGURE2.items():
         assert (method, drawn) == (Gossip(eta=0.1, gamma=0.09, quantizer=None), graph)
 
 
 def test_every_share_has_its_own_shuffle_and_seeds(tmp_path: Path) -> None:
-    found = letter.run_cases(Store(tmp_path), "banana", "x", {"alone": (Local(), "path")}, 5, lambda *a: None)["alone"]
+    found = experiments.run_cases(Store(tmp_path), "banana", "x", {"alone": (Local(), "path")}, 5, lambda *a: None)[
+        "alone"
+    ]
     assert found.shuffle.tolist() == [0, 0, 1, 1, 1]
     for shuffle, seed, row in ((0, 0, 0), (0, 1, 1), (1, 2, 2), (1, 4, 4)):
         expected = simulate("banana", "path", 20, Local(), seed=seed, shuffle=shuffle)
@@ -153,7 +155,7 @@ def test_every_share_has_its_own_shuffle_and_seeds(tmp_path: Path) -> None:
     ("seeds", "sizes"), [(2, [2]), (5, [2, 3]), (7, [2, 3, 2]), (11, [2, 2, 3, 2, 2]), (100, [20] * 5)]
 )
 def test_all_seeds_are_dealt(seeds: int, sizes: list[int]) -> None:
-    shares = letter.dealt(seeds)
+    shares = experiments.dealt(seeds)
     assert [len(share) for share in shares] == sizes
     assert [seed for share in shares for seed in share] == list(range(seeds))
 
@@ -162,13 +164,13 @@ def test_bands_follow_the_shuffles() -> None:
     made = runs(0.5, noise=0.1)
     curves = progressive(made.loss)
     expected = spread(curves[:, 7], made.shuffle).half
-    assert letter.half_widths(curves, made.shuffle)[7] == pytest.approx(expected)
+    assert experiments.half_widths(curves, made.shuffle)[7] == pytest.approx(expected)
     drawn = figures.figure1({"banana": as_printed(gossip=made)}, "bits")
     (axis,) = drawn.axes
     line, band = axis.lines[0], axis.collections[0]
     assert np.asarray(line.get_xdata())[-1] == pytest.approx(30 * 600 / 8000)
     top = np.asarray(band.get_paths()[0].vertices)[:, 1].max()
-    assert top == pytest.approx((curves.mean(axis=0) + letter.half_widths(curves, made.shuffle)).max())
+    assert top == pytest.approx((curves.mean(axis=0) + experiments.half_widths(curves, made.shuffle)).max())
 
 
 def test_spread_by_hand() -> None:
@@ -250,7 +252,7 @@ def test_banana_reverses_claim_b(made: Path) -> None:
 
 
 def test_nothing_finished_is_computed_again(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(letter, "compare", lambda *args, **kwargs: pytest.fail("computed again"))
+    monkeypatch.setattr(experiments, "compare", lambda *args, **kwargs: pytest.fail("computed again"))
     Paper(made, seeds=10, data=("banana",), quick=True).run(("figure1", "figure2", "claims"))
 
 

@@ -9,10 +9,10 @@ from omkl.landmarks import Landmarks
 from omkl.methods import Neighbors, Round, recommended
 from omkl.simulator import simulate
 from omkl.wire import HEADER_BYTES
+from omkl_lab.paper.experiments import Store
 from omkl_lab.paper.frontier import data_sent
 from omkl_lab.paper.frontier.data_sent import WIDTHS, coarse, flooded, heard, learned, mean_bytes, samples_sent
 from omkl_lab.paper.frontier.study import DATA, Study, alone
-from omkl_lab.paper.letter import Store
 
 METHOD = alone(recommended(basis=Landmarks(rank=8, rows=30)))
 

@@ -12,15 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 
-from omkl.methods import Gossip, Local, letter, recommended
+from omkl.methods import Gossip, Local, paper, recommended
 from omkl.simulator import simulate
 from omkl_lab.paper import run
+from omkl_lab.paper.experiments import Cases, Store
 from omkl_lab.paper.frontier import lines
 from omkl_lab.paper.frontier.figure import (
     LINES,
     STYLES,
     apart,
-    at_most_the_letters,
+    at_most_the_papers,
     beyond,
     frontier_body,
     frontier_csv,
@@ -29,7 +30,6 @@ from omkl_lab.paper.frontier.figure import (
 )  # fmt: skip
 from omkl_lab.paper.frontier.lines import Table, online
 from omkl_lab.paper.frontier.study import DATA, FAMILIES, PRESET, VARIATIONS, Frontier, Point, Study, alone, front
-from omkl_lab.paper.letter import Cases, Store
 from omkl_lab.paper.run import Paper
 
 FINITE = st.floats(0, 1)
@@ -41,8 +41,8 @@ def point(family: str, size: float, loss: float, what: str = "") -> Point:
 
 def found(scale: float = 1.0) -> Frontier:
     """Families of two points each, the recommended one best."""
-    others = [name for name in STYLES if name not in ("letter", "recommended")]
-    points = [point("letter", 48, 0.6 * scale, "letter")]
+    others = [name for name in STYLES if name not in ("paper", "recommended")]
+    points = [point("paper", 48, 0.6 * scale, "paper")]
     points += [point(name, size, 0.5 * scale - 0.01 * k - size / 1e4, f"{size}")
                for k, name in enumerate(others) for size in (30, 60)]  # fmt: skip
     points += [point("recommended", 59, 0.3 * scale, PRESET), point("recommended", 40, 0.33 * scale, "rank 80"),
@@ -124,9 +124,9 @@ def test_families_differ_in_what_they_send() -> None:
 
 
 def test_points_are_means_of_simulations(tmp_path: Path) -> None:
-    (made,) = Study(Store(tmp_path), "banana", 5, lambda *a: None).letter()
-    first = simulate("banana", "path", 20, letter(), seeds=2, shuffle=0)
-    rest = simulate("banana", "path", 20, letter(), seeds=3, seed=2, shuffle=1)
+    (made,) = Study(Store(tmp_path), "banana", 5, lambda *a: None).paper()
+    first = simulate("banana", "path", 20, paper(), seeds=2, shuffle=0)
+    rest = simulate("banana", "path", 20, paper(), seeds=3, seed=2, shuffle=1)
     losses = np.concatenate([one.loss.mean(axis=1) for one in (first, rest)])
     assert made.loss == pytest.approx(losses.mean(), abs=1e-6)
     sizes = [one.bits.mean(axis=1) / 160 for one in (first, rest)]
@@ -168,13 +168,13 @@ def test_what_diverges_is_left_out(tmp_path: Path) -> None:
 
 def test_headline_is_of_one_setting_for_all() -> None:
     results = {"banana": found(), "digits": found(0.9)}
-    assert at_most_the_letters(results) == "rank 80"
+    assert at_most_the_papers(results) == "rank 80"
     assert headline(results).startswith(
         "At the paper's bytes, with one setting for all data, 55 % and 55 % of its loss"
     )
     # Too large on one of the data sets, it is out.
     moved = [p._replace(bytes=50.0) if p.what == "rank 80" else p for p in found().points]
-    assert at_most_the_letters(results | {"mnist": Frontier(moved, found().lines)}) == "seldom"
+    assert at_most_the_papers(results | {"mnist": Frontier(moved, found().lines)}) == "seldom"
 
 
 def test_families_are_in_the_legend_and_lines_in_every_panel() -> None:
@@ -226,11 +226,11 @@ def test_the_part_leaves_figure_points_and_section(tmp_path: Path, monkeypatch: 
     rows = list(csv.DictReader(io.StringIO((tmp_path / "frontier.csv").read_text())))
     assert len(rows) == 2 * (len(found().points) + len(LINES))
     page = (tmp_path / "report.html").read_text()
-    assert "Beyond the letter" in page
+    assert "Beyond the paper" in page
     assert "0.3000 ± 0.0010 at 59 bytes" in page
     assert "Not computed with these settings: claims, figure1, figure2, regret, quantizers." in page
     assert "frontier" not in run.PARTS
-    assert frontier_csv({"banana": found()}).splitlines()[1] == "banana,letter,letter,48,0.6,0.001"
+    assert frontier_csv({"banana": found()}).splitlines()[1] == "banana,paper,paper,48,0.6,0.001"
 
 
 def test_computing_needs_no_more_than_jax_and_scipy() -> None:

@@ -65,7 +65,7 @@ def blobs() -> tuple[np.ndarray, np.ndarray]:
 def test_a_result_draws_itself() -> None:
     result = omkl.simulate(blobs(), "path", method=omkl.Gossip(eta=1.0), seeds=4)
     own = result.plot()
-    assert own.get_title().startswith("letter, eta=1 on a table: path of 3 nodes")
+    assert own.get_title().startswith("paper, eta=1 on a table: path of 3 nodes")
     _, (given,) = figure()
     assert result.plot(given, label="mine", against="bits") is given
     assert (given.get_title(), given.get_xlabel(), given.lines[0].get_label()) == ("", "bits sent by a node", "mine")

@@ -8,8 +8,8 @@ from omkl.errors import InputError
 from omkl_lab import sweeps
 
 
-def test_the_letter_is_what_gossip_is_by_default() -> None:
-    assert omkl.letter() == omkl.Gossip()
+def test_the_paper_is_what_gossip_is_by_default() -> None:
+    assert omkl.paper() == omkl.Gossip()
 
 
 def test_presets_and_classes_go_by_name() -> None:
@@ -17,7 +17,7 @@ def test_presets_and_classes_go_by_name() -> None:
     assert {name: methods.named(name) for name in methods.PRESETS} == {
         "recommended": omkl.recommended(),
         "frugal": omkl.frugal(),
-        "letter": omkl.letter(),
+        "paper": omkl.paper(),
     }
     assert methods.named("local") == omkl.Local()
     assert sweeps.point({"data": "banana"}).id == sweeps.point({"data": "banana", "method": "recommended"}).id

@@ -143,7 +143,7 @@ def test_nearest_reaches_the_measured_contraction(rng: np.random.Generator) -> N
             assert 1 - error.mean() == pytest.approx(delta, abs=0.006)
 
 
-def test_delta_of_the_letter() -> None:
+def test_delta_of_the_paper() -> None:
     assert QSGD(bits=3).delta(40) == pytest.approx(1 - 40 / 49 * (1 + 2**-8) ** 2)
     assert QSGD(bits=3, rescale=True).delta(40) == pytest.approx(1 / (1 + 40 / 49 * (1 + 2**-8) ** 2))
     assert QSGD(bits=3, block=20).delta(40) == QSGD(bits=3).delta(20)

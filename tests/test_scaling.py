@@ -277,7 +277,7 @@ def test_neighbors_that_do_not_standardize_are_refused() -> None:
 def test_a_networks_file_says_it_where_its_simulation_does(tmp_path: Path) -> None:
     text = (
         'name = "n"\ninputs = 2\nnodes = [{id = "a", listen = "tcp/h:1"}]\n[learning]\ntopology = "path"\n'
-        'standardize = true\n[learning.method]\nname = "letter"\n'
+        'standardize = true\n[learning.method]\nname = "paper"\n'
     )
     (tmp_path / "network.toml").write_text(text)
     assert load(tmp_path / "network.toml").role("a").standardize

@@ -75,7 +75,7 @@ def test_the_cut_is_reported(found: Any) -> None:
     assert passes["idle device"]["path"]["devices"]["shard"] == "nodes"  # a seed is too few for four
     assert passes["methods by seeds"]["gossip"]["devices"] == {"count": 4, "shard": "seeds", "cut": 0}
     assert "omkl: 10 nodes on 4 devices, 3 links between them\n" in found["told"]
-    assert omkl.simulate("banana", nodes=10, method=omkl.letter()).config["devices"] == {
+    assert omkl.simulate("banana", nodes=10, method=omkl.paper()).config["devices"] == {
         "count": 1,
         "shard": None,
         "cut": 0,

@@ -148,7 +148,7 @@ def test_an_interrupt_stops_all_threads(monkeypatch: pytest.MonkeyPatch, in_jax:
     monkeypatch.setattr(scans, "cores", lambda: 2)
     monkeypatch.setattr(rounds, "CHUNK_BYTES", 1)
     with pytest.raises(KeyboardInterrupt):
-        omkl.simulate(blobs(50, 5), "ring", method=omkl.letter(), seeds=2, progress=interrupt)
+        omkl.simulate(blobs(50, 5), "ring", method=omkl.paper(), seeds=2, progress=interrupt)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
 
 
@@ -240,7 +240,7 @@ def test_large_networks_learn_alike(name: str, monkeypatch: pytest.MonkeyPatch, 
     np.testing.assert_allclose(sparse.theta, dense.theta, atol=1e-5)
 
 
-def test_banana_at_the_letters_settings() -> None:
+def test_banana_at_the_papers_settings() -> None:
     quantized = omkl.simulate("banana", "path", 20, Gossip(), seeds=20)
     exact = omkl.simulate("banana", "path", 20, Gossip(quantizer=None), seeds=20)
     assert quantized.loss.shape == (20, 265)
@@ -398,15 +398,15 @@ def test_divergence_is_reported_not_returned() -> None:
 def test_inputs_far_beyond_the_bandwidths_warn() -> None:
     X, y = blobs(10, 3)
     with pytest.warns(UserWarning, match="standardize the inputs"):
-        omkl.simulate((1000 * X, y), "path", method=omkl.letter())
+        omkl.simulate((1000 * X, y), "path", method=omkl.paper())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        omkl.simulate((X, y), "path", method=omkl.letter())
+        omkl.simulate((X, y), "path", method=omkl.paper())
 
 
 @pytest.mark.parametrize("damage", ["torn", "json", "other"])
 def test_damaged_files_are_refused(damage: str, tmp_path: Path) -> None:
-    result = omkl.simulate(blobs(5, 3), "path", method=omkl.letter())
+    result = omkl.simulate(blobs(5, 3), "path", method=omkl.paper())
     result.save(tmp_path)
     result.model().save(tmp_path / "m.npz")
     for name in ("final.npz", "m.npz"):
@@ -427,14 +427,14 @@ def test_damaged_files_are_refused(damage: str, tmp_path: Path) -> None:
 
 def test_a_graph_of_ones_own_is_recorded() -> None:
     graph = nx.cycle_graph(4)
-    config = omkl.simulate(blobs(3, 4), graph, method=omkl.letter()).config
+    config = omkl.simulate(blobs(3, 4), graph, method=omkl.paper()).config
     assert config["topology"]["edges"] == [[0, 1], [0, 3], [1, 2], [2, 3]]
     assert config["topology"]["weights"] == "metropolis"
 
 
 def test_a_seed_outside_the_run_is_refused() -> None:
     X, y = blobs(5, 3)
-    result = omkl.simulate((X, y), "path", method=omkl.letter(), seeds=2, seed=7)
+    result = omkl.simulate((X, y), "path", method=omkl.paper(), seeds=2, seed=7)
     with pytest.raises(InputError, match=r"seed is 0; this run has seeds 7 \.\.\. 8"):
         result.model(seed=0)
     with pytest.raises(InputError, match=r"node is 3; this run has nodes 0 \.\.\. 2"):
@@ -447,8 +447,8 @@ def test_a_seed_outside_the_run_is_refused() -> None:
 
 def test_a_table_is_dealt_out_and_a_stream_taken_as_it_is() -> None:
     stream, _ = as_stream("banana", 20, 1)
-    dealt = omkl.simulate("banana", "path", 20, omkl.letter(), shuffle=1)
-    taken = omkl.simulate((stream.X, stream.y), "path", method=omkl.letter())
+    dealt = omkl.simulate("banana", "path", 20, omkl.paper(), shuffle=1)
+    taken = omkl.simulate((stream.X, stream.y), "path", method=omkl.paper())
     np.testing.assert_array_equal(dealt.loss, taken.loss)
 
 
@@ -510,7 +510,7 @@ def test_pooled_loss_scores_every_model_on_every_sample() -> None:
 
 
 def test_pooled_loss_survives_its_file(tmp_path: Path) -> None:
-    result = omkl.simulate(blobs(10, 3), "ring", method=omkl.letter(), pooled=True)
+    result = omkl.simulate(blobs(10, 3), "ring", method=omkl.paper(), pooled=True)
     np.testing.assert_array_equal(omkl.load(result.save(tmp_path)).pooled_loss, result.pooled_loss)
 
 
@@ -521,7 +521,7 @@ def test_complete_wants_the_complete_graph() -> None:
 
 def test_a_set_brings_its_loss() -> None:
     pytest.importorskip("sklearn")
-    ten = omkl.simulate("digits10", "ring", 20, method=omkl.letter())
+    ten = omkl.simulate("digits10", "ring", 20, method=omkl.paper())
     assert ten.config["method"]["loss"] == {"name": "softmax", "classes": 10}
     assert ten.theta.shape[3] == 10
     own = omkl.simulate("digits", "ring", 20, omkl.Gossip(loss="squared"))
@@ -533,8 +533,8 @@ def test_a_set_brings_its_loss() -> None:
 def test_a_set_brings_its_graph(rng: np.random.Generator) -> None:
     graph = topology.star(4)
     streamed = Data(rng.normal(size=(5, 4, 2)).astype(np.float32), np.ones((5, 4), np.float32), "logistic", graph)
-    own, given = (omkl.simulate(streamed, graph, method=omkl.letter()) for graph in (None, "ring"))
+    own, given = (omkl.simulate(streamed, graph, method=omkl.paper()) for graph in (None, "ring"))
     assert own.config["topology"]["edges"] == graph.edges.tolist()
     assert given.config["topology"] == "ring"
-    table = omkl.simulate((streamed.X, streamed.y), method=omkl.letter())
+    table = omkl.simulate((streamed.X, streamed.y), method=omkl.paper())
     assert table.config["topology"] == "path"

@@ -18,7 +18,7 @@ engine.is_small = lambda *_: False
 counted = collections.Counter()
 jax.monitoring.register_event_listener(lambda event, **_: counted.update([event.rsplit("/")[-1]]))
 X = np.random.default_rng(0).standard_normal((8, 3, 2))
-loss = omkl.simulate((X, np.sign(X[..., 0])), "path", method=omkl.letter(), seeds=4, pooled=True).loss
+loss = omkl.simulate((X, np.sign(X[..., 0])), "path", method=omkl.paper(), seeds=4, pooled=True).loss
 print(json.dumps({"hits": counted["cache_hits"], "misses": counted["cache_misses"], "loss": loss.tolist()}))
 """
 

@@ -57,7 +57,7 @@ def test_a_run_too_large_is_refused_before_it_starts(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(engine, "run", lambda *_: pytest.fail("it ran"))
     data = np.ones((4, 10, 2)), np.ones((4, 10))
     with pytest.raises(InputError, match=r"holds 3\d\.\d MiB .*must fit the 1\.0 MiB that .*; use fewer seeds"):
-        omkl.simulate(data, "ring", method=omkl.letter(), seeds=1000)
+        omkl.simulate(data, "ring", method=omkl.paper(), seeds=1000)
 
 
 def test_inputs_are_there_already(monkeypatch: pytest.MonkeyPatch) -> None:

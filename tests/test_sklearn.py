@@ -104,7 +104,7 @@ def test_several_outputs_at_once_are_rows_one_by_one_to_the_bit() -> None:
 @pytest.mark.parametrize("rows", [3, 16, 50])
 @pytest.mark.parametrize("how", ["file", "pickle"])
 @pytest.mark.parametrize(
-    "settings", [{}, {"nodes": 4}, {"learner": omkl.Newton(prior=5)}, {"method": omkl.letter(), "nodes": 3}]
+    "settings", [{}, {"nodes": 4}, {"learner": omkl.Newton(prior=5)}, {"method": omkl.paper(), "nodes": 3}]
 )
 def test_a_resumed_estimator_is_an_uninterrupted_one_to_the_bit(
     moons: Any, tmp_path: Path, rows: int, how: str, settings: dict[str, Any]

@@ -157,7 +157,7 @@ def test_settings_are_placed_together() -> None:
     assert place(omkl.Gossip(), {"learner.eta": 2.0}).learner == omkl.SGD(2.0)
 
 
-@pytest.mark.parametrize("method", [omkl.recommended(), omkl.letter(), omkl.Local(), omkl.Complete(), omkl.Choco()])
+@pytest.mark.parametrize("method", [omkl.recommended(), omkl.paper(), omkl.Local(), omkl.Complete(), omkl.Choco()])
 def test_default_space_suits_every_method(method: Any) -> None:
     space = default(method)
     check(method, space)
@@ -211,7 +211,7 @@ def test_bad_numbers_are_refused(given: dict[str, Any], message: str) -> None:
 
 METHODS = [
     omkl.recommended(),
-    omkl.letter(),
+    omkl.paper(),
     omkl.Local(eta=0.5),
     omkl.Complete(quantizer="sign"),
     omkl.Gossip(pace=omkl.Pace(4, until=16), sending=omkl.Triggered(2)),

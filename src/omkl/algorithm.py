@@ -1,4 +1,4 @@
-"""Algorithm 1 of the letter, phase by phase: the one statement of what omkl computes.
+"""Algorithm 1 of the paper, phase by phase: the one statement of what omkl computes.
 
 J nodes on a graph each hold P kernel models and learn from their own samples. One round at node j, with the line
 numbers of Algorithm 1 in T. Ortega and H. Jafarkhani, "Gossiped and Quantized Online Multi-Kernel Learning", IEEE
@@ -12,7 +12,7 @@ Signal Processing Letters 30 (2023):
     weigh    [5]      ln w_p = ln w_p - eta L(theta_p)
     learn    [14]     theta' = theta - eta grad L(theta)
 
-with L(theta) = C(theta.z, y) + lambda |theta|^2. The letter prints the lines in another order; theta depends only on
+with L(theta) = C(theta.z, y) + lambda |theta|^2. The paper prints the lines in another order; theta depends only on
 the past, so mixing may come first, and the prediction is scored with the weights from before the sample is seen.
 
 Shapes. A model is ``(..., P, C, 2D)``: P kernels, C outputs (one for two classes and for scalar regression), 2D
@@ -67,7 +67,7 @@ class Prediction(NamedTuple):
 
 
 def init(theta: Array, learner: Learner, spectrum: Array | None = None) -> State:
-    """Return the state before the first round, for models ``theta`` (zeros, in the letter).
+    """Return the state before the first round, for models ``theta`` (zeros, in the paper).
 
     ``spectrum`` has the eigenvalues of the basis of the features, ``(..., P, 2D)``, if there is one.
     """
@@ -200,7 +200,7 @@ def kernel_losses(theta: Array, kernel_outputs: Array, y: Array, loss: Loss, reg
 
 
 def weigh(log_weights: Array, losses: Array, rate: float, most: float | None = None) -> Array:
-    """Return ln w_p - rate * L(theta_p), line 5; the letter's rate is eta.
+    """Return ln w_p - rate * L(theta_p), line 5; the paper's rate is eta.
 
     The result is shifted so that the largest is zero: only differences matter, and so they keep their digits over a
     long stream. With ``most``, a loss counts as at most this much above the loss of the best kernel.

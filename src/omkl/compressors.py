@@ -1,4 +1,4 @@
-"""Compressors the letter cites for its ingredients: top-k, rand-k and the scaled sign.
+"""Compressors the paper cites for its ingredients: top-k, rand-k and the scaled sign.
 
 They run in the simulator like the quantizers, with stated sizes. Of them, only the sign has integer levels and can go
 on the wire.

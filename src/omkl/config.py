@@ -194,7 +194,7 @@ def _require_effect(base: Gossip, given: Table) -> None:
         why, other = idle[key]
         raise InputError(
             f"method.{key}: {given[key]} given; {label(base)} {why}; leave {key} out, or take another {other}; "
-            'name = "gossip" begins with the letter\'s settings'
+            'name = "gossip" begins with the paper\'s settings'
         )
 
 

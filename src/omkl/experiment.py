@@ -34,7 +34,7 @@ class Experiment:
         Number of nodes, J; may be left out where data or topology tell it.
     method
         What nodes learn with: ``Gossip(...)``, ``Local(...)``, ... or the name of one of these with its defaults, or of
-        a preset, ``"letter"`` or ``"frugal"``; None is ``recommended()``. A method without a loss takes the one that
+        a preset, ``"paper"`` or ``"frugal"``; None is ``recommended()``. A method without a loss takes the one that
         suits a data set known by name.
     weights
         Rule for the gossip weights of a graph: how much each neighbor counts.
@@ -71,8 +71,8 @@ class Experiment:
     Examples
     --------
     >>> import omkl
-    >>> omkl.Experiment(data="banana", topology="ring", nodes=20, method="letter")
-    Experiment(data=banana, topology=ring, nodes=20, method=letter)
+    >>> omkl.Experiment(data="banana", topology="ring", nodes=20, method="paper")
+    Experiment(data=banana, topology=ring, nodes=20, method=paper)
     """
 
     data: Any

@@ -92,12 +92,12 @@ class Exact:
 
 @dataclass(frozen=True)
 class QSGD:
-    """The letter's quantizer: M = 2^bits - 1 levels of |v_i|/|v|, rounded at random, and the sign.
+    """The paper's quantizer: M = 2^bits - 1 levels of |v_i|/|v|, rounded at random, and the sign.
 
     Attributes
     ----------
     bits
-        Bits of a level's magnitude, 1 to 8; the letter's M = 7 is ``bits=3``.
+        Bits of a level's magnitude, 1 to 8; the paper's M = 7 is ``bits=3``.
     rescale
         Divide by tau = 1 + min(n/M^2, sqrt(n)/M). No longer unbiased, but a contraction for every n and M.
     block
@@ -105,7 +105,7 @@ class QSGD:
 
     Notes
     -----
-    Levels are l = floor(M |v_i| / |v| + u), u uniform in (0, 1); the letter prints v_i for its magnitude. The step
+    Levels are l = floor(M |v_i| / |v| + u), u uniform in (0, 1); the paper prints v_i for its magnitude. The step
     |v|/M is rounded up before the levels are drawn, so they stay unbiased, to 2^-17 of a step with sixteen bits of
     dither, and ``delta`` counts the rounding.
     """
@@ -120,7 +120,7 @@ class QSGD:
     def __post_init__(self) -> None:
         object.__setattr__(self, "bits", whole("bits", self.bits))
         if self.bits > 8:
-            raise InputError(f"bits is {self.bits}; QSGD takes 1 to 8 bits per level; the letter's M=7 is bits=3")
+            raise InputError(f"bits is {self.bits}; QSGD takes 1 to 8 bits per level; the paper's M=7 is bits=3")
         _check_block(self.block)
 
     @property

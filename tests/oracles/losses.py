@@ -14,7 +14,7 @@ from tests.oracles import arithmetic
 FILE = Path(__file__).with_name("losses.json")
 ROUNDS, NODES = 60, 5
 CASES: dict[str, tuple[Method, str]] = {
-    "paper": (omkl.letter(), "path"),
+    "paper": (omkl.paper(), "path"),
     "paper, larger steps": (omkl.Gossip(eta=0.5, gamma=0.5), "path"),
     "paper, exact": (omkl.Gossip(eta=0.5, gamma=0.5, quantizer=None), "ring"),
     "paper, nearest": (omkl.Gossip(eta=0.5, gamma=0.3, quantizer=omkl.Nearest(2.5)), "star"),

@@ -76,7 +76,7 @@ def contracts() -> dict[str, str]:
         **small, basis=omkl.Basis(rank=6, rows=20), quantizer=omkl.Nearest(2.5), common_weights=True, pace=omkl.Pace(8)
     )
     methods = {
-        "paper": (omkl.letter(), None, False),
+        "paper": (omkl.paper(), None, False),
         "softmax": (omkl.Gossip(loss=omkl.Softmax(classes=3), orthogonal=True), None, True),
         "calibrated": (calibrated, rows, False),
         "calibrated, standardized": (calibrated, rows.astype(np.float64), True),

@@ -27,7 +27,7 @@ class explain(FLAGS):  # type: ignore[misc, valid-type]
     The setting is the recommended one on a path of 20 nodes, with what flags change in it. The regret bound is for
     the paper's method.
 
-    Example: omkl explain --method letter --topology ring --nodes 20 --rounds 5000
+    Example: omkl explain --method paper --topology ring --nodes 20 --rounds 5000
     """
 
     rounds: Annotated[int, typer.Option(help="Length of the stream, T.", metavar="INT")] = 1000

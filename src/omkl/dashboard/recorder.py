@@ -39,7 +39,7 @@ class Recorder:
     >>> import omkl, tempfile
     >>> from omkl.dashboard import Recorder
     >>> with tempfile.TemporaryDirectory() as folder, Recorder(folder) as recorder:
-    ...     result = omkl.simulate("banana", "ring", nodes=20, method="letter", rounds=40, watch=recorder)
+    ...     result = omkl.simulate("banana", "ring", nodes=20, method="paper", rounds=40, watch=recorder)
     ...     print(recorder.file.read_text().count('"event":"frame"'))
     40
     """

@@ -91,9 +91,9 @@ class SGD:
     has_prior: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "eta", positive("eta", self.eta, "the letter uses 0.01", "a learning rate"))
+        object.__setattr__(self, "eta", positive("eta", self.eta, "the paper uses 0.01", "a learning rate"))
         if self.decay not in ("none", "sqrt"):
-            raise InputError(f"decay is {self.decay!r}; it must be 'none' or 'sqrt'; the letter's is 'none'")
+            raise InputError(f"decay is {self.decay!r}; it must be 'none' or 'sqrt'; the paper's is 'none'")
 
     def init(self, theta: Array, spectrum: Array | None = None) -> Memory:
         """Return a count of zero samples; nothing if the rate is constant."""

@@ -11,7 +11,7 @@ from omkl.methods.ensemble import for_inputs, suited
 from omkl.methods.gossip import Gossip
 from omkl.methods.local import Local
 from omkl.methods.mixing import Mixing
-from omkl.methods.presets import frugal, letter, recommended
+from omkl.methods.presets import frugal, paper, recommended
 from omkl.methods.protocol import Algorithm, Info, Method, Neighbors, Network, Round
 from omkl.methods.weights import GossipedWeights, Weights
 from omkl.registry import Registry
@@ -20,7 +20,7 @@ from omkl.registry import named as _named
 METHODS: Registry[type[Method]] = Registry(
     "omkl.methods", {method.name: method for method in (Gossip, Complete, Choco, Local)}
 )
-PRESETS: dict[str, Callable[..., Gossip]] = {"recommended": recommended, "frugal": frugal, "letter": letter}
+PRESETS: dict[str, Callable[..., Gossip]] = {"recommended": recommended, "frugal": frugal, "paper": paper}
 
 
 def named(method: Method | str | None) -> Method:
@@ -55,8 +55,8 @@ __all__ = [
     "Weights",
     "for_inputs",
     "frugal",
-    "letter",
     "named",
+    "paper",
     "recommended",
     "suited",
 ]

@@ -40,8 +40,8 @@ class Complete(Ensemble):
 
     Notes
     -----
-    The letter compares itself with this method of Y. Shen, S. Karimi-Bidhendi and H. Jafarkhani (IEEE TSP 69, 2021).
-    From the letter it is known that the graph is complete, that losses are communicated and that there is no hidden
+    The paper compares itself with this method of Y. Shen, S. Karimi-Bidhendi and H. Jafarkhani (IEEE TSP 69, 2021).
+    From the paper it is known that the graph is complete, that losses are communicated and that there is no hidden
     state. The rest is our reading, consistent with that; the paper itself was not consulted.
     """
 

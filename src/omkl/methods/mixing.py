@@ -46,11 +46,11 @@ class Mixing(Part):
             object.__setattr__(self, "gamma", real("gamma", self.gamma))
             if not 0 < self.step <= 1:
                 raise InputError(
-                    f"gamma is {self.gamma}; the consensus step must lie in (0, 1], or be 'auto'; the letter uses 0.009"
+                    f"gamma is {self.gamma}; the consensus step must lie in (0, 1], or be 'auto'; the paper uses 0.009"
                 )
         object.__setattr__(self, "momentum", real("momentum", self.momentum))
         if not 0 <= self.momentum < 1:
-            raise InputError(f"momentum is {self.momentum}; it must lie in [0, 1); zero is the letter's, else try 0.5")
+            raise InputError(f"momentum is {self.momentum}; it must lie in [0, 1); zero is the paper's, else try 0.5")
         if self.clip is not None:
             object.__setattr__(self, "clip", real("clip", self.clip))
             if not 0 < self.clip <= math.inf:

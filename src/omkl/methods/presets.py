@@ -11,7 +11,7 @@ from omkl.reach import Reach
 from omkl.sending import Budget
 
 
-def letter(**changes: Any) -> Gossip:
+def paper(**changes: Any) -> Gossip:
     """Return the settings of the paper: eta 0.01, gamma 0.009, three Gaussian kernels, D = 20, seven levels."""
     return Gossip(
         kernels=gaussian(1, 3, 5),
@@ -40,9 +40,9 @@ def recommended(**changes: Any) -> Gossip:
     Examples
     --------
     >>> import omkl
-    >>> letter, best = (omkl.simulate("banana", "path", nodes=20, method=method) for method in
-    ...                 (omkl.letter(), omkl.recommended()))
-    >>> bool(best.loss.mean() < 0.4 * letter.loss.mean())
+    >>> paper, best = (omkl.simulate("banana", "path", nodes=20, method=method) for method in
+    ...                 (omkl.paper(), omkl.recommended()))
+    >>> bool(best.loss.mean() < 0.4 * paper.loss.mean())
     True
     """
     return Gossip(

@@ -13,7 +13,7 @@ what ``outgoing`` returns, and calls ``wake`` at ``wake_at``:
 Each but the last two returns the events it caused. A round is that of ``algorithm.py``: mix, emit, absorb, then
 predict, weigh and learn. What the modes differ in is when:
 
-Lock step, the letter's. A round for every observation, or as the pace of the method has it. Round t + 1 begins when the
+Lock step, the paper's. A round for every observation, or as the pace of the method has it. Round t + 1 begins when the
 copies of all neighbors that are waited for stand at round t; a message that comes early is kept until then. So what a
 node computes depends on the samples alone, not on who was faster. A neighbor that does not come forward is left out, a
 deadline after it was last heard of or two after the round was due. A node without an observation takes part in the

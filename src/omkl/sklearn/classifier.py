@@ -51,7 +51,7 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         to the ``node`` that you give to ``fit`` or ``partial_fit``. ``topology`` is a name such as ``"ring"``; or a
         graph or a matrix, which also sets the number of nodes. Default: 1 node.
     method
-        Any method, such as ``omkl.letter()``. It replaces the parameters above; the loss is that of the task.
+        Any method, such as ``omkl.paper()``. It replaces the parameters above; the loss is that of the task.
     random_state
         Seed of the order of ``fit``. Default: 0.
 

@@ -52,7 +52,7 @@ class Faults:
     hidden state up to date; that is not charged.
 
     >>> import omkl
-    >>> method = omkl.letter()
+    >>> method = omkl.paper()
     >>> result = omkl.simulate("banana", "ring", 20, method, faults=omkl.Faults(links=0.3, nodes=0.05))
     >>> bool(result.link_bits.mean() < 0.7 * omkl.simulate("banana", "ring", 20, method).link_bits.mean())
     True

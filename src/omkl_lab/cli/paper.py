@@ -1,4 +1,4 @@
-"""``omkl paper``: the letter's figures and claims, reproduced."""
+"""``omkl paper``: the paper's figures and claims, reproduced."""
 
 import json
 from enum import StrEnum
@@ -26,7 +26,7 @@ def paper(
     output: options.Output = Format.TABLE,
     quiet: options.Quiet = False,
 ) -> None:
-    """Reproduce the letter: figures, claims with verdicts, regret, quantizers, and one HTML report.
+    """Reproduce the paper: figures, claims with verdicts, regret, quantizers, and one HTML report.
 
     frontier, which all leaves out, draws loss against bytes for all methods and learners.
     What is finished is kept in the folder: an interrupted run is taken up where it stopped.

@@ -1,1 +1,1 @@
-"""The letter reproduced: figures, claims with verdicts, regret, quantizers, and a report."""
+"""The paper reproduced: figures, claims with verdicts, regret, quantizers, and a report."""

@@ -1,11 +1,11 @@
-"""The letter's claims (a) to (g), each with its figures and a verdict."""
+"""The paper's claims (a) to (g), each with its figures and a verdict."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from omkl_lab.paper.letter import LEVELS, TITLES, Runs, Spread, spread
+from omkl_lab.paper.experiments import LEVELS, TITLES, Runs, Spread, spread
 
 CLOSE = 0.005  # of the loss: what we take "close" to mean in claim (a)
 SAME = 0.001  # of the loss: what we take "no difference" to mean in claim (c)
@@ -44,7 +44,7 @@ TEXTS = {
     ),
     "f'": (
         "differences in accuracy are minimal: three kernels and one",
-        "the same for the single kernel; the letter does not say between whom",
+        "the same for the single kernel; the paper does not say between whom",
     ),
     "g": (
         "OMKL needs many more communications",
@@ -67,7 +67,7 @@ class Finding(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A claim of the letter, put to the test."""
+    """A claim of the paper, put to the test."""
 
     letter: str
     text: str
@@ -162,7 +162,7 @@ def _remarks(figure1: Figure, figure2: Figure) -> dict[str, str]:
     return {
         **(dict.fromkeys("ac", alone) if apart <= SAME else {}),
         "b": f"Reversed on {', '.join(lost)}: {why}." if lost else "",
-        "d": f"The letter says so of Credit-Card over 1500 rounds; this is {', '.join(others)}." if others else "",
+        "d": f"The paper says so of Credit-Card over 1500 rounds; this is {', '.join(others)}." if others else "",
         "f'": "Where one kernel loses, it is too narrow for the data and has learned next to nothing; where it wins, "
         "it is the best of the three.",
         "g": "Counted per link. Where one broadcast reaches every node, OMKL's message is only "

@@ -10,7 +10,7 @@ import numpy as np
 from omkl.metrics import progressive
 from omkl.plots import PALETTE, figure
 from omkl.storage import write_whole
-from omkl_lab.paper.letter import TITLES, Floats, Runs, half_widths
+from omkl_lab.paper.experiments import TITLES, Floats, Runs, half_widths
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

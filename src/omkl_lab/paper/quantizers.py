@@ -16,10 +16,10 @@ from omkl.simulator.measures import metrics
 from omkl.topology import build
 from omkl.wire import VERSION
 from omkl_lab.paper import report
-from omkl_lab.paper.letter import NODES, Arrays, Floats, Progress, Store, Tell, spread
+from omkl_lab.paper.experiments import NODES, Arrays, Floats, Progress, Store, Tell, spread
 
 D = 20
-SETTINGS = {"letter": (0.01, 0.009), "larger": (1.0, 0.1)}
+SETTINGS = {"paper": (0.01, 0.009), "larger": (1.0, 0.1)}
 """eta and gamma; the larger gamma suits the coarsest of the compressors."""
 
 STUDIED: dict[str, Quantizer | None] = {

@@ -26,14 +26,14 @@ from omkl.arrays import Array, namespace
 from omkl.data import load
 from omkl.errors import InputError
 from omkl.losses import Logistic
-from omkl.methods import Gossip, Info, Local, Method, Round, letter
+from omkl.methods import Gossip, Info, Local, Method, Round, paper
 from omkl.methods.protocol import MethodState
 from omkl.quantizers import QSGD
 from omkl.simulator import engine
 from omkl.simulator.engine import Measure
 from omkl.simulator.measures import pooled_loss
 from omkl.topology import Topology, build
-from omkl_lab.paper.letter import Floats, spread
+from omkl_lab.paper.experiments import Floats, spread
 
 Integers = npt.NDArray[np.int64]
 Graphs = Mapping[str, Topology]
@@ -162,7 +162,7 @@ class Streams(NamedTuple):
             u = noise.uniforms(noise.key(s, "rows"), self.classes.size).reshape(self.classes.shape)
             picks = {sign: which[(u * len(which)).astype(int)] for sign, which in members.items()}
             rows[..., s] = np.where(self.classes > 0, picks[1], picks[-1])
-        kernels = letter().bank.kernels
+        kernels = paper().bank.kernels
         return rows, np.stack([features.draw(kernels, FEATURES, self.X.shape[1], s) for s in range(self.seeds)])
 
     def comparator(self, rows: Integers, frequencies: npt.NDArray[np.float32]) -> tuple[Floats, Floats]:

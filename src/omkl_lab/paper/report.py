@@ -1,4 +1,4 @@
-"""One self-contained HTML page, for a person who has not seen the letter."""
+"""One self-contained HTML page, for a person who has not seen the paper."""
 
 import base64
 import html
@@ -38,12 +38,12 @@ TITLES = {
     "figure2": "Figure 2: the topology at larger steps",
     "regret": "Regret",
     "quantizers": "Quantizers",
-    "frontier": "Beyond the letter: what a byte buys",
+    "frontier": "Beyond the paper: what a byte buys",
 }
 
 GLOSSARY = {
     "path, ring, complete": "who talks to whom: neighbors in a row, in a circle, or everybody with everybody",
-    "OMKL": "what the letter compares with, on the complete graph: all nodes hold one model, and each broadcasts its "
+    "OMKL": "what the paper compares with, on the complete graph: all nodes hold one model, and each broadcasts its "
             "quantized gradient and its losses in every round",
     "single-kernel CHOCO": "the same gossip with one kernel, sigma = 1, instead of three",
     "M": "levels of the quantizer: M = 7 is three bits and a sign a coefficient before coding; exact sends 32 bits",
@@ -67,7 +67,7 @@ def page(bodies: Mapping[str, str], settings: Mapping[str, object], versions: Ma
     tables = [table(["", ""], rows.items()) for rows in (GLOSSARY, settings, versions)]
     return f"""<!doctype html><html lang='en'><head><meta charset='utf-8'>
 <meta name='viewport' content='width=device-width, initial-scale=1'>
-<title>The letter, reproduced</title><style>{STYLE}</style></head><body>
+<title>The paper, reproduced</title><style>{STYLE}</style></head><body>
 <h1>Gossiped and quantized online multi-kernel learning, reproduced</h1>
 {INTRODUCTION}{paragraph(gap) if missing else ""}
 {"".join(sections)}

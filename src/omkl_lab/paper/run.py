@@ -11,14 +11,14 @@ from omkl.data import load
 from omkl.simulator.description import versions
 from omkl.storage import write_whole
 from omkl_lab.paper import claims, figures, lemmas, quantizers, regret, report
+from omkl_lab.paper.experiments import FIGURE1, FIGURE2, TITLES, Progress, Runs, Store, dealt, run_cases, spread
 from omkl_lab.paper.frontier.figure import frontier_body, frontier_csv, frontier_figure
 from omkl_lab.paper.frontier.study import Study
-from omkl_lab.paper.letter import FIGURE1, FIGURE2, TITLES, Progress, Runs, Store, dealt, run_cases, spread
 from omkl_lab.paper.regret import Study as Regret
 from omkl_lab.paper.regret_section import regret_body
 
 PARTS = ("claims", "figure1", "figure2", "regret", "quantizers")
-"""What reproduces the letter; ``frontier`` goes beyond it, and is for asking."""
+"""What reproduces the paper; ``frontier`` goes beyond it, and is for asking."""
 FULL = ("banana", "credit_card", "mnist")
 BUNDLED = ("banana", "digits")
 
@@ -38,7 +38,7 @@ class Paper:
     seeds
         Runs of figures and claims, dealt over at most five shuffles of the data.
     data
-        Data sets of figure 1; figure 2 is on Credit-Card, as in the letter, or the last of them.
+        Data sets of figure 1; figure 2 is on Credit-Card, as in the paper, or the last of them.
     quick
         Shorter regret streams, and fewer seeds there, for the quantizers and for the frontier.
     """
@@ -61,14 +61,14 @@ class Paper:
 
     @cached_property
     def figure1_runs(self) -> dict[str, dict[str, Runs]]:
-        """Runs at the letter's steps, by data set and case."""
+        """Runs at the paper's steps, by data set and case."""
         for data in self.data:
             load(data)  # one that cannot be had is noticed before hours of work, not after
         return {data: run_cases(self.store, data, "figure1", FIGURE1, self.seeds, self.progress) for data in self.data}
 
     @cached_property
     def figure2_runs(self) -> dict[str, dict[str, Runs]]:
-        """Runs at ten times the letter's steps, without quantizer."""
+        """Runs at ten times the paper's steps, without quantizer."""
         data = "credit_card" if "credit_card" in self.data else self.data[-1]
         return {data: run_cases(self.store, data, "figure2", FIGURE2, self.seeds, self.progress)}
 

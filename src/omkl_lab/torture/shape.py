@@ -127,7 +127,7 @@ def label(loss: Loss, x: list[float]) -> Any:
 
 
 def _varied(method: Gossip, random: Random, timing: Timing) -> Gossip:
-    """Return the method as it is, or with some of what is beyond the letter's."""
+    """Return the method as it is, or with some of what is beyond the paper's."""
     if random.random() < 0.4:
         return method
     more: dict[str, Any] = {

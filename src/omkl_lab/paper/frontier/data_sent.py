@@ -19,7 +19,7 @@ from omkl.data import Stream, as_stream
 from omkl.features import Features, transform
 from omkl.methods import Local, Neighbors, Round, eager, for_inputs
 from omkl.wire import HEADER_BYTES
-from omkl_lab.paper.letter import Arrays, Floats, Tell
+from omkl_lab.paper.experiments import Arrays, Floats, Tell
 
 WIDTHS = {f"{bits}-bit inputs": bits for bits in (1, 2, 3, 4, 5, 8)}
 LABEL_BITS = 1  # two classes

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from omkl.plots import figure
+from omkl_lab.paper.experiments import TITLES
 from omkl_lab.paper.frontier.study import DATA, PRESET, Frontier, Point, at_home, front
-from omkl_lab.paper.letter import TITLES
 from omkl_lab.paper.report import image, paragraph, table
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Style(NamedTuple):
 
 
 STYLES = {
-    "letter": Style("the paper", "#000000", "*", 4.0),
+    "paper": Style("the paper", "#000000", "*", 4.0),
     "larger": Style("the paper's method, larger steps", "#D55E00", "o"),
     "choco": Style("CHOCO", "#CC79A7", "v"),
     "sgd": Style("SGD", "#B07C00", "s"),
@@ -118,23 +118,23 @@ def beyond(found: Frontier) -> str:
 
 def headline(results: Mapping[str, Frontier]) -> str:
     """Return what the figure shows: how much of the paper's loss is left at no more than its bytes."""
-    same = at_most_the_letters(results)
-    shares = [f"{100 * pick(f, 'recommended', same).loss / pick(f, 'letter').loss:.0f} %" for f in results.values()]
+    same = at_most_the_papers(results)
+    shares = [f"{100 * pick(f, 'recommended', same).loss / pick(f, 'paper').loss:.0f} %" for f in results.values()]
     those = " and ".join(", ".join(shares).rsplit(", ", 1))
     return f"At the paper's bytes, with one setting for all data, {those} of its loss"
 
 
-def at_most_the_letters(results: Mapping[str, Frontier]) -> str:
+def at_most_the_papers(results: Mapping[str, Frontier]) -> str:
     """Return the form of the recommended setting that does best among those no larger than the paper's messages.
 
     It is the same for all data: the one whose share of the paper's loss is least where it is greatest.
     """
     shares: dict[str, float] = {}
     for found in results.values():
-        letter = pick(found, "letter")
+        paper = pick(found, "paper")
         for point in found.points:
             if point.family == "recommended":
-                share = point.loss / letter.loss if point.bytes <= letter.bytes else np.inf
+                share = point.loss / paper.loss if point.bytes <= paper.bytes else np.inf
                 shares[point.what] = max(shares.get(point.what, 0.0), share)
     return min(shares, key=shares.__getitem__)
 

@@ -11,7 +11,7 @@ from omkl.comparator import best
 from omkl.data import as_stream
 from omkl.features import Features, draw, gaussian, transform
 from omkl.losses import Logistic
-from omkl_lab.paper.letter import Arrays, Floats, Tell, dealt, spread
+from omkl_lab.paper.experiments import Arrays, Floats, Tell, dealt, spread
 
 BANDWIDTHS = (0.25, 0.35, 0.5, 0.7, 1.0)  # in units of the median distance between inputs
 RATES = (0.3, 1.0, 3.0, 10.0)

@@ -16,17 +16,17 @@ from omkl.errors import DivergedError
 from omkl.features import Kernel, gaussian
 from omkl.landmarks import Landmarks
 from omkl.learners import SGD, AdaGrad, Learner, Newton
-from omkl.methods import Choco, Gossip, Local, frugal, letter, recommended
+from omkl.methods import Choco, Gossip, Local, frugal, paper, recommended
 from omkl.methods.ensemble import Ensemble
 from omkl.quantizers import QSGD, Nearest, Quantizer
 from omkl.sending import Pace
 from omkl.simulator import compare
 from omkl.wire import VERSION
+from omkl_lab.paper.experiments import NODES, Arrays, Cases, Floats, Progress, Store, Tell, dealt, joined, spread
 from omkl_lab.paper.frontier.data_sent import WIDTHS, flooded
 from omkl_lab.paper.frontier.lines import BATCH_GRID, SGD_GRID, batch_optimum, tuned_sgd
-from omkl_lab.paper.letter import NODES, Arrays, Cases, Floats, Progress, Store, Tell, dealt, joined, spread
 
-NARROW, WIDE = 20, 80  # features of a model: the letter's, and such that the message is as large as the recommended
+NARROW, WIDE = 20, 80  # features of a model: the paper's, and such that the message is as large as the recommended
 DATA = "data"  # the family that sends samples in place of models
 PRESET = "as it is"  # the recommended setting among its own variations
 ETAS = (0.3, 1.0, 3.0, 10.0)
@@ -103,7 +103,7 @@ def _family(made: Mapping[str, Gossip], channels: Mapping[str, Channel], tried: 
 
 
 def _plain(learners: Mapping[str, Learner]) -> Family:
-    """Return a learner on the letter's bank of kernels and on the recommended one, at two sizes."""
+    """Return a learner on the paper's bank of kernels and on the recommended one, at two sizes."""
     made = {
         f"{rate}, {bank}": Gossip(learner=learner, kernels=kernels, sigma=sigma, weight_rate=1.0)
         for (rate, learner), (bank, (kernels, sigma)) in itertools.product(learners.items(), BANKS.items())
@@ -126,7 +126,7 @@ FAMILIES: dict[str, Family] = {
     "adagrad": _plain({f"eta {eta:g}": AdaGrad(eta) for eta in (0.3, 1.0, 3.0)}),
     "newton": _plain({f"prior {prior:g}": Newton(prior) for prior in (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)}),
 }
-"""The competitors; ``larger`` is the letter's method at larger steps."""
+"""The competitors; ``larger`` is the paper's method at larger steps."""
 
 
 def _variations() -> dict[str, dict[str, Gossip]]:
@@ -161,15 +161,15 @@ class Study(NamedTuple):
 
     def frontier(self) -> Frontier:
         """Return all points and lines, computed or from the store."""
-        points = self.letter()
+        points = self.paper()
         for name in FAMILIES:
             points += self.family(name)
         return Frontier(points + self.data_sent() + self.recommended(), self.lines())
 
-    def letter(self) -> list[Point]:
-        """Return the letter's point."""
-        (runs,) = self.runs("letter", {"letter": (letter(), "path")}).values()
-        return [_point("letter", "eta 0.01, gamma 0.009, QSGD, 3 bit, D=20", runs)]
+    def paper(self) -> list[Point]:
+        """Return the paper's point."""
+        (runs,) = self.runs("paper", {"paper": (paper(), "path")}).values()
+        return [_point("paper", "eta 0.01, gamma 0.009, QSGD, 3 bit, D=20", runs)]
 
     def family(self, name: str) -> list[Point]:
         """Return the points of a family, for each number of features at its best setting."""

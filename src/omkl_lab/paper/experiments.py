@@ -1,4 +1,4 @@
-"""The letter's experiments: settings, runs, and the numbers its claims are about.
+"""The paper's experiments: settings, runs, and the numbers its claims are about.
 
 All methods that are compared on a data set run in one pass over the same samples, features and dither, so that every
 difference is paired. The runs of a data set are dealt over several shuffles, for the spread over shuffles is as large
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from omkl import storage
-from omkl.methods import Choco, Complete, Local, Method, letter
+from omkl.methods import Choco, Complete, Local, Method, paper
 from omkl.quantizers import QSGD
 from omkl.simulator import compare
 from omkl.wire import VERSION
@@ -44,18 +44,18 @@ Arrays: TypeAlias = storage.Arrays
 Floats = npt.NDArray[np.float64]
 
 FIGURE1: Cases = {
-    "gossip": (letter(), "path"),
+    "gossip": (paper(), "path"),
     "complete": (Complete(), "complete"),
     "single": (Choco(), "path"),
     "local": (Local(), "path"),
-    "ring": (letter(), "ring"),
-    "full": (letter(), "complete"),
-    **{f"M={m}": (letter(quantizer=QSGD(bits=bits)), "path") for m, bits in LEVELS.items() if m > 7},
-    "exact": (letter(quantizer=None), "path"),
+    "ring": (paper(), "ring"),
+    "full": (paper(), "complete"),
+    **{f"M={m}": (paper(quantizer=QSGD(bits=bits)), "path") for m, bits in LEVELS.items() if m > 7},
+    "exact": (paper(quantizer=None), "path"),
 }
-"""The letter's steps, eta = 0.01 and gamma = 0.009."""
+"""The paper's steps, eta = 0.01 and gamma = 0.009."""
 
-FIGURE2: Cases = {graph: (letter(eta=0.1, gamma=0.09, quantizer=None), graph) for graph in ("complete", "ring", "path")}
+FIGURE2: Cases = {graph: (paper(eta=0.1, gamma=0.09, quantizer=None), graph) for graph in ("complete", "ring", "path")}
 
 
 @dataclass(frozen=True)
