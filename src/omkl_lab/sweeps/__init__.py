@@ -10,20 +10,23 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from omkl.experiment import Experiment
-from omkl_lab.sweeps.points import (
-    MEASURES,
-    Point,
-    Row,
-    as_rows,
-    fingerprint,
-    point,
-    recorded,
-    unique,
-    write,
-    write_table,
-)  # fmt: skip
-from omkl_lab.sweeps.work import Slots, cluster_of, outcomes, processes
+from omkl.errors import extra
+
+with extra("sim", "jax"):
+    from omkl.experiment import Experiment
+    from omkl_lab.sweeps.points import (
+        MEASURES,
+        Point,
+        Row,
+        as_rows,
+        fingerprint,
+        point,
+        recorded,
+        unique,
+        write,
+        write_table,
+    )
+    from omkl_lab.sweeps.work import Slots, cluster_of, outcomes, processes
 
 __all__ = ["MEASURES", "Point", "Progress", "Row", "fingerprint", "point", "recorded", "sweep", "unique"]
 
