@@ -198,7 +198,7 @@ def flag_default(one: Any) -> str:
     if one.rich_help_panel == "Experiment":
         made = options.RUN.get(one.name)
     elif one.rich_help_panel == "Method":
-        made = options.METHOD.get(one.name) or options.QUANTIZER[one.name]
+        made = options.METHOD.get(one.name) or options.QUANTIZER.get(one.name)
     if made is not None:
         return "" if made.default in (False, REQUIRED) else default(made)
     usual = getattr(one.default, "value", one.default)

@@ -59,9 +59,8 @@ def as_json(result: Result) -> Any:
 
 def test_file_flags_and_python_agree(spec: Path) -> None:
     table = spec.parent / "t.csv"
-    X, y, _ = omkl.data.read_table(table, "y")
     method = omkl.Gossip(kernels=omkl.gaussian(1, 2), features=4, eta=0.5, gamma=0.2, quantizer=omkl.QSGD(bits=4))
-    expected = omkl.simulate((X, y), "ring", 3, method, seeds=2).summary()
+    expected = omkl.simulate(table, "ring", 3, method, target="y", seeds=2).summary()
     from_file = as_json(run("simulate", spec, "--format", "json"))
     from_flags = as_json(run("simulate", "--data", f'{{file="{table}", target="y"}}', *FLAGS, "--format", "json"))
     assert from_file == from_flags
@@ -88,7 +87,9 @@ def test_faults_from_flags_and_file(spec: Path) -> None:
 def test_table_of_one_seed_and_what_is_saved(spec: Path, tmp_path: Path) -> None:
     result = run("simulate", spec, "--seeds", 1, "--method", "local", "--out", tmp_path / "new" / "run")
     assert result.exit_code == Exit.OK
-    assert result.stdout.startswith("local, kernels=gaussian(1, 2), features=4, eta=0.5 on a table: ring of 3 nodes")
+    assert result.stdout.startswith(
+        "local, kernels=gaussian(1, 2), features=4, eta=0.5 on a table (t.csv): ring of 3 nodes"
+    )
     assert "±" not in result.stdout
     assert f"{omkl.load(tmp_path / 'new' / 'run').summary()['loss']:.4f}" in result.stdout
     assert result.stderr.startswith("omkl: this run holds 1.7 KiB (state 216 B, ")

@@ -148,14 +148,14 @@ def test_shuffle_false_keeps_the_order() -> None:
 
 
 def test_data_from_a_file(csv: Path) -> None:
-    X, y = config.experiment({"data": {"file": str(csv), "target": "y", "drop": ["station"]}}).data
+    X, y, _ = config.experiment({"data": {"file": str(csv), "target": "y", "drop": ["station"]}}).data
     assert (X.shape, y.tolist()) == ((12, 2), [1, -1] * 6)
 
 
 def test_data_with_nodes_from_a_column_tells_their_number(csv: Path) -> None:
     table = {"file": str(csv), "target": "y", "node": "station"}
     spec = config.experiment({"data": table, "topology": {"name": "geometric", "radius": 2.0}})
-    assert spec.data.X.shape == (4, 3, 2)
+    assert spec.data.names == ("s0", "s1", "s2")
     assert spec.topology.nodes == 3
 
 
@@ -175,7 +175,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"record_every": 0}, "record_every: record_every is 0"),
     ({"weights": "metro"}, "weights: unknown weights 'metro'; did you mean 'metropolis'?"),
     ({"data": "bananna"}, "data: unknown data set 'bananna'; did you mean 'banana'?"),
-    ({"data": "x.csv"}, "data: x.csv seems to be a file"),
+    ({"data": "x.csv"}, "data: x.csv needs the column to predict; name it: target="),
+    ({"data": "banana", "target": "y"}, "data: target='y' for data that have no columns"),
     ({"data": 3}, "data: 3 given; it must be a text"),
     ({"data": {"file": "x.csv"}}, "data.target: target is missing"),
     ({"data": {"file": "x.csv", "target": "y"}}, "data: x.csv is no file"),

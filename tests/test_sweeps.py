@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -17,10 +18,12 @@ from typer.testing import CliRunner, Result
 import omkl
 from omkl.cli.app import app
 from omkl.cli.exits import Exit
-from omkl.data import tables
+from omkl.data import reading
 from omkl.errors import InputError
+from omkl.metrics import half_interval
 from omkl_lab import sweeps
 from omkl_lab.cli.grid import expand
+from omkl_lab.cli.sweep import _print
 from omkl_lab.sweeps.work import Queue
 
 BASE = """
@@ -118,8 +121,8 @@ def test_id_is_that_of_the_settings_not_of_how_they_are_given(folder: Path, monk
 
 
 def test_data_files_are_beside_the_grid_and_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read_csv = Mock(wraps=tables._read_csv)
-    monkeypatch.setattr(tables, "_read_csv", read_csv)
+    read_csv = Mock(wraps=reading.read)
+    monkeypatch.setattr(reading, "read", read_csv)
     text = '[grid]\ndata = ["banana", {file = "t.csv", target = "y"}]\nseed = [0, 1]\n[[point]]\n[[point]]\nseeds = 2\n'
     assert (len(list(expand(write(folder, text)))), read_csv.call_count) == (8, 1)
 
@@ -164,7 +167,7 @@ def test_failures_do_not_stop_the_rest_and_run_again_on_demand_only(folder: Path
     assert run(grid, "--out", out, "--dry-run").stdout == "6 points, 0 recorded\n"
     result = run(grid, "--out", out, "--quiet", "--jobs", 1)
     assert result.exit_code == Exit.INPUT, result.stderr
-    assert "6 points, 4 failed" in result.stdout
+    assert "3 settings, 6 points, 4 failed" in result.stdout
     rows = rows_in(out)
     assert [row["failure"] for row in rows] == ["diverged", "diverged", None, None, "input", "input"]
     assert [row["seed"] for row in rows] == [0, 1, 0, 1, 0, 1]
@@ -205,6 +208,56 @@ def test_rows_are_what_simulate_gives(folder: Path) -> None:
         )
     pooled = sweeps.sweep([points[1] | {"pooled": True}], folder / "out", jobs=1)
     assert pooled[0]["pooled_loss"] > 0
+
+
+def test_a_setting_is_one_row_with_its_mean_over_all_seeds(folder: Path) -> None:
+    out, measures = folder / "out", ("loss", "final_loss", "bits_per_node_round")
+    grid = write(folder, '[grid]\n"method.eta" = [0.5, 0.1]\nseed = [0, 2]\nseeds = [2]\n')
+    printed = run(grid, "--out", out, "--quiet", "--jobs", 1).stdout
+    assert "± is half a 95 % interval over the seeds" in printed
+    assert "2 settings, 4 points" in printed
+    assert len(rows_in(out)) == 4
+    settings = json.loads(run(grid, "--out", out, "--format", "json").stdout)["settings"]
+    assert [row["method.eta"] for row in settings] == [0.5, 0.1]
+    for row, point in zip(settings, list(expand(grid))[::2], strict=True):
+        result = replace(point.experiment, seeds=4).run()
+        assert {key: row[key] for key in measures} == pytest.approx(
+            {key: result.summary()[key] for key in measures}, rel=1e-5
+        )
+        half = float(half_interval(result.last(result.loss)))
+        assert (row["seeds"], row["failed"], row["final_loss_half"]) == (4, 0, pytest.approx(half, rel=1e-4))
+        assert f"{row['final_loss']:.5g} ± {half:.2g}" in printed
+
+
+def made(seed: int, final: float | None, seeds: int = 1, **change: Any) -> dict[str, Any]:
+    """A row of a sweep, as far as averages look."""
+    row = dict.fromkeys(sweeps.MEASURES[:-1], final) | {"final_loss_stderr": None if seeds == 1 else 0.0}
+    return {"id": f"{seed}", "topology": "ring", "seed": seed, "seeds": seeds} | row | {"failure": None} | change
+
+
+def test_averages_of_points_that_failed_that_overlap_and_that_stand_alone() -> None:
+    (one,) = sweeps.averaged([made(0, 0.5)])
+    assert (one["seeds"], one["final_loss"], one["final_loss_half"]) == (1, 0.5, None)
+    (some,) = sweeps.averaged([made(0, 0.5), made(1, None, failure="diverged")])
+    assert (some["seeds"], some["failed"], some["final_loss"]) == (1, 1, 0.5)
+    (none,) = sweeps.averaged([made(0, None, failure="died"), made(1, None, failure="diverged")])
+    assert (none["seeds"], none["failed"], none["final_loss"], none["final_loss_half"]) == (0, 2, None, None)
+    (apart,) = sweeps.averaged([made(0, 9.0), made(0, 0.4, seeds=3), made(2, 9.0, seeds=2), made(3, 0.8)])
+    assert (apart["seeds"], apart["final_loss"]) == (4, pytest.approx(0.5))
+    (unclear,) = sweeps.averaged([made(0, 0.5, final_accuracy=None), made(1, 0.5)])
+    assert (unclear["final_accuracy"], unclear["final_loss_half"]) == (None, 0.0)
+    assert len(sweeps.averaged([made(0, 0.5), made(1, 0.5, shuffle=1) | {"topology": "path"}])) == 2
+    assert sweeps.averaged([]) == []
+
+
+def test_a_setting_that_failed_once_comes_last(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [made(0, 0.1), made(1, None, failure="diverged", error="too large")]
+    rows += [made(seed, 0.3) | {"topology": "path"} for seed in (0, 1)]
+    _print(rows, sweeps.averaged(rows), folder)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [line[0] for line in lines[:5]] == ["topology", "path", "ring", "±", "failed:"]
+    assert lines[2][1:4] == ["1", "0.1", "0.1"]
+    assert lines[4] == ["failed:", "topology=ring,", "seed=1:", "too", "large"]
 
 
 def test_torn_and_foreign_records_are_run_again(folder: Path) -> None:

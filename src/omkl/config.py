@@ -13,12 +13,12 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, NamedTuple, TypeAlias, Union, get_args, get_origin
 
-import numpy as np
-
+from omkl import data as sources
 from omkl import registry
 from omkl.calibration import Basis
 from omkl.compressors import QUANTIZERS
-from omkl.data import DATA_SETS, PARTITIONS, Partition, by_node, known, read_table
+from omkl.data import DATA_SETS, PARTITIONS, Partition, Roles, known
+from omkl.data.reading import is_file as is_table
 from omkl.errors import InputError, nearest, pick
 from omkl.experiment import Experiment, label
 from omkl.features import SPECTRA, Kernel
@@ -67,31 +67,17 @@ RULES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class File:
-    """Data in a file: the columns of labels, of nodes if any, and those to leave out.
+@dataclass(frozen=True, kw_only=True)
+class File(Roles):
+    """A table of a file and the roles of its columns, together.
 
     Attributes
     ----------
     file
         The path of a CSV or Parquet file, relative to the spec.
-    target
-        The column that is to be predicted, or a list of several.
-    node
-        The column that says which node saw a row. Without it the rows are dealt out to the nodes.
-    drop
-        Columns that are not used.
     """
 
     file: str
-    target: str | list[str]
-    node: str | None = None
-    drop: list[str] | None = None
-
-    def read(self) -> Any:
-        """Return the table, or the stream of its nodes."""
-        table = read_table(self.file, self.target, self.node, self.drop or ())
-        return (table.X, table.y) if table.node is None else by_node(table.X, table.y, table.node, np.float64)
 
 
 def load(path: Path) -> Table:
@@ -102,12 +88,18 @@ def load(path: Path) -> Table:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # also of numbers with too many digits
         raise InputError(f"{path} is no TOML ({error}); mend it") from None
-    data = table.get("data")
-    if isinstance(data, dict) and isinstance(data.get("file"), str):
-        data["file"] = str(path.parent / data["file"])
+    if "data" in table:
+        table["data"] = data_beside(path, table["data"])
     if "topology" in table:
         table["topology"] = graph_beside(path, table["topology"])
     return table
+
+
+def data_beside(path: Path, data: Any) -> Any:
+    """Return data with their file, if any, beside another file."""
+    if isinstance(data, dict):
+        return data | {"file": str(path.parent / data["file"])} if isinstance(data.get("file"), str) else data
+    return str(path.parent / data) if isinstance(data, str) and is_table(data) else data
 
 
 def graph_beside(path: Path, topology: Any) -> Any:
@@ -129,20 +121,33 @@ def experiment(table: Table) -> Experiment:
         raise InputError("data is missing; a simulation needs a stream to learn; pass --data banana")
     laid = {"method": method(table["method"])} if "method" in table else {}
     values = converted(Experiment, {key: table[key] for key in table if key != "method"}, "") | laid
-    values["data"] = stream = data(values["data"])
-    own = known(stream).nodes if isinstance(stream, str) else stream[0].shape[1] if stream[0].ndim == 3 else None
+    roles = {key: values.pop(key) for key in settings(Roles) if key in values}
+    values["data"] = stream = data(values["data"], roles)
     if "topology" in values:
-        values["topology"] = topology(values["topology"], values.get("nodes") or own)
+        values["topology"] = topology(values["topology"], values.get("nodes") or _own_nodes(stream))
     return made(Experiment, values, "")  # type: ignore[no-any-return]
+
+
+def _own_nodes(data: Any) -> int | None:
+    """Return the number of nodes that data tell, if they do."""
+    if isinstance(data, str):
+        return known(data).nodes
+    if isinstance(data, sources.Table):
+        return None if data.names is None else len(data.names)
+    return int(data[0].shape[1]) if data[0].ndim == 3 else None
 
 
 def deployed(table: Table, nodes: int) -> Experiment:
     """Return what a table describes for that many real nodes: data may be missing, and no file of them is read."""
     given = table.get("data")
     if isinstance(given, dict):
-        fill(File, given, "data")
-    unread = {"data": next(iter(DATA_SETS))} if given is None or isinstance(given, dict) else {}
-    found = experiment({"nodes": nodes, "topology": "path"} | table | unread)
+        table_of_file(given, table)
+    of_file = isinstance(given, dict) or is_table(given)
+    unread = {"data": next(iter(DATA_SETS))} if given is None or of_file else {}
+    if of_file:
+        table = {"standardize": True} | table  # as in a simulation of it
+    others = {key: value for key, value in table.items() if not (unread and key in settings(Roles))}
+    found = experiment({"nodes": nodes, "topology": "path"} | others | unread)
     return found if unread else replace(found, method=suited(found.method, known(found.data).loss))
 
 
@@ -198,21 +203,27 @@ def _require_effect(base: Gossip, given: Table) -> None:
         )
 
 
-def data(value: Any) -> Any:
-    """Return a data set's name, or what is read of a file; arrays that were read before are taken as they are."""
-    if isinstance(value, tuple):
-        return value
+def data(value: Any, roles: Table | None = None) -> Any:
+    """Return a data set's name, or the table of a file; what was read before is taken as it is."""
+    given = dict(roles or {})
     if isinstance(value, dict):
-        file = fill(File, value, "data")
-        with at("data"):
-            return file.read()
-    name = checked(str, value, "data")
+        given |= table_of_file(value, given)
+        value = given.pop("file")
+    elif not isinstance(value, tuple | sources.Table):
+        value = checked(str, value, "data")
     with at("data"):
-        if Path(name).suffix:
-            rule = f'a file needs its label column; give {{file="{name}", target="..."}}'
-            raise InputError(f"{name} seems to be a file; {rule}")
-        known(name)
-    return name
+        if not given and isinstance(value, str) and not is_table(value):
+            known(value)
+        return sources.opened(value, Roles(**given))
+
+
+def table_of_file(value: Any, roles: Table) -> Table:
+    """Return a table of a file and its columns, checked; roles may be given beside it."""
+    given = converted(File, checked(Table, value, "data"), "data")
+    for key in ("file", "target"):
+        if key not in given | roles:
+            raise InputError(f"data.{key}: {key} is missing; it has no default; give it")
+    return given
 
 
 def topology(value: Any, nodes: int | None) -> Any:

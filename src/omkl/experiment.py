@@ -4,7 +4,7 @@ from dataclasses import dataclass, is_dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
-from omkl.data import Partition
+from omkl.data import Partition, Roles, Table, opened
 from omkl.errors import InputError, extra, pick, whole
 from omkl.methods import PRESETS, Method, named
 from omkl.settings import brief, changes, settings
@@ -17,14 +17,15 @@ MOST = 500  # characters of a repr
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Experiment:
+class Experiment(Roles):
     """A network that learns a stream: everything that makes the result.
 
     Attributes
     ----------
     data
-        The data to learn: a data set by name, such as ``"banana"`` (``omkl data`` lists them); arrays ``(X, y)`` with X
-        ``(n, d)``, dealt out to the nodes; or a stream ``(X, y)`` with X ``(T, J, d)`` and y ``(T, J)``.
+        The data to learn: a data set by name, such as ``"banana"`` (``omkl data`` lists them); a CSV or Parquet file or
+        a data frame, with ``target`` to say what to predict; arrays ``(X, y)`` with X ``(n, d)``, dealt out to the
+        nodes; or a stream ``(X, y)`` with X ``(T, J, d)`` and y ``(T, J)``.
     topology
         Which nodes hear each other, by a file such as ``edges.csv`` or by name; files are those that
         ``omkl.topology.read`` knows. Or a graph of ``omkl.topology``, a networkx graph, an adjacency or a gossip
@@ -53,13 +54,14 @@ class Experiment:
     rounds
         Number of rounds to take from the stream; None takes all that it has.
     record_every
-        Record one round in so many; 1 records every round.
+        Record one round of this many; 1 records every round.
     pooled
-        Also record ``pooled_loss``: every node's model scored on all nodes' samples of the round.
+        Score every node's model on all nodes' samples of a round too; this is ``pooled_loss``.
     standardize
-        Scale every input to mean 0 and deviation 1 by the running moments of its node, as ``omkl.scaling`` does. Use it
-        for raw values in any units, at nodes that see similar data. If nodes see different data, scale the inputs
-        yourself, in the same way for all nodes.
+        Scale every input to mean 0 and deviation 1 by the running moments of its node, as ``omkl.scaling`` does. None
+        does so for files and data frames, whose targets of numbers are scaled too, and not for arrays. Use it for raw
+        values in any units, at nodes that see similar data. If nodes see different data, scale the inputs yourself, in
+        the same way for all nodes.
     devices
         Number of JAX devices that share the work. The result is that of one device, up to rounding;
         ``config["devices"]`` counts the links between devices. After ``jax.distributed.initialize`` devices are those
@@ -88,12 +90,17 @@ class Experiment:
     rounds: int | None = None
     record_every: int = 1
     pooled: bool = False
-    standardize: bool = False
+    standardize: bool | None = None
     devices: int = 1
     shard: Literal["nodes", "seeds"] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "method", named(self.method))
+        object.__setattr__(self, "data", opened(self.data, self))
+        for name in settings(Roles):  # the table knows them from here on
+            object.__setattr__(self, name, None)
+        if self.standardize is None:
+            object.__setattr__(self, "standardize", isinstance(self.data, Table))
         pick("weights", self.weights, WEIGHTS)
         for name, least in (("nodes", 1), ("rounds", 1), ("shuffle", 0)):
             if getattr(self, name) is not None:
@@ -120,7 +127,12 @@ class Experiment:
         """Return the method, and what else differs from the defaults."""
         given = {name: one.default for name, one in settings(self).items()}
         plain = {name: one.default for name, one in settings(Experiment).items()}
-        said = {name: brief(value) for name, value in given.items() if not _same(value, plain[name])}
+        plain["standardize"] = isinstance(self.data, Table)
+        said = {
+            name: repr(value) if isinstance(value, Table) else brief(value)
+            for name, value in given.items()
+            if not _same(value, plain[name])
+        }
         text = ", ".join(f"{name}={value}" for name, value in (said | {"method": label(self.method)}).items())
         return text if len(text) <= MOST else f"{text[:MOST]} ..."
 

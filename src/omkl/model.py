@@ -9,14 +9,16 @@ import numpy.typing as npt
 
 from omkl import algorithm, losses, scaling, storage
 from omkl.arrays import Array
+from omkl.data import reading
+from omkl.data.encoding import Encoding
 from omkl.display import as_html, as_text, counted
 from omkl.errors import InputError, pick
 from omkl.features import Features, transform
 from omkl.losses import Loss
 from omkl.scaling import Inputs
 
-# One that has no basis, units, landmarks or relevance is written as ever, for readers that know of none.
-FORMAT, WITH_BASIS, WITH_UNITS, WITH_LANDMARKS, WITH_RELEVANCE = 1, 2, 3, 4, 5
+# One that has no basis, units, landmarks, relevance or table is written as ever, for readers that know of none.
+FORMAT, WITH_BASIS, WITH_UNITS, WITH_LANDMARKS, WITH_RELEVANCE, WITH_TABLE = 1, 2, 3, 4, 5, 6
 _ARRAYS = (
     "theta", "log_weights", "frequencies", "basis", "center", "scale", "landmarks", "limits", "bandwidths", "relevance"
 )  # fmt: skip
@@ -45,6 +47,8 @@ class Model:
     landmarks, limits, bandwidths, relevance
         What ``omkl.features.similarities`` takes: ``(L, d)``, ``(2, d)``, ``(B,)`` and ``(d,)``; or None. A saved file
         contains them: landmarks are inputs.
+    encoding
+        How the rows of a table become inputs, and what its labels are called; or None.
     """
 
     frequencies: Array
@@ -58,6 +62,7 @@ class Model:
     limits: npt.NDArray[np.float32] | None = None
     bandwidths: npt.NDArray[np.float32] | None = None
     relevance: npt.NDArray[np.float32] | None = None
+    encoding: Encoding | None = None
 
     def __post_init__(self) -> None:
         inputs = self._check_landmarks() if self.frequencies is None else self._check_frequencies(self.frequencies)
@@ -124,7 +129,9 @@ class Model:
         return np.asarray(algorithm.normalize(self.log_weights))
 
     def decision_function(self, X: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """Return the outputs f, shape ``(n, C)``, for inputs ``(n, d)``."""
+        """Return the outputs f, shape ``(n, C)``, for inputs ``(n, d)``, or rows of a table as for ``predict``."""
+        if self.encoding is not None and (reading.is_file(X) or reading.is_frame(X)):
+            X = self.encoding.inputs(reading.read(X).columns)
         x: Inputs = np.asarray(X, dtype=np.float32 if self.center is None else np.float64)
         dimension = self.features.inputs
         if x.ndim != 2 or x.shape[1] != dimension:
@@ -138,11 +145,20 @@ class Model:
         if self.center is not None and self.scale is not None:
             x = scaling.standardize(x, self.center, self.scale)
         z = transform(x, self.features)
-        return np.asarray(algorithm.predict(self.theta, self.log_weights, z).output)
+        f = np.asarray(algorithm.predict(self.theta, self.log_weights, z).output)
+        return f if self.encoding is None else np.asarray(self.encoding.in_units(f), dtype=np.float32)
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Return predictions ``(n,)``: -1 and +1, class numbers, or real values, according to the loss."""
-        return np.asarray(self.loss.decide(self.decision_function(X)))
+        """Return predictions ``(n,)``: -1 and +1, class numbers, or real values, according to the loss.
+
+        A model of a table also takes a CSV or Parquet file or a data frame with the columns of that table, and predicts
+        labels as they stand in the table.
+        """
+        decided = np.asarray(self.loss.decide(self.decision_function(X)))
+        if self.encoding is None or self.encoding.classes is None:
+            return decided
+        places = (decided + 1) // 2 if self.theta.shape[1] == 1 else decided
+        return np.asarray(np.array(self.encoding.classes)[places])
 
     def save(self, path: str | Path) -> None:
         """Write the model as npz with a JSON header, never pickle."""
@@ -154,20 +170,23 @@ class Model:
         version = WITH_UNITS if self.center is not None else FORMAT if self.basis is None else WITH_BASIS
         version = version if self.landmarks is None else WITH_LANDMARKS
         version = version if self.relevance is None else WITH_RELEVANCE
+        version = version if self.encoding is None else WITH_TABLE
         arrays = {name: getattr(self, name) for name in _ARRAYS if getattr(self, name) is not None}
         header = {"omkl_model": version, "loss": {"name": self.loss.name, **asdict(self.loss)}}  # type: ignore[call-overload]
-        storage.pack(file, arrays, header)
+        storage.pack(file, arrays, header if self.encoding is None else header | {"table": self.encoding.record()})
 
 
 def load_model(path: str | Path) -> Model:
     """Return the model that ``save`` wrote."""
-    formats, remedy = tuple(range(FORMAT, WITH_RELEVANCE + 1)), "pass a file written by Model.save"
+    formats, remedy = tuple(range(FORMAT, WITH_TABLE + 1)), "pass a file written by Model.save"
     header, arrays = storage.read(path, "model", formats, remedy)
     with storage.refusing(f"{path} is no omkl model", remedy):
         for name in _ARRAYS:
             if name in arrays and (arrays[name].dtype.kind != "f" or not arrays[name].size):
                 raise InputError(f"{name} has type {arrays[name].dtype} and shape {arrays[name].shape}; no numbers")
         given: Any = {"frequencies": None} | {name: arrays[name] for name in _ARRAYS if name in arrays}
+        if "table" in header:
+            given["encoding"] = Encoding.of(header["table"])
         model = Model(**given, loss=loss_from(header["loss"]))
         # Kernels that count for nothing have log weights of -inf; the largest is never one.
         numbers = arrays | {"log_weights": np.max(arrays["log_weights"])}

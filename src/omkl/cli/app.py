@@ -1,6 +1,7 @@
 """The application: its commands, and what becomes of their errors."""
 
 import errno
+import inspect
 import sys
 import warnings
 from importlib.metadata import EntryPoint, version
@@ -22,17 +23,27 @@ from omkl.registry import added
 
 COMMANDS = (simulate, cluster, dashboard, explain, data, doctor)
 LONGEST = 1000  # letters of an error
+USAGE: Any = typer.BadParameter.__mro__[1]  # what all errors of usage are; versions of Typer keep it in other places
 ADDED = "omkl.commands"  # the entry points by which other packages add to them
 
 
 class _Commands(TyperGroup):
     """Commands whose expected errors are one line and an exit code; any other is a bug and keeps its traceback."""
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        _fit(self)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning  # type: ignore[assignment]
                 return super().invoke(ctx)
+        except USAGE as error:
+            if not error.format_message():
+                raise  # it was told by printing help
+            told, where = _line(error.format_message()).rstrip("."), error.ctx.command_path if error.ctx else "omkl"
+            code, line = Exit.INPUT, f"error: {told}{'' if told.endswith('?') else ';'} see {where} --help"
         except MissingExtraError as error:
             code, line = Exit.MISSING, f"error: {error}"
         except (InputError, OSError) as error:
@@ -41,6 +52,17 @@ class _Commands(TyperGroup):
             code, line = Exit.INTERRUPTED, "interrupted"
         print(f"omkl: {line}", file=sys.stderr)
         raise typer.Exit(code)
+
+
+def _fit(command: Any) -> None:
+    """Let help fit any terminal: paragraphs flow, and switches show no type."""
+    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+    command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    for option in (*command.params, command.get_help_option(typer.Context(command))):
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
+    for inner in getattr(command, "commands", {}).values():
+        _fit(inner)
 
 
 def _code(error: InputError | OSError) -> Exit:

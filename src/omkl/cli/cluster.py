@@ -11,7 +11,7 @@ import omkl
 from omkl import config, storage
 from omkl.cli import options, show
 from omkl.cli.options import OUTPUT, Format
-from omkl.data import Stream, as_stream, first_rounds, load
+from omkl.data import Stream, Table, as_stream, first_rounds, load
 from omkl.display import as_text
 from omkl.errors import InputError, extra
 from omkl.experiment import Experiment, label
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 SAVED = "cluster.npz"
 MOST_NODES = 200  # processes on one machine
 
-FLAGS = options.flags("data topology nodes weights seed shuffle standardize rounds method")
+FLAGS = options.flags(
+    "data target node time use drop topology nodes weights seed shuffle standardize no_standardize rounds method"
+)
 
 
 @dataclass
@@ -53,12 +55,17 @@ class cluster(FLAGS):  # type: ignore[misc, valid-type]
         if self.out:
             options.require_free(self.out / SAVED, self.overwrite)
         simulate = omkl.simulate  # a missing extra shows before the work, not after it
-        given = config.experiment(config.merge(config.load(self.spec) if self.spec else {}, options.tables(self)))
+        with show.log(self.quiet):
+            given = config.experiment(config.merge(config.load(self.spec) if self.spec else {}, options.tables(self)))
         called = label(given.method)
         if isinstance(given.data, str):
             loaded = load(given.data)
             method, graph = suited(given.method, loaded.loss), given.topology or loaded.graph
             given = replace(given, data=loaded, method=method, topology=graph)
+        elif isinstance(given.data, Table):
+            method = suited(given.method, given.data.loss)
+            table = given.data.learned_by(method.objective, bool(given.standardize))
+            given = replace(given, data=table, method=table.complete(method))
         dtype = np.float64 if given.standardize else np.float32
         whole, _ = as_stream(given.data, given.nodes, given.shuffle, dtype, given.partition)
         stream = first_rounds(whole, given.rounds)
@@ -97,7 +104,7 @@ def _network(given: Experiment, stream: Stream, deadline: float) -> "NetworkConf
         topology=topology.build(given.topology or "path", nodes, given.weights),
         members=tuple(Member(id=f"n{j}", listen=f"tcp/127.0.0.1:{j + 1}") for j in range(nodes)),
         timing=Timing(deadline=deadline, patience=deadline / 2),
-        standardize=given.standardize,
+        standardize=bool(given.standardize),
         calibration=stream.X.reshape(-1, inputs),  # of which the simulator takes the same rows
         labels=stream.y.reshape(-1, *stream.y.shape[2:]) if is_labelled else None,
     )

@@ -24,9 +24,15 @@ OUTPUT = "Output"
 
 RUN = settings(Experiment)
 METHOD = settings(recommended())
+SWITCHED_OFF = {
+    "no_shuffle": "Keep the rows in their order.",
+    "no_standardize": "Take the inputs as they are, also those of a file.",
+    "no_common_weights": "Let every node weigh the kernels by its own losses.",
+}
 UNFLAGGED = ("k",)  # too short a word for a flag: {name="topk", k=4}
 OWN = QUANTIZERS.own  # to look at those of other packages would be to import them
 QUANTIZER = {name: one for make in OWN.values() for name, one in settings(make).items() if name not in UNFLAGGED}
+FLAGS = " ".join([*METHOD, *QUANTIZER]).replace("common_weights", "common_weights no_common_weights")
 NAMES = {"topology": list(GRAPHS), "weights": list(WEIGHTS), "method": [*PRESETS, *METHODS]}
 
 
@@ -70,14 +76,15 @@ def require_free(file: Path, overwrite: bool) -> None:
         raise InputError(f"{file.parent} holds a result already; it is kept; give another --out, or add --overwrite")
 
 
-def flags(experiment: str, method: str = " ".join([*METHOD, *QUANTIZER])) -> Any:
+def flags(experiment: str, method: str = FLAGS) -> Any:
     """Return a dataclass of flags for these settings of an experiment, and of a method and its quantizer.
 
     A command is a dataclass as well: it inherits these flags, adds its own, and does its work when it is made. A flag
-    that is not given is None. ``no_shuffle`` is the switch that turns shuffle off.
+    that is not given is None. ``no_`` before a name is the switch that turns it off.
     """
-    chosen = [(name, RUN.get(name) or RUN[name.removeprefix("no_")], "Experiment") for name in experiment.split()]
-    chosen += [(name, METHOD.get(name) or QUANTIZER[name], "Method") for name in method.split()]
+    chosen = [(name, RUN[name.removeprefix("no_")], "Experiment") for name in experiment.split()]
+    known = {**METHOD, **QUANTIZER}
+    chosen += [(name, known[name.removeprefix("no_")], "Method") for name in method.split()]
     return make_dataclass("Flags", [(name, _flag(name, one, panel), None) for name, one, panel in chosen])
 
 
@@ -86,14 +93,13 @@ def _flag(name: str, setting: Setting, panel: str) -> Any:
     word = f"--{name.replace('_', '-')}"
     kind: Any = str
     metavar: str | None = "VALUE"
-    if setting.hint is bool or name != setting.name:
+    if bool in _kinds(setting) or name != setting.name:
         kind, metavar = bool, None
-        word += f"/--no{word[1:]}" if setting.default is True else ""
     elif setting.hint == tuple[Kernel, ...]:
-        kind, metavar = list[str], "FAMILY:SIGMAS"
+        kind, metavar = list[str], "VALUES"
     elif number := {int, float} & set(_kinds(setting)):
         metavar = number.pop().__name__.upper()
-    text = _help(setting) if name == setting.name else "Keep the rows in their order."
+    text = _help(setting) if name == setting.name else SWITCHED_OFF[name]
     told = typer.Option(word, rich_help_panel=panel, help=text, metavar=metavar, show_default=False)
     return Annotated[kind | None, told]
 
@@ -120,8 +126,9 @@ def tables(command: Any) -> Table:
     """Return the flags that were given to a command, as a TOML file would hold them."""
     given = {name: value for name, value in vars(command).items() if value not in (None, [])}
     run = {name: _read(one, given[name]) for name, one in RUN.items() if name in given}
-    run |= {name.removeprefix("no_"): False for name in given if name == "no_shuffle" and given[name]}
     parts = {name: _part(one, given[name]) for name, one in METHOD.items() if name in given}
+    for name in (name for name in SWITCHED_OFF if name in given):
+        (run if name.removeprefix("no_") in RUN else parts)[name.removeprefix("no_")] = False
     quantizer = {name: _read(one, given[name]) for name, one in QUANTIZER.items() if name in given}
     if quantizer:
         parts["quantizer"] = as_table(parts.get("quantizer", {}), "quantizer") | quantizer

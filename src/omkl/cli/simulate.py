@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from omkl.simulator import Result
 
 FLAGS = options.flags(
-    "data topology nodes weights faults seeds seed shuffle no_shuffle partition rounds record_every pooled standardize "
-    "devices shard method"
+    "data target node time use drop topology nodes weights faults seeds seed shuffle no_shuffle partition rounds "
+    "record_every pooled standardize no_standardize devices shard method"
 )
 
 
@@ -48,8 +48,8 @@ class simulate(FLAGS):  # type: ignore[misc, valid-type]
 
     To show nodes different rows of a table: --partition '{name="dirichlet", alpha=0.1}'.
 
-    To learn data of your own: --data '{file="x.csv", target="y"}'. Add node="station" to say which column tells the
-    nodes apart. To learn several values: target=["u", "v"] with --loss '{name="squared", outputs=2}'.
+    To learn a table of your own: --data rows.csv --target price. Add --node station to say which column tells the nodes
+    apart, and --time when to learn the rows in the order of time.
 
     To spread the work over two processes, start each with the same settings, --coordinator HOST:PORT and --processes 2,
     the first with --process 0 and the second with --process 1.
@@ -78,7 +78,9 @@ class simulate(FLAGS):  # type: ignore[misc, valid-type]
 
     def __post_init__(self) -> None:
         table = config.merge(config.load(self.spec) if self.spec else {}, options.tables(self))
-        given = config.experiment(table)
+        still = self.quiet or bool(self.process)  # the first of several processes speaks
+        with show.log(still):
+            given = config.experiment(table)
         if (self.coordinator, self.processes, self.process) != (None, None, None):
             together = _join(self.coordinator, self.processes, self.process)
             given = replace(given, devices=table.get("devices", together))
@@ -87,7 +89,6 @@ class simulate(FLAGS):  # type: ignore[misc, valid-type]
             options.require_free(self.out / RESULT, self.overwrite)
             self.out.mkdir(parents=True, exist_ok=True)
         recorder = _recorder(self.out, self.processes, label(given.method)) if self.events else nullcontext()
-        still = self.quiet or not first
         with show.log(still), show.progress(still) as report, show.only_data_on_stdout(), recorder as watch:
             result = given.run(report, watch)
         if not first:

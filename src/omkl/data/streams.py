@@ -9,6 +9,7 @@ import numpy.typing as npt
 from omkl.data.files import Floats
 from omkl.data.lookup import Data, load
 from omkl.data.partition import PARTITIONS, Partition, permutation, scheduled
+from omkl.data.tables import Table, node_names
 from omkl.errors import InputError, pick, whole
 from omkl.losses import Loss
 
@@ -20,8 +21,8 @@ class Stream(NamedTuple):
     y: Floats
 
 
-Source: TypeAlias = str | Data | Stream | tuple[npt.ArrayLike, npt.ArrayLike]
-"""A name, a table ``X (n, d), y (n,)``, or a stream ``X (T, J, d), y (T, J)``."""
+Source: TypeAlias = str | Data | Table | Stream | tuple[npt.ArrayLike, npt.ArrayLike]
+"""A name, a table of ``read_table``, arrays ``X (n, d), y (n,)``, or a stream ``X (T, J, d), y (T, J)``."""
 
 
 def as_stream(
@@ -48,7 +49,10 @@ def as_stream(
     """
     if isinstance(data, str):
         data = load(data)
-    loss = data.loss if isinstance(data, Data) else None
+    loss = data.loss if isinstance(data, Data | Table) else None
+    if isinstance(data, Table):
+        shuffle = None if data.is_ordered else shuffle
+        data = data[:2] if data.node is None else by_node(data.X, data.y, data.node, dtype)
     if loss is None and not (isinstance(data, tuple | list) and len(data) == 2):
         raise InputError(f"data is a {type(data).__name__}; it must be a name or a pair (X, y); pass data=(X, y)")
     X, y = _array(data[0], "X"), _array(data[1], "y")
@@ -106,7 +110,8 @@ def first_rounds(stream: Stream, rounds: int | None) -> Stream:
 def by_node(X: npt.ArrayLike, y: npt.ArrayLike, node: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> Stream:
     """Return a table split by a column that says who sees a row; each node keeps its order.
 
-    Nodes are numbered in the sorted order of the column's values. The shortest node sets the number of rounds.
+    Nodes are numbered in the sorted order of the column's values, numbers by their size. The shortest node sets the
+    number of rounds.
     """
     X, y = _table(X, y, dtype)
     names = np.asarray(node)
@@ -115,12 +120,8 @@ def by_node(X: npt.ArrayLike, y: npt.ArrayLike, node: npt.ArrayLike, dtype: npt.
     missing = [i for i, name in enumerate(names.tolist()) if name in (None, "") or name != name]
     if missing:
         raise InputError(f"node is missing at row {missing[0]}; every row must belong to a node; drop or fill it")
-    try:
-        _, which, counts = np.unique(names, return_inverse=True, return_counts=True)
-    except TypeError:
-        raise InputError(
-            "node holds values that cannot be sorted together; use one type; pass node.astype(str)"
-        ) from None
+    which = node_names(names)[1]
+    counts = np.bincount(which)
     kept = counts.min() * len(counts)
     if 2 * kept < len(X):
         warnings.warn(

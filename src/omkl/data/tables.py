@@ -1,149 +1,364 @@
-"""Tables from files: CSV, Parquet, or a data frame."""
+"""Tables of one's own: a CSV file, a Parquet file or a data frame, as inputs and targets of a network."""
 
-import csv
-import gzip
-import zlib
-from collections.abc import Mapping, Sequence
-from os import PathLike
-from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from omkl.errors import InputError, MissingExtraError, pick
+from omkl.data import cells, encoding, reading
+from omkl.data.encoding import Encoder, Encoding
+from omkl.data.reading import Columns, Read, brief
+from omkl.errors import InputError, pick
+from omkl.losses import MOST_CLASSES, Logistic, Loss, SmoothedHinge, Softmax, Squared
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
+Names: TypeAlias = str | list[str]
+
+MOST_LABELS = 50  # of texts: more are names rather than classes
+FEW = 10  # whole values of a target, that may be classes as well
+FIRST = 100  # rows that tell the units of a target
+
+logger = logging.getLogger(__name__)
 
 
-class Table(NamedTuple):
-    """Features ``X (n, d)``, labels ``y (n,)``, or ``(n, C)``, and the node column ``(n,)`` where one was asked for."""
+@dataclass(frozen=True, kw_only=True)
+class Roles:
+    """What the columns of a table are for.
+
+    Attributes
+    ----------
+    target
+        Which column of a table to predict; several as a list. A column of two values or of texts is learned as classes,
+        a column of numbers as a number; ``loss`` changes that.
+    node
+        Which column says which node sees a row. Without it the rows are dealt out to the nodes.
+    time
+        Which column holds the time of a row. The rows are then learned in the order of time and not shuffled.
+    use
+        Which columns are inputs; a list. Without it all are that are nothing else and say something.
+    drop
+        Which columns are not used; a list.
+    """
+
+    target: Names | None = None
+    node: str | None = None
+    time: str | None = None
+    use: Names | None = None
+    drop: Names | None = None
+
+    @property
+    def roles(self) -> dict[str, Any]:
+        """The roles that are given, by name."""
+        given = {one.name: getattr(self, one.name) for one in fields(Roles)}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Table:
+    """Rows with what their columns mean; ``X, y, node = table`` gives the arrays alone.
+
+    Attributes
+    ----------
+    X
+        Inputs ``(n, d)``.
+    y
+        Labels ``(n,)``, or ``(n, C)`` of several columns: numbers as they are, texts as the numbers of their classes.
+    node
+        The node of each row ``(n,)``, where a column says it.
+    encoding
+        What the inputs were made of, and what the labels mean.
+    name
+        What the table is called.
+    notes
+        What was left out or filled in, a sentence each.
+    is_ordered
+        Whether rows are in the order of time.
+    """
 
     X: Floats
     y: Floats
-    node: npt.NDArray[Any] | None
+    node: npt.NDArray[Any] | None = None
+    encoding: Encoding | None = None
+    name: str = "table"
+    notes: tuple[str, ...] = ()
+    is_ordered: bool = False
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.X, self.y, self.node))
+
+    def __getitem__(self, part: Any) -> Any:
+        return (self.X, self.y, self.node)[part]
+
+    def __repr__(self) -> str:
+        target = ", ".join(self.encoding.target) if self.encoding else "y"
+        return f"Table({self.name}, {self.X.shape[0]:,} rows of {self.X.shape[1]:,} inputs, target {target})"
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """What the nodes are called, in their order; None where no column says it."""
+        return None if self.node is None else tuple(node_names(self.node)[0])
+
+    @property
+    def loss(self) -> Loss:
+        """The loss that suits the target."""
+        classes = self.encoding.classes if self.encoding else None
+        if classes is None:
+            return Squared(outputs=1 if self.y.ndim == 1 else self.y.shape[1])
+        return Logistic() if len(classes) == 2 else Softmax(classes=len(classes))
+
+    @property
+    def unit(self) -> float:
+        """What a loss in the learner's units is multiplied by: the square of the scale of one target, else 1."""
+        scale = self.encoding.scale if self.encoding else None
+        return float(scale[0] ** 2) if scale and len(scale) == 1 else 1.0
+
+    def complete(self, method: Any) -> Any:
+        """Return a method whose softmax loss knows how many classes there are."""
+        classes = self.encoding.classes if self.encoding else None
+        open_ended = isinstance(method.objective, Softmax) and method.objective.classes is None and classes
+        return method.replace(loss=Softmax(classes=len(classes or ()))) if open_ended else method
+
+    def learned_by(self, loss: Loss, scaled: bool = False) -> "Table":
+        """Return the table with labels as a loss takes them; numbers are ``scaled`` by some of them, if asked for."""
+        if self.encoding is None:
+            return self
+        target, classes = self.encoding.target[0], self.encoding.classes
+        if isinstance(loss, Logistic | SmoothedHinge):
+            if classes is None or len(classes) != 2:
+                many = "is a number" if classes is None else f"has {len(classes)} values"
+                raise InputError(f"column {target!r} {many}; the {loss.name} loss is for two; take softmax or squared")
+            return replace(self, y=2 * self._numbered(classes) - 1)
+        if isinstance(loss, Softmax):
+            classes = classes or self._values()
+            labels = replace(self.encoding, classes=classes)
+            return replace(self, y=self._numbered(classes), encoding=labels)
+        if classes is not None and isinstance(classes[0], str):
+            raise InputError(f"column {target!r} is of texts; the {loss.name} loss is for numbers; leave loss out")
+        return self._in_units() if scaled else replace(self, encoding=replace(self.encoding, classes=None))
+
+    def _in_units(self) -> "Table":
+        """Return the table with targets of mean 0 and deviation 1 over some rows: the first, if time orders them."""
+        assert self.encoding
+        y = self.y.reshape(len(self.y), -1)
+        some = y[:FIRST] if self.is_ordered else y[:: max(1, len(y) // FIRST)]
+        center, scale = some.mean(axis=0), some.std(axis=0)
+        scale = np.where(scale > 0, scale, np.where(y.std(axis=0) > 0, y.std(axis=0), 1.0))
+        units = replace(self.encoding, classes=None, center=center.tolist(), scale=scale.tolist())
+        return replace(self, y=((y - center) / scale).reshape(self.y.shape), encoding=units)
+
+    def _values(self) -> list[float]:
+        """Return the values of a target of numbers that are classes."""
+        found = np.unique(self.y)
+        if self.y.ndim > 1 or len(found) > MOST_CLASSES or (found != np.floor(found)).any():
+            raise InputError("softmax loss takes whole labels; this target has others; leave loss out")
+        return [int(value) for value in found]
+
+    def _numbered(self, classes: Sequence[Any]) -> Floats:
+        """Return labels as numbers of classes."""
+        return self.y if isinstance(classes[0], str) else np.searchsorted(classes, self.y).astype(np.float64)
 
 
-def read_table(source: Any, target: str | Sequence[str], node: str | None = None, drop: Sequence[str] = ()) -> Table:
-    """Return the table of a CSV file with a header, a Parquet file or a data frame.
+def read_table(
+    source: Any,
+    target: str | Sequence[str],
+    node: str | None = None,
+    drop: str | Sequence[str] = (),
+    time: str | None = None,
+    use: str | Sequence[str] = (),
+) -> Table:
+    """Return the table of a CSV file, a Parquet file or a data frame.
+
+    What was left out or filled in is in its ``notes``, and logged in one line.
 
     Parameters
     ----------
     source
-        Path ending in ``.csv``, ``.csv.gz`` or ``.parquet``, or a data frame of pandas or its like.
-    target
-        Column of the labels, or several of them.
-    node
-        Column that says which node sees a row, for ``by_node``.
-    drop
-        Columns that are no features. All others are, and must be numbers.
+        Path ending in ``.csv``, ``.tsv``, ``.csv.gz`` or ``.parquet``, or a data frame of pandas or its like.
+    target, node, drop, time, use
+        The columns, as ``omkl.Experiment`` has them.
     """
-    columns = _columns(source)
-    targets = [target] if isinstance(target, str) else list(target)
+    found = reading.read(source)
+    known = found.columns
+    targets = _several("target", target, known)
     if not targets:
         raise InputError("target is empty; a table has a label; name its column, or several")
-    special = [*targets, *([node] if node is not None else []), *([drop] if isinstance(drop, str) else drop)]
-    for name in special:
-        pick("column", name, columns)
+    dropped, used = _several("drop", drop, known), _several("use", use, known)
+    roles = [*targets, *([node] if node is not None else []), *([time] if time is not None else [])]
+    for name in (*roles, *dropped, *used):
+        pick("column", name, known)
     for name in targets:
-        if special.count(name) > 1:
+        if [*roles, *dropped, *used].count(name) > 1:
             raise InputError(f"column {name!r} is the target and more; it can be one thing only; name another")
-    X, _ = _features(columns, special)
-    y = np.stack([_numbers(name, columns[name], "encode the labels, or drop these rows") for name in targets], axis=1)
-    y = y[:, 0] if isinstance(target, str) else y
-    return Table(X, y, _numbers_or_names(columns[node]) if node is not None else None)
+    rows, notes = _rows(found, targets, node, time)
+    columns = {name: column[rows] for name, column in known.items()}
+    wanted = used or [name for name in columns if name not in {*targets, *dropped, node}]
+    encoders, told = _encoders(columns, found, [name for name in wanted if name != time], bool(used))
+    if time is not None and time in wanted:
+        encoders += _time_of(time, columns[time])
+    encoding.refuse_empty(encoders, list(known))
+    y, classes, also = _labels(columns, targets, isinstance(target, str) and len(targets) == 1, found)
+    table = Table(
+        Encoding(encoders, targets).inputs(columns), y,
+        None if node is None else cells.texts(columns[node]),
+        Encoding(encoders, targets, classes), found.name, (*found.notes, *notes, *told, *also), time is not None,
+    )  # fmt: skip
+    if table.notes:
+        logger.warning("%s: %s", table.name, "; ".join(table.notes))
+    return table
+
+
+def opened(data: Any, roles: Roles) -> Any:
+    """Return the table of a file or a data frame whose target is named; all else as it is."""
+    given = roles.roles
+    if not (reading.is_file(data) or reading.is_frame(data)):
+        if given:
+            told = ", ".join(f"{name}={value!r}" for name, value in given.items())
+            raise InputError(
+                f"{told} for data that have no columns with names; it is for a CSV or Parquet file or a data frame; "
+                "leave it out"
+            )
+        return data
+    if "target" not in given:
+        what = data if reading.is_file(data) else "a data frame"
+        raise InputError(f'{what} needs the column to predict; name it: target="price" (--target price)', "target")
+    return read_table(data, **given)
 
 
 def read_inputs(source: Any, labels: Sequence[str] = (), drop: Sequence[str] = ()) -> tuple[Floats, Floats, list[str]]:
     """Return the features ``(n, d)`` of a table, its labels ``(n, C)``, and the names of the features.
 
-    A column that is called ``y`` is no feature.
+    Nodes take numbers, so that all cells must be numbers here. A column that is called ``y`` is no feature.
     """
-    columns = _columns(source)
+    found = reading.read(source)
     for name in (*labels, *drop):
-        pick("column", name, columns)
-    X, features = _features(columns, [*labels, *drop, "y"])
-    y = [_numbers(name, columns[name], "encode the labels, or drop these rows") for name in labels]
-    return X, np.stack(y, axis=1) if y else np.empty((len(X), 0)), features
-
-
-def _features(columns: Columns, others: Sequence[str]) -> tuple[Floats, list[str]]:
-    """Return the features ``(n, d)`` and their names: all columns but these."""
-    names = [name for name in columns if name not in others]
+        pick("column", name, found.columns)
+    names = [name for name in found.columns if name not in (*labels, *drop, "y")]
     if not names:
-        raise InputError(f"columns {', '.join(columns)} leave no feature; a table needs one at least; drop fewer")
-    return np.stack([_numbers(name, columns[name], "drop= it, or encode it") for name in names], axis=1), names
+        raise InputError(f"columns {', '.join(found.columns)} leave no feature; a table needs one at least; drop fewer")
+    X = np.stack([_strict(found, name, "drop= it, or encode it") for name in names], axis=1)
+    y = [_strict(found, name, "encode the labels, or drop these rows") for name in labels]
+    return X, np.stack(y, axis=1) if y else np.empty((len(X), 0)), names
 
 
-def _columns(source: Any) -> Columns:
-    if hasattr(source, "columns") and hasattr(source, "to_numpy"):
-        _unique([str(name) for name in source.columns], "data frame")
-        return {str(name): source[name].to_numpy() for name in source.columns}
-    if not isinstance(source, str | PathLike):
-        raise InputError(f"source is {source!r}; a table is read from a path or a data frame; pass one of them")
-    path = Path(source)
-    if not path.is_file():
-        raise InputError(f"{path} is no file; a table is read from a file or a data frame; check the path")
-    try:
-        if path.name.endswith((".csv", ".csv.gz")):
-            return _read_csv(path)
-        if path.suffix == ".parquet":
-            return _read_parquet(path)
-    except InputError:
-        raise
-    except (ValueError, OSError, EOFError, csv.Error, zlib.error) as error:
-        raise InputError(f"{path} cannot be read ({error}); it must be UTF-8 text or Parquet, and whole") from None
-    raise InputError(f"{path} ends in {path.suffix!r}; it must end in .csv, .csv.gz or .parquet; convert it")
+def node_names(node: npt.NDArray[Any]) -> tuple[list[str], npt.NDArray[np.int64]]:
+    """Return the names of nodes in their order, numbers by their size, and which of them each row is of."""
+    names, which = np.unique(np.asarray(node).astype(str), return_inverse=True)
+    values = cells.numbers(names)
+    order = np.argsort(values, kind="stable") if not np.isnan(values).any() else np.arange(len(names))
+    return names[order].tolist(), np.argsort(order)[which]
 
 
-def _read_csv(path: Path) -> Columns:
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig", newline="") as file:
-        names, *rows = [row for row in csv.reader(file) if row] or [[]]
-    _unique(names, str(path))
-    if not rows:
-        raise InputError(f"{path} has no row below its header; a table needs one at least; check its source")
-    for i, row in enumerate(rows, start=1):
-        if len(row) != len(names):
-            raise InputError(f"{path} row {i} has {len(row)} cells; the header has {len(names)}; mend the row")
-    return {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+def _several(role: str, names: str | Sequence[str] | None, known: Columns) -> list[str]:
+    """Return names as a list; ``a,b`` is two of them unless there is such a column."""
+    if names is None:
+        return []
+    if not isinstance(names, str):
+        return [str(name) for name in names]
+    return [names] if names in known or "," not in names else [name.strip() for name in names.split(",")]
 
 
-def _read_parquet(path: Path) -> Columns:
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingExtraError("pyarrow", "results") from None
-    table = parquet.read_table(path)
-    _unique(table.column_names, str(path))
-    return {name: table[name].to_numpy() for name in table.column_names}
+def _rows(
+    found: Read, targets: Sequence[str], node: str | None, time: str | None
+) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """Return the rows that have a target, a node and a time, in the order of time, and what is left out."""
+    known, notes = found.columns, []
+    rows = np.arange(len(next(iter(known.values()))))
+    there = {name: cells.texts(known[name]) != "" for name in [*targets, *([node] if node is not None else [])]}
+    moments = None
+    if time is not None:
+        moments = encoding.date_cells(known[time])
+        if np.isnan(moments).mean() > 1 - cells.COMMON:
+            moments = encoding.number_cells(known[time])
+        if np.isnan(moments).mean() > 1 - cells.COMMON:
+            bad = known[time][int(np.argmax(np.isnan(moments)))]
+            raise InputError(
+                f"column {time!r} holds {brief(bad)}; a time is a number or written as 2024-05-31 13:30; mend it, or "
+                "sort the rows and pass shuffle=None (--no-shuffle)"
+            )
+        there[time] = ~np.isnan(moments)
+    for name, has in there.items():
+        if not has.all():
+            notes.append(f"{(~has).sum():,} of {len(has):,} rows without {name} are left out")
+    kept = rows[np.logical_and.reduce(list(there.values()))]
+    if not len(kept):
+        raise InputError(f"{found.name} has no row with {', '.join(there)}; a table needs one at least; check the file")
+    return (kept if moments is None else kept[np.argsort(moments[kept], kind="stable")]), notes
 
 
-def _unique(names: Sequence[str], source: str) -> None:
-    twice = [name for i, name in enumerate(names) if name in names[:i]]
-    if twice:
-        raise InputError(f"{source} has two columns {twice[0]!r}; names must differ; rename one")
+def _encoders(columns: Columns, found: Read, names: Sequence[str], wanted: bool) -> tuple[list[Encoder], list[str]]:
+    made = [encoding.chosen(name, columns[name], found.has_decimal_commas, wanted) for name in names]
+    encoders: list[Encoder] = [one for one, _ in made if one is not None]
+    return encoders, [told for _, told in made if told]
 
 
-def _numbers(name: str, column: npt.NDArray[Any], remedy: str) -> Floats:
-    try:
-        values = column.astype(np.float64) if column.dtype.kind in "biufUO" else np.full(len(column), np.nan)
-    except (TypeError, ValueError):
-        values = np.array([_number(cell) for cell in column])
-    if not np.isfinite(values).all():
-        row = int(np.argmin(np.isfinite(values)))
-        raise InputError(f"column {name!r}, row {row + 1} holds {str(column[row])!r}; it must be a number; {remedy}")
+def _time_of(name: str, column: npt.NDArray[Any]) -> list[Encoder]:
+    """Return where in the day, the week and the year a row is; its time itself would be new in every round."""
+    epoch = 0.0
+    values = encoding.date_cells(column)
+    if np.isnan(values).mean() > 1 - cells.COMMON:
+        epoch = encoding.epoch_of(encoding.number_cells(column))
+        values = encoding.number_cells(column) * epoch
+    made, _ = encoding.as_date(name, values, [], epoch) if epoch or np.isfinite(values).any() else (None, None)
+    return [] if made is None else [made]
+
+
+def _labels(
+    columns: Columns, targets: Sequence[str], is_one: bool, found: Read
+) -> tuple[Floats, list[Any] | None, list[str]]:
+    """Return the labels, the classes if they are some, and what is to be said of them."""
+    if not is_one:
+        return np.stack([_strict(found._replace(columns=columns), name) for name in targets], axis=1), None, []
+    (name,) = targets
+    column = columns[name]
+    style = (
+        cells.PLAIN if column.dtype.kind in "biuf" else cells.style_of(cells.texts(column), found.has_decimal_commas)
+    )
+    if style is None:
+        return _classes(name, cells.texts(column))
+    values = _strict(found._replace(columns=columns), name)
+    different = np.unique(values)
+    if len(different) == 1:
+        _refuse_one(name, f"{different[0]:g}", len(values))
+    if len(different) == 2:
+        return values, [int(value) if value == int(value) else float(value) for value in different], []
+    whole = len(different) <= FEW and (different == np.floor(different)).all()
+    shown = ", ".join(f"{value:g}" for value in different)
+    return values, None, [f"{name} is learned as a number; if {shown} are classes, add loss softmax"] if whole else []
+
+
+def _classes(name: str, found: cells.Texts) -> tuple[Floats, list[Any], list[str]]:
+    classes, which = np.unique(found, return_inverse=True)
+    if len(classes) == 1:
+        _refuse_one(name, repr(str(classes[0])), len(found))
+    if len(classes) > MOST_LABELS or (len(classes) > 2 and len(classes) == len(found)):
+        raise InputError(
+            f"column {name!r} holds {len(classes)} different texts in {len(found)} rows, as {brief(classes[0])}; a "
+            f"target has {MOST_LABELS} classes at most, or is a number; name another, or group them"
+        )
+    return which.astype(np.float64), classes.tolist(), []
+
+
+def _refuse_one(name: str, value: str, rows: int) -> None:
+    raise InputError(
+        f"column {name!r} is {value} in all {rows} rows that have one; there is nothing to learn; name another target, "
+        "or add rows of other values"
+    )
+
+
+def _strict(found: Read, name: str, remedy: str = "mend the cell, or drop these rows") -> Floats:
+    """Return a column of which every cell is a number."""
+    column = found.columns[name]
+    if column.dtype.kind in "biuf":
+        values = encoding.number_cells(column)
+    elif column.dtype.kind == "M":
+        values = np.full(len(column), np.nan)
+    else:
+        given = cells.texts(column)
+        values = cells.numbers(given, cells.style_of(given, found.has_decimal_commas) or cells.PLAIN)
+    if np.isnan(values).any():
+        row = int(np.argmax(np.isnan(values)))
+        raise InputError(f"column {name!r}, row {row + 1} holds {brief(column[row])}; it must be a number; {remedy}")
     return values
-
-
-def _numbers_or_names(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a node column as numbers where it holds numbers: as text, node 10 would come before node 2."""
-    values = np.array([_number(cell) for cell in column])
-    return values if np.isfinite(values).all() else column
-
-
-def _number(cell: Any) -> float:
-    try:
-        return float(cell)
-    except (TypeError, ValueError):
-        return np.nan

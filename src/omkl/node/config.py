@@ -229,7 +229,7 @@ def parse(table: Table, folder: Path) -> NetworkConfig:
         tls=file.tls and replace(file.tls, **{name: folder / path for name, path in vars(file.tls).items()}),
         access=file.access,
         checkpoint=file.checkpoint and replace(file.checkpoint, folder=folder / file.checkpoint.folder),
-        standardize=spec.standardize,
+        standardize=bool(spec.standardize),
         calibration=rows,
         labels=labels,
     )

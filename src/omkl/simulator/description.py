@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from omkl.data import Stream
+from omkl.data import Stream, Table
 from omkl.settings import values
 from omkl.topology import Schedule, Topology
 
@@ -52,7 +52,10 @@ def describe_data(data: Any, stream: Stream) -> Any:
     if isinstance(data, str):
         return data
     digest = hashlib.sha256(stream.X.astype(np.float32, copy=False).tobytes() + stream.y.tobytes()).hexdigest()
-    return {"shape": list(stream.X.shape), "sha256": digest}
+    record: dict[str, Any] = {"shape": list(stream.X.shape), "sha256": digest}
+    if isinstance(data, Table) and data.encoding is not None:
+        record |= {"name": data.name, "table": data.encoding.record(), "notes": list(data.notes)}
+    return record
 
 
 def versions() -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from omkl import metrics, plots, storage
 from omkl.arrays import Array
+from omkl.data.encoding import Encoding
 from omkl.display import as_html, as_text, counted, short
 from omkl.errors import InputError, pick
 from omkl.features import Features, transform
@@ -102,7 +103,8 @@ class Result:
         network = graph if isinstance(graph, str) else graph["name"] if isinstance(graph, dict) else "a matrix"
         many = (self.theta.shape[0], "node"), (self.config["rounds"], "round"), (len(self.seeds), "seed")
         method = self.config.get("label", self.config["method"]["name"])
-        what = f"{short(method, MOST_LABEL)} on {short(data) if isinstance(data, str) else 'a table'}"
+        called = f"a table ({short(data['name'])})" if "name" in data else "a table"
+        what = f"{short(method, MOST_LABEL)} on {short(data) if isinstance(data, str) else called}"
         return f"{what}: {short(network)} of {', '.join(counted(*each) for each in many)}"
 
     def lines(self) -> dict[str, str]:
@@ -136,7 +138,10 @@ class Result:
         s = 0 if seed is None else seeds.index(seed)
         loss = loss_from(self.config["method"]["loss"])
         center, scale = (None if part is None else part[node] for part in (self.center, self.scale))
-        return model_of(self.features(s), self.theta[node, s], self.log_weights[node, s], loss, center, scale)
+        record = self.config["data"]
+        encoding = Encoding.of(record["table"]) if isinstance(record, dict) and "table" in record else None
+        made = model_of(self.features(s), self.theta[node, s], self.log_weights[node, s], loss, center, scale)
+        return made if encoding is None else replace(made, encoding=encoding)
 
     def features(self, s: int) -> Features:
         """Return what z(x) is computed with under seed number s of the run."""

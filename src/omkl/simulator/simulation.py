@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl import topology as topologies
-from omkl.data import Data, Partition, Stream, as_stream, first_rounds, load
+from omkl.data import Data, Partition, Stream, Table, as_stream, first_rounds, load
 from omkl.errors import InputError, unknown
 from omkl.experiment import Experiment, label
 from omkl.features import Features
@@ -24,7 +24,7 @@ from omkl.simulator.description import describe, describe_data, describe_topolog
 from omkl.simulator.measures import metrics, pooled_metrics
 from omkl.simulator.result import Result
 from omkl.simulator.size import require_room, size
-from omkl.simulator.watching import Begun, Watch, links_of
+from omkl.simulator.watching import Begun, Watch, in_units, links_of, scaled_losses
 from omkl.topology import Faults, Schedule, Topology
 from omkl.topology.graphs import Integers
 
@@ -48,9 +48,14 @@ def simulate(
     rounds: int | None = None,
     record_every: int = 1,
     pooled: bool = False,
-    standardize: bool = False,
+    standardize: bool | None = None,
     devices: int = 1,
     shard: str | None = None,
+    target: str | list[str] | None = None,
+    node: str | None = None,
+    time: str | None = None,
+    use: str | list[str] | None = None,
+    drop: str | list[str] | None = None,
     progress: engine.Progress | None = None,
     watch: Watch | None = None,
     **changes: Any,
@@ -122,11 +127,15 @@ def run_cases(
     runs = list(range(given.seed, given.seed + given.seeds))
     source = load(given.data) if isinstance(given.data, str) else given.data
     labels = [label(named(method)) for method, _ in pairs]
-    methods = [suited(named(method), source.loss if isinstance(source, Data) else None) for method, _ in pairs]
+    methods = [suited(named(method), source.loss if isinstance(source, Data | Table) else None) for method, _ in pairs]
+    if isinstance(source, Table):
+        source = source.learned_by(methods[0].objective, bool(given.standardize))
+        methods = [source.complete(method) for method in methods]
     own = getattr(source, "graph", None) or "path"
     given_graphs = [own if topology is None else topologies.opened(topology) for _, topology in pairs]
-    names = getattr(source, "names", None) or next(filter(None, map(topologies.names_of, given_graphs)), None)
-    nodes = _nodes(given_graphs, given.weights) if given.nodes is None else given.nodes
+    names = getattr(source, "names", None)
+    nodes = _nodes(given_graphs, given.weights) if given.nodes is None and names is None else given.nodes
+    names = names or next(filter(None, map(topologies.names_of, given_graphs)), None)
     dtype = np.float64 if given.standardize else np.float32
     raw = first_rounds(as_stream(source, nodes, given.shuffle, dtype, given.partition)[0], given.rounds)
     stream, moments = _standardized(raw, given.pooled) if given.standardize else (raw, None)
@@ -142,7 +151,7 @@ def run_cases(
         method.on(*turns) if isinstance(method, Gossip) else method
         for method, turns in zip(methods, graphs, strict=True)
     ]
-    targets = _targets(methods[0].objective, given.data, stream)
+    targets = _targets(methods[0].objective, source, stream)
     for method, turns in zip(methods, graphs, strict=True):
         _check(method, turns, given.faults, rounds)
     steady = [turns[0] for turns in graphs]
@@ -152,18 +161,19 @@ def run_cases(
     outputs, every = targets.shape[-1], given.record_every
     held = size(stream.X.shape, outputs, methods, steady, given.seeds, given.pooled, every)
     require_room(held, given.devices)
-    features = calibrating.drawn(widest.bank, raw.X, targets, runs, given.standardize)
+    features = calibrating.drawn(widest.bank, raw.X, targets, runs, bool(given.standardize))
     if where is not None and where.spreads_nodes and moving:
         raise InputError(
             "faults or a schedule on nodes spread over devices; the exchange between devices is for one graph; "
             'pass shard="seeds" (--shard seeds), or one device'
         )
+    unit = source.unit if isinstance(source, Table) else 1.0
     told = {name: describe(getattr(given, name)) for name in RECORDED} | {
-        "data": describe_data(given.data, raw),
+        "data": describe_data(source if isinstance(source, Table) else given.data, raw),
         "nodes": count,
         **({} if names is None else {"names": list(names)}),
         "rounds": rounds,
-        "target_variance": float(np.var(targets, axis=(0, 1), dtype=np.float64).sum()),
+        "target_variance": unit * float(np.var(targets, axis=(0, 1), dtype=np.float64).sum()),
         "versions": versions(),
     }
     configs = [
@@ -181,11 +191,11 @@ def run_cases(
         pooled_metrics if given.pooled else metrics,
         progress,
         where,
-        None if watch is None else _audience(watch, configs[0], methods[0], graphs[0], given),
+        None if watch is None else _audience(watch, configs[0], methods[0], graphs[0], given, unit),
     )
     recorded = np.arange(every - 1, rounds, every)
     return {
-        name: _result(method, outcome, features, runs, recorded, config, moments)
+        name: _result(method, outcome, features, runs, recorded, config, moments, unit)
         for name, method, outcome, config in zip(cases, methods, measured, configs, strict=True)
     }
 
@@ -200,11 +210,13 @@ def _place(given: Experiment, graphs: Sequence[Topology]) -> Any:
 
 
 def _audience(
-    watch: Watch, config: dict[str, Any], method: Method, turns: Sequence[Topology], given: Experiment
+    watch: Watch, config: dict[str, Any], method: Method, turns: Sequence[Topology], given: Experiment, unit: float
 ) -> engine.Audience:
     graph = turns[0].graph if len(turns) == 1 else topologies.union(turns)
     plan = watch.begin(Begun(config, graph, method.labels, links_of(turns, given.faults, given.seed)))
-    return engine.Audience(tuple(int(node) for node in plan.nodes), plan.every, watch.see)
+    return engine.Audience(
+        tuple(int(node) for node in plan.nodes), plan.every, lambda look: watch.see(in_units(look, unit))
+    )
 
 
 def _result(
@@ -215,8 +227,9 @@ def _result(
     recorded: Integers,
     config: dict[str, Any],
     moments: Moments | None,
+    unit: float,
 ) -> Result:
-    state, measured = outcome
+    state, measured = outcome[0], scaled_losses(outcome[1], unit)
     center, scale = (None, None) if moments is None else moments.units
     theta, log_weights = (np.asarray(part) for part in method.models(state))
     told = {name: curve for name, curve in measured._asdict().items() if not isinstance(curve, tuple)}

@@ -65,6 +65,18 @@ class Plan(NamedTuple):
     every: int
 
 
+def in_units(look: Look, unit: float) -> Look:
+    """Return a look with losses times the square of the target's unit."""
+    return look._replace(network=scaled_losses(look.network, unit), nodes=scaled_losses(look.nodes, unit))
+
+
+def scaled_losses(measured: Any, unit: float) -> Any:
+    """Return measures with losses times a unit."""
+    known = [name for name in ("loss", "pooled_loss") if not isinstance(getattr(measured, name, ()), tuple)]
+    losses = {name: getattr(measured, name) * np.float32(unit) for name in known if unit != 1}
+    return measured._replace(**losses)
+
+
 class Watch(Protocol):
     """Somebody who looks at a run; the run waits while they do."""
 

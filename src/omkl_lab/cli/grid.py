@@ -8,7 +8,10 @@ from typing import Any
 
 from omkl import config
 from omkl.config import Table
+from omkl.data import Roles
+from omkl.data.reading import is_file as is_table
 from omkl.errors import InputError
+from omkl.settings import settings
 from omkl.topology.files import is_file
 from omkl_lab import sweeps
 from omkl_lab.sweeps import Point
@@ -20,7 +23,7 @@ def expand(path: Path) -> Iterator[Point]:
     axes, listed = dict(_axes(base.pop("grid", {}))), base.pop("point", None)
     if listed is not None and not (isinstance(listed, list) and listed and all(isinstance(t, dict) for t in listed)):
         raise InputError("point: it must be a list of tables; write [[point]] before each")
-    for key, beside in (("data", _data_beside), ("data.file", _file_beside), ("topology", config.graph_beside)):
+    for key, beside in (("data", config.data_beside), ("data.file", _file_beside), ("topology", config.graph_beside)):
         if key in axes:
             axes[key] = [beside(path, value) for value in axes[key]]
     read: dict[str, Any] = {}
@@ -29,7 +32,7 @@ def expand(path: Path) -> Iterator[Point]:
         label = [f"[[point]] {number}"] if listed else []
         label += [f"{key} = {json.dumps(value, default=str)}" for key, value in chosen.items()]
         try:
-            own = {"data": _data_beside(path, over["data"])} if "data" in over else {}
+            own = {"data": config.data_beside(path, over["data"])} if "data" in over else {}
             own |= {"topology": config.graph_beside(path, over["topology"])} if "topology" in over else {}
             table = config.merge(base, over | own)
             for key in sorted(chosen, key=lambda key: key.count(".")):  # a name before its settings
@@ -50,11 +53,6 @@ def _axes(grid: Any, path: str = "grid") -> Iterator[tuple[str, list[Any]]]:
         raise InputError(f"{path}: {grid!r} given; it must be a list of one value or more; write it in brackets")
 
 
-def _data_beside(path: Path, data: Any) -> Any:
-    """Return data with its file, if any, looked for beside the grid, as ``config.load`` does."""
-    return data | {"file": _file_beside(path, data["file"])} if isinstance(data, dict) and "file" in data else data
-
-
 def _file_beside(path: Path, file: Any) -> Any:
     return str(path.parent / file) if isinstance(file, str) else file
 
@@ -73,17 +71,20 @@ def _put(table: Any, keys: list[str], value: Any, path: str) -> Any:
 
 
 def _point(table: Table, read: dict[str, Any]) -> Point:
+    roles = {key: table[key] for key in settings(Roles) if key in table}
     data = table.get("data")
-    if isinstance(data, dict):  # a file is read once, however many points learn it
-        key = json.dumps(data, sort_keys=True, default=str)
+    of_file = isinstance(data, dict) or roles or is_table(data)
+    if of_file:  # a file is read once, however many points learn it
+        key = json.dumps([data, roles], sort_keys=True, default=str)
         if key not in read:
-            read[key] = config.data(data)
-        table = table | {"data": read[key]}
+            read[key] = config.data(data, roles)
+        table = {key: table[key] for key in table if key not in roles} | {"data": read[key]}
     spec = config.experiment(table)
     told = table.get("topology")
     of_files = [is_file(one) for one in (told["graphs"] if isinstance(told, dict) and "graphs" in told else [told])]
     known = {} if isinstance(spec.topology, str | None) or any(of_files) else {"topology": told}
-    if isinstance(data, dict):
-        rest = {key: data[key] for key in data if key != "file"}
-        known["data"] = {"name": Path(data["file"]).name, **rest, "sha256": sweeps.fingerprint(*spec.data)}
+    if of_file:
+        told = {**roles, **data} if isinstance(data, dict) else {"file": data, **roles}
+        name = Path(told.pop("file")).name
+        known["data"] = {"name": name, **told, "sha256": sweeps.fingerprint(*spec.data[:2])}
     return sweeps.point(spec, **known)

@@ -53,6 +53,9 @@ def sweep(
 
     It may have tables "point" too. Each is laid over the spec, as flags are, and every combination is run for each.
 
+    Points that differ in their seeds only are printed as one row: the mean over seeds ± half a 95 % interval. The table
+    that is written to the folder has every point.
+
     The same command goes on where the last one stopped. A point that fails does not stop the rest; --retry runs it
     again. The exit code is that of the worst failure.
 
@@ -85,11 +88,19 @@ def sweep(
         print(f"omkl: interrupted; {done} of {len(points)} points are recorded in {folder}", file=sys.stderr)
         print("omkl: the same command goes on from here", file=sys.stderr)
         raise typer.Exit(Exit.INTERRUPTED) from None
+    settings = sweeps.averaged(rows)
     table = next(path for path in folder.glob("results.*") if path.suffix in (".parquet", ".jsonl"))
     if output is Format.JSON:
-        show.print_json({"table": str(table), "ran": len(rows) - len(records) + retry * failed, "points": rows})
+        show.print_json(
+            {
+                "table": str(table),
+                "ran": len(rows) - len(records) + retry * failed,
+                "points": rows,
+                "settings": settings,
+            }
+        )
     else:
-        _print(rows, table)
+        _print(rows, settings, table)
     failures = {row["failure"] for row in rows}
     raise typer.Exit(next((code for failure, code in CODES.items() if failure in failures), Exit.OK))
 
@@ -98,24 +109,36 @@ def _so_far(what: str, failed: int) -> str:
     return f"{what}, {failed:,} failed" if failed else what
 
 
-def _print(rows: "list[Row]", table: Path) -> None:
-    console, columns = show.console(), list(rows[0])
-    varying = [key for key in columns[1 : columns.index("loss")] if len({row[key] for row in rows}) > 1]
-    bad = [row for row in rows if row["failure"] is not None]
-    good = sorted((row for row in rows if row["failure"] is None), key=lambda row: float(row["final_loss"]))
-    if good:
-        measures = ("final_loss", "final_loss_stderr", "final_accuracy", "bits_per_node_round")
-        shown = [*varying, *(key for key in measures if any(row[key] is not None for row in good))]
+def _print(rows: "list[Row]", settings: "list[Row]", table: Path) -> None:
+    """Print the best settings, each with its means over seeds, then what failed."""
+    console = show.console()
+    columns = list(settings[0])
+    varying = [key for key in columns[: columns.index("seeds")] if len({row[key] for row in settings}) > 1]
+    whole = [row for row in settings if row["final_loss"] is not None]
+    if whole:
+        measures = ("seeds", "final_loss", "final_accuracy", "bits_per_node_round")
+        several = max(row["seeds"] for row in whole) > 1
+        shown = [*varying, *(key for key in measures[not several :] if any(row[key] is not None for row in whole))]
         page = Table(*map(escape, shown), box=None, pad_edge=False)
-        for row in good[:BEST]:
-            page.add_row(*(_cell(row[key]) for key in shown))
+        for row in sorted(whole, key=lambda row: (row["failed"] > 0, row["final_loss"]))[:BEST]:
+            page.add_row(*(_measured(row) if key == "final_loss" else _cell(row[key]) for key in shown))
         console.print(page)
+        if several:
+            console.print("± is half a 95 % interval over the seeds")
+    bad = [row for row in rows if row["failure"] is not None]
     for row in bad[:BEST]:
-        settings = ", ".join(f"{key}={_cell(row[key])}" for key in varying if row[key] is not None)
-        console.print(f"[red]failed[/]: {settings}: {escape(row['error'])}")
-    best = f"the best {BEST} of " if len(good) > BEST else ""
-    console.print(_so_far(f"{best}{len(rows):,} points", len(bad)))
+        own = [key for key in (*varying, "seed", "seeds") if len({other[key] for other in rows}) > 1]
+        told = ", ".join(f"{key}={_cell(row[key])}" for key in own if row[key] is not None)
+        console.print(f"[red]failed[/]: {told}: {escape(row['error'])}")
+    best = f"the best {BEST} of " if len(whole) > BEST else ""
+    counted = f"{len(settings):,} settings, " if len(settings) < len(rows) else ""
+    console.print(_so_far(f"{best}{counted}{len(rows):,} points", len(bad)))
     print(f"table: {table}")
+
+
+def _measured(row: "Row") -> str:
+    half = row["final_loss_half"]
+    return _cell(row["final_loss"]) + ("" if half is None else f" ± {half:.2g}")
 
 
 def _cell(value: Any) -> str:

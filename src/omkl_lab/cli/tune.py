@@ -15,8 +15,10 @@ from omkl import config
 from omkl.cli import options, show
 from omkl.cli.exits import Exit
 from omkl.cli.options import OUTPUT, Format
+from omkl.data import Roles
 from omkl.errors import InputError
 from omkl.methods.tables import as_table
+from omkl.settings import settings
 
 if TYPE_CHECKING:
     from omkl_lab.tuning import Tuned
@@ -27,7 +29,9 @@ BEST = 5  # settings that are printed
 FOREIGN = ("record_every", "devices", "shard")  # of an experiment: a search has no use for them
 
 FLAGS = options.flags(
-    "data topology nodes weights faults rounds pooled standardize seeds seed shuffle no_shuffle", "loss"
+    "data target node time use drop topology nodes weights faults rounds pooled standardize no_standardize seeds seed "
+    "shuffle no_shuffle",
+    "loss",
 )
 
 
@@ -105,7 +109,8 @@ def _search(spec: Path | None, flags: dict[str, Any]) -> dict[str, Any]:
         if key in table:
             raise InputError(f"{key}: omkl tune looks at whole runs, one by one; leave it out")
     given = config.experiment(table)
-    return {"space": space} | {one.name: getattr(given, one.name) for one in fields(given) if one.name not in FOREIGN}
+    names = [one.name for one in fields(given) if one.name not in (*FOREIGN, *settings(Roles))]
+    return {"space": space} | {name: getattr(given, name) for name in names}
 
 
 def _flat(table: Any, path: str = "") -> Iterator[tuple[str, Any]]:

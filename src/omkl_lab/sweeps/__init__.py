@@ -11,24 +11,25 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from omkl.errors import extra
+from omkl.experiment import Experiment
+from omkl_lab.sweeps.averages import averaged
+from omkl_lab.sweeps.points import (
+    MEASURES,
+    Point,
+    Row,
+    as_rows,
+    fingerprint,
+    point,
+    recorded,
+    unique,
+    write,
+    write_table,
+)  # fmt: skip
 
 with extra("sim", "jax"):
-    from omkl.experiment import Experiment
-    from omkl_lab.sweeps.points import (
-        MEASURES,
-        Point,
-        Row,
-        as_rows,
-        fingerprint,
-        point,
-        recorded,
-        unique,
-        write,
-        write_table,
-    )
     from omkl_lab.sweeps.work import Slots, cluster_of, outcomes, processes
 
-__all__ = ["MEASURES", "Point", "Progress", "Row", "fingerprint", "point", "recorded", "sweep", "unique"]
+__all__ = ["MEASURES", "Point", "Progress", "Row", "averaged", "fingerprint", "point", "recorded", "sweep", "unique"]
 
 Progress: TypeAlias = Callable[[int, int, int], None]
 """Called with the points done, the points to do, and how many of those done failed."""

@@ -15,7 +15,7 @@ from omkl import topology as topologies
 from omkl.errors import InputError
 from omkl.experiment import Experiment, label
 from omkl.methods import suited
-from omkl.settings import build
+from omkl.settings import build, settings
 from omkl.simulator.description import describe
 
 Record: TypeAlias = dict[str, Any]
@@ -52,7 +52,9 @@ def point(given: Experiment | Mapping[str, Any], **known: Any) -> Point:
     if isinstance(one.data, str):
         chosen = data.known(one.data)
         method, own = suited(method, chosen.loss), chosen.graph and "its own"
-    elif "data" not in known:
+    elif isinstance(one.data, data.Table):
+        method = suited(method, one.data.loss)
+    if not isinstance(one.data, str) and "data" not in known:
         known["data"] = {"name": "table", "sha256": fingerprint(*one.data[:2])}
     if one.topology is None:
         known["topology"] = own or "path"
@@ -64,6 +66,7 @@ def point(given: Experiment | Mapping[str, Any], **known: Any) -> Point:
         known["topology"] = {"name": name, "sha256": fingerprint(*arrays)} | ({"names": list(names)} if names else {})
     known["method"] = describe(method, _lasting) | {"loss": describe(method.objective, _lasting)}
     told = {field.name: getattr(one, field.name) for field in fields(one)} | known
+    told = {name: value for name, value in told.items() if name not in settings(data.Roles)}  # the table has them
     if told["rounds"] is None:
         del told["rounds"]  # as in records from before there was such a setting
     return Point(one, {name: value if name in known else describe(value, _lasting) for name, value in told.items()})

@@ -154,7 +154,10 @@ def _mix(world: World) -> float:
     for id in arena.nodes:
         arena.act(id, Protocol.end)
     _rest(world)
-    _pace(world)  # a first round may bring back what neighbors have kept
+    for _ in range(SETTLE):  # a first round may bring back what neighbors have kept, and its number with it
+        _pace(world)
+        if world.is_synced:
+            break
     begun = calm = len(world.trace)
     mixing = Mixing(world.shape.config, arena.nodes, arena.conditions.delay, world.trace)
     before = _apart(_thetas(world))

@@ -56,6 +56,7 @@ class Mixing:
         What was on its way at the beginning has yet to come: until then it is what the node held.
         """
         if self._config.timing.mode == "lockstep":
-            return said[round_ - self.rounds[peer]][1]
+            since = round_ - self.rounds[peer]
+            return said[since][1] if since >= 0 else self._held[id][peer]  # its neighbor had begun the next round
         came = (hidden for then, hidden in reversed(said) if then + self._delay <= now)
         return next(came, self._held[id][peer])

@@ -141,7 +141,7 @@ class Runs:
                 self.progress(done, runs, what)
 
         data, first = self.shared.data, self.shared.shuffle
-        known = {} if isinstance(data, str) else {"data": {"name": "table", "sha256": sweeps.fingerprint(*data)}}
+        known = {} if isinstance(data, str) else {"data": {"name": "table", "sha256": sweeps.fingerprint(*data[:2])}}
         orders = {seed: None if first is None else first + seed for seed in seeds}
         runs = [
             replace(self.shared, method=self.methods[place], seed=seed, shuffle=order)

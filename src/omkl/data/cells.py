@@ -1,0 +1,107 @@
+"""Cells of a table as values: missing ones, numbers as people and spreadsheets write them, dates and times."""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Texts: TypeAlias = npt.NDArray[np.str_]
+
+MISSING = ("", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none", "nil", "?", "-")
+COMMON = 0.9  # of the cells that are there: so many are numbers in a column of numbers
+
+# How numbers are written: what a cell looks like, and the marks to take away and to make a point of.
+STYLES: Mapping[str, tuple[re.Pattern[str], str, str]] = MappingProxyType({
+    "1,234.5": (re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?"), ",", ""),
+    "1.234,5": (re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?"), ".", ","),
+})  # fmt: skip
+PLAIN = "1234.5"
+
+ISO = re.compile(r"(?P<y>\d{4})[-/](?P<m>\d{1,2})[-/](?P<d>\d{1,2})(?:[T ]+(?P<time>.*))?")
+DOTS = re.compile(r"(?P<d>\d{1,2})\.(?P<m>\d{1,2})\.(?P<y>\d{4})(?:[T ]+(?P<time>.*))?")
+TIME = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d+))?)?\s*(Z|[+-]\d{2}:?(?:\d{2})?)?")
+START = datetime(1970, 1, 1)
+
+
+def texts(column: npt.NDArray[Any]) -> Texts:
+    """Return cells as texts without spaces around them; what is missing is empty."""
+    if column.dtype.kind in "fM":
+        found = np.where(np.isnan(column) if column.dtype.kind == "f" else np.isnat(column), "", column.astype(str))
+    else:
+        found = column.astype(str)
+    found = np.strings.strip(found)
+    return np.where(np.isin(np.strings.lower(found), MISSING), "", found)
+
+
+def numbers(cells: Texts, style: str = PLAIN) -> Floats:
+    """Return the numbers that cells are, written in a style; nan where there is none, or it is not finite."""
+    values, which = np.unique(cells, return_inverse=True)
+    try:
+        found = values.astype(np.float64)
+    except ValueError:
+        found = np.array([_number(value, style) for value in values.tolist()])
+    return np.where(np.isfinite(found), found, np.nan)[which]
+
+
+def style_of(cells: Texts, has_decimal_commas: bool = False) -> str | None:
+    """Return how most cells that are there are written as numbers; None where they are no numbers.
+
+    ``1,234`` is a thousand and more, unless the table has decimal commas.
+    """
+    there, styles = np.unique(cells[cells != ""]), [PLAIN, *(reversed(list(STYLES)) if has_decimal_commas else STYLES)]
+    share = {style: float(np.isfinite(numbers(there, style)).mean()) for style in styles} if there.size else {}
+    best = max(share, key=lambda style: share[style], default=PLAIN)
+    return best if share.get(best, 0.0) >= COMMON else None
+
+
+def is_number(cell: str) -> bool:
+    """Return whether a cell is a number in any style."""
+    return any(np.isfinite(_number(cell.strip(), style)) for style in (PLAIN, *STYLES))
+
+
+def seconds(cells: Texts) -> Floats:
+    """Return dates and times as seconds since 1970, a time alone as that of a day; nan where a cell is neither."""
+    return _each(_seconds, cells)
+
+
+def _each(read: Callable[[str], float], cells: Texts) -> Floats:
+    values, which = np.unique(cells, return_inverse=True)
+    return np.array([read(value) for value in values.tolist()], dtype=np.float64)[which]
+
+
+def _number(cell: str, style: str) -> float:
+    if style in STYLES:
+        pattern, gone, point = STYLES[style]
+        if pattern.fullmatch(cell):
+            cell = cell.replace(gone, "")
+            return float(cell.replace(point, ".") if point else cell)
+    try:
+        return float(cell) if "_" not in cell else np.nan
+    except ValueError:
+        return np.nan
+
+
+def _seconds(cell: str) -> float:
+    found = ISO.fullmatch(cell) or DOTS.fullmatch(cell)
+    time = _time(found["time"] or "0:00" if found else cell)
+    if time is None:
+        return np.nan
+    try:
+        day = START if found is None else datetime(int(found["y"]), int(found["m"]), int(found["d"]))
+    except ValueError:
+        return np.nan
+    return (day - START).total_seconds() + time
+
+
+def _time(text: str) -> float | None:
+    found = TIME.fullmatch(text.strip())
+    if not found:
+        return None
+    hour, minute, second, part, zone = found.groups()
+    value = 3600 * int(hour) + 60 * int(minute) + int(second or 0) + float(f"0.{part or 0}")
+    return value - (datetime.strptime(zone, "%z").utcoffset() or timedelta()).total_seconds() if zone else value

@@ -1,0 +1,275 @@
+"""Columns of a table as inputs of a learner: what each becomes, decided once and then the same for new rows.
+
+A column of numbers stays one. One of texts becomes a column of 0 and 1 for each text, or for the most frequent ones.
+One of dates becomes the days since 1970, and where it stands in the day, the week and the year.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from omkl.data import cells
+from omkl.data.cells import Floats, Texts
+from omkl.data.reading import Columns
+from omkl.errors import InputError, pick
+
+MOST_TEXTS = 20  # of a column, that become a column each
+MANY = 0.05  # of the cells missing: so many get a column that tells
+DAY = 86400.0
+PERIODS: Mapping[str, float] = {"day": DAY, "week": 7 * DAY, "year": 365.2425 * DAY}
+OTHER = "other"
+COUNTER = re.compile(
+    r"(.*\W|)(id|index|row|no|nr|number|#|unnamed: \d+|column 1)"
+)  # names of columns that may number rows
+
+
+class Encoder(Protocol):
+    """What a column becomes."""
+
+    kind: ClassVar[str]
+
+    @property
+    def name(self) -> str:
+        """The column."""
+
+    @property
+    def names(self) -> list[str]:
+        """What the inputs are called that it becomes."""
+
+    def encode(self, column: npt.NDArray[Any]) -> Floats:
+        """Return the inputs ``(n, k)`` of cells ``(n,)``."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A column of numbers; ``fill`` stands for those that are missing, ``told`` adds a column that says which are."""
+
+    name: str
+    fill: float
+    told: bool = False
+    style: str = cells.PLAIN
+    kind: ClassVar[str] = "number"
+
+    @property
+    def names(self) -> list[str]:
+        """The column, and the one that says what is missing."""
+        return [self.name, f"{self.name} is missing"] if self.told else [self.name]
+
+    def encode(self, column: npt.NDArray[Any]) -> Floats:
+        """Return numbers."""
+        values = number_cells(column, self.style)
+        gone = np.isnan(values)
+        filled = np.where(gone, self.fill, values)
+        return np.stack([filled, gone], axis=1) if self.told else filled[:, None]
+
+
+@dataclass(frozen=True)
+class Category:
+    """A column of texts: a column of 0 and 1 for each, the last perhaps for all others; of two texts one suffices."""
+
+    name: str
+    values: list[str]
+    others: bool = False
+    kind: ClassVar[str] = "category"
+
+    @property
+    def names(self) -> list[str]:
+        """The columns, as ``color = red``."""
+        shown = [value or "missing" for value in self.values] + ([OTHER] if self.others else [])
+        return [f"{self.name} = {value}" for value in (shown[1:] if len(shown) == 2 else shown)]
+
+    def encode(self, column: npt.NDArray[Any]) -> Floats:
+        """Return zeros and ones."""
+        found = cells.texts(column)
+        made = [found == value for value in self.values]
+        made += [~np.logical_or.reduce(made)] if self.others else []
+        return np.stack(made[1:] if len(made) == 2 else made, axis=1).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Date:
+    """A column of dates and times; ``fill``, in seconds since 1970, stands for those that are missing."""
+
+    name: str
+    fill: float
+    parts: list[str] = field(default_factory=list)
+    epoch: float = 0.0
+    kind: ClassVar[str] = "date"
+
+    @property
+    def names(self) -> list[str]:
+        """The parts, as ``sine of day of when``."""
+        return [
+            f"{how} of {part} of {self.name}" if how else f"days of {self.name}"
+            for part in self.parts for how in (("sine", "cosine") if part in PERIODS else ("",))
+        ]  # fmt: skip
+
+    def encode(self, column: npt.NDArray[Any]) -> Floats:
+        """Return days since 1970, and sine and cosine of periods."""
+        values = date_cells(column, self.epoch)
+        values = np.where(np.isnan(values), self.fill, values)
+        made: list[Floats] = []
+        for part in self.parts:
+            turns = 2 * np.pi * values / PERIODS.get(part, DAY)
+            made += [np.sin(turns), np.cos(turns)] if part in PERIODS else [values / DAY]
+        return np.stack(made, axis=1)
+
+
+KINDS: Mapping[str, Any] = {kind.kind: kind for kind in (Number, Category, Date)}
+Choice: TypeAlias = tuple[Number | Category | Date | None, str | None]
+"""What a column becomes, None where it tells nothing, and what is to be said of it."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How rows of a table are read: what each column becomes, and what predictions mean.
+
+    Attributes
+    ----------
+    columns
+        The encoders of the columns that are inputs.
+    target
+        The names of the columns that are predicted.
+    classes
+        The labels of the target, in the order of their numbers; None where it is a number.
+    center, scale
+        Those of the target's values in the learner's units, one for each column; None where they are one.
+    """
+
+    columns: list[Encoder]
+    target: list[str]
+    classes: list[Any] | None = None
+    center: list[float] | None = None
+    scale: list[float] | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """What the inputs are called."""
+        return [name for one in self.columns for name in one.names]
+
+    def inputs(self, columns: Columns) -> Floats:
+        """Return the inputs ``(n, d)`` of columns, of which others than these do not count."""
+        return np.concatenate([one.encode(pick("column", one.name, columns)) for one in self.columns], axis=1)
+
+    def in_units(self, outputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return outputs ``(n, C)`` of a learner in the units of the target."""
+        return outputs if self.scale is None else outputs * np.array(self.scale) + np.array(self.center)
+
+    def record(self) -> dict[str, Any]:
+        """Return this as JSON."""
+        kinds = [{"kind": one.kind, **asdict(one)} for one in self.columns]  # type: ignore[call-overload]
+        return asdict(self) | {"columns": kinds}
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> "Encoding":
+        """Return the encoding of a record."""
+        made = [KINDS[one["kind"]](**{key: one[key] for key in one if key != "kind"}) for one in record["columns"]]
+        return cls(**{**record, "columns": made})
+
+
+def number_cells(column: npt.NDArray[Any], style: str = cells.PLAIN) -> Floats:
+    """Return the numbers of a column, nan where one is missing."""
+    if column.dtype.kind in "biuf":
+        values = column.astype(np.float64)
+        return np.where(np.isfinite(values), values, np.nan)
+    return cells.numbers(cells.texts(column), style)
+
+
+def date_cells(column: npt.NDArray[Any], epoch: float = 0.0) -> Floats:
+    """Return the seconds since 1970 of a column, nan where one is missing; ``epoch`` is what numbers are counted in."""
+    if column.dtype.kind == "M":
+        values = column.astype("datetime64[ms]").astype(np.float64) / 1000
+        return np.where(np.isnat(column), np.nan, values)
+    return number_cells(column) * epoch if epoch else cells.seconds(cells.texts(column))
+
+
+def chosen(name: str, column: npt.NDArray[Any], commas: bool = False, wanted: bool = False) -> Choice:
+    """Return what a column becomes.
+
+    ``wanted`` columns are kept where others would be left out.
+    """
+    if column.dtype.kind == "M":
+        return _date(name, date_cells(column))
+    if column.dtype.kind in "biuf":
+        return _number(name, number_cells(column), cells.PLAIN, wanted, 0)
+    found = cells.texts(column)
+    style = cells.style_of(found, commas)
+    if style is not None:
+        values = cells.numbers(found, style)
+        return _number(name, values, style, wanted, int((np.isnan(values) & (found != "")).sum()))
+    there = found[found != ""]
+    if there.size and np.isfinite(cells.seconds(there[:100])).mean() >= cells.COMMON:
+        return _date(name, cells.seconds(found))
+    return _category(name, found, wanted)
+
+
+def _number(name: str, values: Floats, style: str, wanted: bool, odd: int) -> Choice:
+    there = values[~np.isnan(values)]
+    if not there.size:
+        return None, f"{name} is left out: all its cells are missing"
+    gone = 1 - there.size / len(values)
+    if not gone and (there == there[0]).all():
+        return None, f"{name} is left out: it is {there[0]:g} everywhere"
+    if not wanted and COUNTER.fullmatch(name.lower()) and not gone and (np.diff(values) == 1).all():
+        return None, f"{name} is left out: it counts the rows"
+    made = Number(name, float(np.median(there)), gone > MANY, style)
+    cause = f", {odd} of them no numbers" if odd else ""
+    also = " and a column that says so" if made.told else ""
+    told = f"{name} lacks {len(values) - there.size} values{cause}: filled by its median{also}" if gone else None
+    return made, told
+
+
+def _category(name: str, found: Texts, wanted: bool) -> Choice:
+    values, counts = np.unique(found, return_counts=True)
+    if len(values) == 1:
+        what = repr(str(values[0])) if values[0] else "missing"
+        return None, f"{name} is left out: it is {what} everywhere"
+    if len(values) <= MOST_TEXTS:
+        return Category(name, values.tolist()), f"{name} is one of {len(values)} texts: a column of 0 and 1 for each"
+    if not wanted and len(values) > len(found) / 2:
+        return None, f"{name} is left out: {len(values)} different texts in {len(found)} rows"
+    often = np.argsort(-counts, kind="stable")[: MOST_TEXTS - 1]
+    kept = sorted(values[often].tolist())
+    told = f"{name} has {len(values)} texts: a column of 0 and 1 for the {len(kept)} most frequent, one for the others"
+    return Category(name, kept, others=True), told
+
+
+def _date(name: str, values: Floats) -> Choice:
+    return as_date(name, values, ["days"])
+
+
+def as_date(name: str, values: Floats, parts: list[str], epoch: float = 0.0) -> Choice:
+    """Return a column of seconds as dates, with the periods that its values tell apart."""
+    there = values[~np.isnan(values)]
+    if not there.size or (there == there[0]).all():
+        return None, f"{name} is left out: it is {'missing' if not there.size else 'the same'} everywhere"
+    span = float(np.ptp(there))
+    if span < DAY and (there < DAY).all():  # times of a day, without one
+        parts = []
+    parts = parts + [
+        part for part, long in PERIODS.items()
+        if span > long / 2 and len(np.unique(there % long)) > 2
+    ]  # fmt: skip
+    if not parts:
+        return None, None
+    gone = len(values) - len(there)
+    told = f"{name} is a date: {', '.join(parts)} are inputs" + (f"; {gone} missing" if gone else "")
+    return Date(name, float(np.median(there)), parts, epoch), told
+
+
+def epoch_of(values: Floats) -> float:
+    """Return what numbers that may be times are counted in, in seconds; 0 where they are no times since 1970."""
+    middle = float(np.nanmedian(values))
+    return next((unit for unit in (1.0, 1e-3) if 2e8 < middle * unit < 5e9), 0.0)
+
+
+def refuse_empty(encoders: list[Encoder], names: list[str]) -> None:
+    """Refuse a table that has no inputs."""
+    if not encoders:
+        raise InputError(
+            f"columns {', '.join(names)} leave no feature; a table needs one at least; drop fewer, or use= those"
+        )
