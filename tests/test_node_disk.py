@@ -8,10 +8,11 @@ import pytest
 
 from omkl.errors import DiskError, InputError
 from omkl.node.events import Damaged
-from omkl.node.persistence import checkpoint, count
+from omkl.node.persistence import checkpoint, count, saved
 from omkl.node.persistence.count import Count
 from omkl.node.persistence.disk import Disk, RealDisk, held
 from omkl.node.protocol import Protocol
+from omkl.node.settings import Checkpoint
 from tests.node_cluster import config
 from tests.node_disk import MemoryDisk
 
@@ -118,15 +119,15 @@ def test_every_byte_counts() -> None:
     disk = MemoryDisk()
     for place in range(len(whole)):
         disk.files = {FILE: whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :]}
-        with pytest.raises(InputError, match="is no whole checkpoint"):
+        with pytest.raises(InputError, match="is not a whole checkpoint"):
             restored(disk)
     for length in range(len(whole)):
         disk.files = {FILE: whole[:length]}
-        with pytest.raises(InputError, match="is no whole checkpoint"):
+        with pytest.raises(InputError, match="is not a whole checkpoint"):
             restored(disk)
     for more in (b"\0", whole):
         disk.files = {FILE: whole + more}
-        with pytest.raises(InputError, match="is no whole checkpoint"):
+        with pytest.raises(InputError, match="is not a whole checkpoint"):
             restored(disk)
 
 
@@ -149,7 +150,7 @@ def test_where_both_are_damaged_nothing_is_made_up() -> None:
     disk = two()
     disk.files = {path: content[:-1] for path, content in disk.files.items()}
     before = dict(disk.files)
-    with pytest.raises(InputError, match=r"a.npz is no whole .*; a.npz.last is no whole .*; bring back a good one, or"):
+    with pytest.raises(InputError, match=r"a.npz is not a whole .*; a.npz.last is not a .*; bring back a good"):
         restored(disk)
     assert disk.files == before
 
@@ -243,3 +244,17 @@ with daemon.listening() as signals, tempfile.TemporaryDirectory() as folder, hel
     soft = "ignore:only soft file lock is available"  # says filelock; where Windows is, it has another
     done = subprocess.run([sys.executable, "-W", soft, "-c", program], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("Node b'moved' it was told to\n", "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="descriptors are those of Linux")
+def test_a_node_that_has_left_holds_no_file(tmp_path: Path) -> None:
+    settings, role = Checkpoint(folder=tmp_path), config(1).role("a")
+    with saved(role, settings, 1, lambda _: None) as saver:
+        saver.begin(0.0)
+        assert f"{tmp_path}/a.count" in open_files()
+    assert [file for file in open_files() if file.startswith(f"{tmp_path}/")] == []
+
+
+def open_files() -> list[str]:
+    """Return what the descriptors of this process are of."""
+    return [str(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]

@@ -100,11 +100,13 @@ NETWORKS: dict[str, bytes] = {
     # names and paths
     "listen": network(listen="tcp/\\u0000:1"),
     "id": network().replace(b'id = "a"', b'id = "a\\n"'),
+    "a name that no file can have": network(name="n" * 129),
     "a key of lines and colors": network(top='"a\\nb\\u001b[31m" = 1'),
     "a long key": network(top=f'"{"k" * 10**6}" = 1'),
     "a long name": network(name="n" * 10**6 + " "),
     "checkpoints at NUL": network(tables=f"[checkpoint]\nfolder = {NUL}"),
     "calibration at NUL": network(method="basis = {rank = 4}", tables=f"[calibration]\nfile = {NUL}"),
+    "calibration without end": network(method="basis = {rank = 4}", tables='[calibration]\nfile = "/dev/zero"'),
     "calibration nowhere": network(method="basis = {rank = 4}", tables=f'[calibration]\nfile = "{LONG}"'),
     "TLS at NUL": network(
         listen="tls/127.0.0.1:7447",

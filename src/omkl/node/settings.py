@@ -13,6 +13,7 @@ from omkl import storage
 from omkl.errors import InputError, whole
 
 WORD = re.compile(r"[A-Za-z0-9_-]+")  # stands alone in a zenoh key, a file's name and a label of a metric
+LONGEST_WORD = 128  # letters; with an ending it must still fit a file's name
 ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 EVERYWHERE = ("0.0.0.0", "[::]")
 
@@ -121,7 +122,7 @@ class Tls:
         files = {name: Path(str(path).replace("{id}", id)) for name, path in vars(self).items()}
         for name, path in files.items():
             if not path.is_file():
-                raise InputError(f"tls.{name}: {path} is no file; TLS needs it on this device; copy it there")
+                raise InputError(f"tls.{name}: {path} is not a file; TLS needs it on this device; copy it there")
         return Tls(**files)
 
 
@@ -228,7 +229,9 @@ def _place(given: Sequence[float]) -> tuple[float, float]:
 
 
 def check_word(name: str, value: str) -> None:
-    """Refuse a name that is no single word."""
+    """Refuse a name that is not a single word."""
+    if len(value) > LONGEST_WORD:
+        raise InputError(f"{name} has {len(value)} letters; files are named by it; take {LONGEST_WORD} at most", name)
     if not WORD.fullmatch(value):
         raise InputError(f"{name} is {value!r}; it takes letters, digits, - and _ only; try {name} = 'sensor-1'", name)
 

@@ -6,6 +6,7 @@ be taken for it.
 """
 
 from hashlib import blake2b
+from mmap import mmap
 from pathlib import Path
 from struct import Struct
 
@@ -51,6 +52,11 @@ class Count:
             self.value = number
             _PLACE.pack_into(self._memory, self._next * _PLACE.size, _digest(number), number)
             self._next = 1 - self._next
+
+    def close(self) -> None:
+        """Let go of the file; nothing is counted from here on."""
+        if isinstance(self._memory, mmap):
+            self._memory.close()
 
 
 def read(content: bytes | bytearray) -> list[int]:

@@ -114,6 +114,11 @@ class Saver:
             self._fail(error, self._tell)
             raise
 
+    def close(self) -> None:
+        """Let go of the files."""
+        if self._count is not None:
+            self._count.close()
+
     def watch(self, event: Event) -> None:
         """Save if a round is the one, and tell what is amiss with the disk."""
         match event:
@@ -160,7 +165,11 @@ def saved(
 ) -> Iterator[Saver]:
     """Yield what keeps a node, for this process alone."""
     with nullcontext() if settings is None else held(lock_file(settings.file(role.id))):
-        yield Saver(role, settings, boot, tell, disk)
+        saver = Saver(role, settings, boot, tell, disk)
+        try:
+            yield saver
+        finally:
+            saver.close()
 
 
 def reset(settings: Checkpoint, id: str) -> list[Path]:

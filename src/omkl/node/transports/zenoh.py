@@ -103,7 +103,8 @@ class ZenohTransport:
             self.session = _open(config)
         except zenoh.ZError as error:
             raise InputError(
-                f"{endpoints.listen} cannot be listened on ({_short(error)}); is the port taken?"
+                f"{endpoints.listen} cannot be listened on ({_short(error)}); is the port taken? "
+                "is it an address of this device?"
             ) from None
         self._publisher = self.session.declare_publisher(
             f"{self._base}/{role.id}/gossip",
