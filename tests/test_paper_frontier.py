@@ -187,7 +187,7 @@ def test_families_are_in_the_legend_and_lines_in_every_panel() -> None:
     (legend,) = drawn.legends
     assert legend.get_title().get_text().replace("\n", " ") == headline(results)
     names = [text.get_text() for text in legend.get_texts()]
-    assert names == [*(style.label for style in STYLES.values()), "omkl.recommended() as it is"]
+    assert names == [*(style.label for style in STYLES.values()), "omkl's default"]
     for axis in drawn.axes:
         told = [text.get_text().rsplit(" ", 1)[0] for text in axis.texts]
         assert told == [label for label, _ in LINES.values()]
