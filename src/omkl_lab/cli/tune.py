@@ -80,7 +80,8 @@ class tune(FLAGS):  # type: ignore[misc, valid-type]
     quiet: options.Quiet = False
 
     def __post_init__(self) -> None:
-        search = _search(self.spec, options.tables(self))
+        with show.log(self.quiet):
+            search = _search(self.spec, options.tables(self))
         search |= {name: getattr(self, name) for name in ("budget", "candidates", "held_out", "jobs")}
         try:
             with show.log(self.quiet), show.progress(self.quiet) as report:
