@@ -15,7 +15,7 @@ from omkl import config
 from omkl.cli import options, show
 from omkl.cli.exits import Exit
 from omkl.cli.options import OUTPUT, Format
-from omkl.data import Roles
+from omkl.data.tables import Roles
 from omkl.errors import InputError
 from omkl.methods.tables import as_table
 from omkl.settings import settings
