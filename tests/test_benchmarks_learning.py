@@ -12,6 +12,7 @@ from benchmarks import (
     differ,
     drift,
     eager,
+    eavesdrop,
     estimators,
     estimators_adapt,
     flips,
@@ -314,3 +315,51 @@ def test_rounding_flips_few_levels(rng: np.random.Generator) -> None:
     assert row["levels"] == 30 * 5 * 3 * 40
     assert row["flips"] < 1e-3 * row["levels"]
     assert row["in the mean"] <= row["loss apart at most"] < 0.02
+
+
+def test_a_listener_has_the_models_and_finds_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eavesdrop, "SEARCHED", 1)
+    monkeypatch.setattr(eavesdrop, "WINDOWS", (1, 2))
+    rows = eavesdrop.rows_of("banana", 0, nodes=4, samples=12, fresh=60)
+    stages = {"sample 1": (0, 1), "later": (6, 10)}
+    for name in ("paper", "default"):
+        told = dict(eavesdrop.attack(name, rows, 0, stages))
+        assert told["from the start"]["hidden states"] == "to the bit"
+        assert told["from the middle"]["hidden states"] == "not known"
+        assert told["from the start"]["alike"] > 0.7 > told["from the start"]["apart"]
+        assert told["sample 1"]["seen"] > 0.95
+        assert told["sample 1"]["label"] == 1
+        assert told["sample 1"]["known"] > 0.8
+        assert told["later"]["seen"] > 0.8
+    assert told["later, other landmarks"]["seen"] < told["later"]["seen"]
+
+
+def test_quantized_rows_are_found_less_well_from_sums() -> None:
+    rows = eavesdrop.rows_of("banana", 0, nodes=4, samples=18, fresh=60)
+    seen = {}
+    for name in ("default", "default, 8 samples a message"):
+        method = eavesdrop.METHODS[name]
+        config = eavesdrop.config_of(method, rows, 0)
+        network = eavesdrop.run(config, rows)
+        node = network.nodes["n0"]
+        heard = eavesdrop.decode(network, config)
+        listener = eavesdrop.Listener(node.role.method, node.learning.features, heard)
+        assert listener.samples >= 16
+        seen[name] = float(eavesdrop.picked(listener, rows, 0, 8, 0)["seen"])
+    assert seen["default, 8 samples a message"] < seen["default"]
+
+
+def test_who_speaks_first_has_taken_an_observation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eavesdrop, "SAMPLES", 6)
+    monkeypatch.setattr(eavesdrop, "NODES", 5)
+    lockstep, timer, lengths = eavesdrop.times(8, 1)
+    assert lockstep["first to speak"] == 1
+    assert timer["first to speak"] < 0.8
+    assert 0 <= lengths["surprise"] <= 1
+
+
+def test_landmarks_that_are_rows_tell_them() -> None:
+    rows = {row["landmarks"]: float(row["told from fresh rows"].split()[0]) for row in eavesdrop.shared(2, ("banana",))}
+    assert rows["rows"] == 1
+    assert 0.55 < rows["centers"] < 0.95
+    assert rows["normal"] == pytest.approx(0.5, abs=0.1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import cut, dashboard, endure, kills, membership, network, soak, wiped
+from benchmarks import cut, dashboard, eavesdrop, endure, kills, membership, network, soak, wiped
 from benchmarks.namespaces import Denied
 
 from omkl.node import cluster
@@ -109,3 +109,15 @@ def test_a_soak_ends_with_every_copy_its_owners(
     assert "8 of 8 copies are their owner's" in out
     lines = (tmp_path / "out/bench/soak.jsonl").read_text().splitlines()
     assert json.loads(lines[-1])["round"] == 1000
+
+
+def test_a_relay_reads_what_is_not_encrypted(tmp_path: Path) -> None:
+    row = eavesdrop.relayed(tmp_path, False, samples=3)
+    assert row["read"] == row["frames"] > 3
+    assert row["greeting read"] == row["stranger gets the model"] == row["and the hidden state"] == "True"
+
+
+def test_lengths_of_records_tell_lengths_of_frames() -> None:
+    heard = bytes([22, 3, 3, 0, 2, 0, 0, 23, 3, 3, 0, 3, 1, 2, 3, 23, 3, 3, 0, 1, 9])
+    assert eavesdrop.records(heard) == [3, 1]
+    assert eavesdrop.in_order([5, 3, 1], [5, 9, 3, 2]) == 2

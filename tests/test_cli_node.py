@@ -123,9 +123,9 @@ def test_a_wrong_file_is_one_line_and_an_exit_code(tmp_path: Path, case: str) ->
     ("flags", "says"),
     [
         ([], "a node needs its network and its id"),
-        (["--network", "none.toml", "--id", "a"], "none.toml is no file"),
+        (["--network", "none.toml", "--id", "a"], "none.toml is not a file"),
         (["--network", "network.toml", "--id", "q"], "unknown node 'q'; known: a, b"),
-        (["--network", "network.toml", "--id", "a", "--input", "none.csv"], "none.csv is no file"),
+        (["--network", "network.toml", "--id", "a", "--input", "none.csv"], "none.csv is not a file"),
         (["--network", "network.toml", "--id", "a", "--until-end"], "no --input; "),
         (["predict", "--network", "network.toml", "--id", "a", "--x", "1,b"], "x is '1,b'; it must be numbers"),
         (["predict", "--network", "network.toml", "--id", "a", "--x", "1,2", "--timeout", "0.2"], "is not reached in"),
@@ -270,6 +270,12 @@ def test_asked_over_zenoh(tmp_path: Path) -> None:
         output = omkl.load_model(tmp_path / "m.npz").decision_function([[0.5, -1.0]])[0]
         np.testing.assert_allclose(told["output"], output, rtol=1e-6)
         assert (told["round"], told["label"]) == (30, 1 if output[0] >= 0 else -1)
+        likely = 1 / (1 + np.exp(-output[0]))
+        assert told["probabilities"] == pytest.approx({"-1": 1 - likely, "1": likely}, rel=1e-5)
+        table = run("node", "predict", *place, "--x", "0.5,-1.0", "--format", "table").stdout.splitlines()
+        assert table[0].split() == ["label", str(told["label"])]
+        assert table[1].split() == ["probabilities", "-1:", f"{1 - likely:.2%},", "1:", f"{likely:.2%}"]
+        assert [line.split()[0] for line in table] == ["label", "probabilities", "output", "round"]
         wrong = run("node", "predict", *place, "--x", "0.5")
         assert (wrong.exit_code, "this network takes 2 numbers" in wrong.stderr) == (Exit.INPUT, True)
         if hasattr(signal, "SIGUSR1"):
@@ -283,6 +289,32 @@ def test_asked_over_zenoh(tmp_path: Path) -> None:
         page = get(load(path).members[0].metrics or "", "/metrics")[1]
         assert "omkl_rounds_total 30.0" in page
         assert 'omkl_observations_total{kind="labelled"} 30.0' in page
+
+
+@pytest.mark.parametrize(
+    ("loss", "label", "keys"),
+    [("{name = 'softmax', classes = 3}", 2, {"0", "1", "2"}), ("'squared'", 2.0, None), ("'smoothed_hinge'", 1, None)],
+)
+def test_probabilities_are_told_where_the_loss_has_them(
+    tmp_path: Path, loss: str, label: float, keys: set[str] | None
+) -> None:
+    path = write_network(tmp_path, "a")
+    path.write_text(path.read_text().replace("eta = 1.0", f"eta = 0.1\nloss = {loss}"))
+    with omkl.Node.join(path, "a") as node:
+        for _ in range(5):
+            node.observe([1.0, 2.0], label)
+        node.wait(node_processes.LIMIT)
+        place = ("node", "predict", "--network", path, "--id", "a", "--x", "1,2")
+        told, table = json.loads(run(*place).stdout), run(*place, "--format", "table").stdout
+    assert told["round"] == 5
+    assert ("probabilities" in table) == ("probabilities" in told) == (keys is not None)
+    if keys:
+        chances = told["probabilities"]
+        assert chances.keys() == keys
+        assert sum(chances.values()) == pytest.approx(1)
+        assert max(chances, key=chances.get) == str(told["label"]) == "2"
+        f = np.array(told["output"])
+        assert list(chances.values()) == pytest.approx((np.exp(f) / np.exp(f).sum()).tolist())
 
 
 def test_metrics_of_a_link(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"data": "banana", "target": "y"}, "data: target='y' for data that have no columns"),
     ({"data": 3}, "data: 3 given; it must be a text"),
     ({"data": {"file": "x.csv"}}, "data.target: target is missing"),
-    ({"data": {"file": "x.csv", "target": "y"}}, "data: x.csv is no file"),
+    ({"data": {"file": "x.csv", "target": "y"}}, "data: x.csv is not a file"),
     ({"data": {"file": "x.csv", "taget": "y"}}, "data.taget: unknown key; did you mean 'target'?"),
     ({"topology": "rng"}, "topology: unknown topology 'rng'; did you mean 'ring'?"),
     ({"topology": {"name": ["ring"]}}, "topology: unknown topology"),
@@ -249,7 +249,7 @@ def test_data_is_required() -> None:
 
 def test_load_refuses_what_is_no_toml(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text("nodes = ")
-    with pytest.raises(InputError, match=r"x\.toml is no TOML"):
+    with pytest.raises(InputError, match=r"x\.toml is not TOML"):
         config.load(tmp_path / "x.toml")
 
 
@@ -372,7 +372,7 @@ def test_no_shuffle() -> None:
     ("flags", "message"),
     [
         ({"kernels": ["gaussian"]}, "write gaussian:1,3,5"),
-        ({"loss": "{x"}, "--loss {x is no TOML"),
+        ({"loss": "{x"}, "--loss {x is not TOML"),
         ({"pace": "fast"}, "method.pace: unknown pace 'fast'; known: budget, pace"),
         ({"clip": "auto"}, "method.clip: 'auto' given; it must be a number"),
         ({"nodes": "2.5"}, "nodes: 2.5 given; it must be a whole number"),

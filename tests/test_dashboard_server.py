@@ -247,8 +247,8 @@ def test_so_many_read_and_no_more(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "kind", "text"),
     [
-        (b"{", "application/json", "the body is no JSON"),
-        (b"[" * 16_000, "application/json", "the body is no JSON"),
+        (b"{", "application/json", "the body is not JSON"),
+        (b"[" * 16_000, "application/json", "the body is not JSON"),
         (b"{}", "text/plain", "send it as application/json"),
         (b"x" * 20_000, "application/json", "a form takes less"),
         (b'{"nodes": 0}', "application/json", "nodes is 0; it must be a whole number from 1 to 200"),

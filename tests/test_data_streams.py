@@ -138,8 +138,8 @@ BAD: list[tuple[Any, Any, str]] = [
     ((X, np.where(y == 1, np.nan, 0)), 2, r"y holds nan at index \(1,\)"),
     ((X, ["a"] * 6), 2, "y has type <U1; it must hold real numbers"),
     ((X * 1j, y), 2, "X has type complex128"),
-    (([[1, 2], [3]], [0, 1]), 2, "X is no array of numbers"),
-    ((np.array([["a", 1]] * 6, dtype=object), y), 2, "X is no array of numbers"),
+    (([[1, 2], [3]], [0, 1]), 2, "X is not an array of numbers"),
+    ((np.array([["a", 1]] * 6, dtype=object), y), 2, "X is not an array of numbers"),
 ]
 
 

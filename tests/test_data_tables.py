@@ -103,7 +103,7 @@ def test_unknown_columns_are_refused(path: Path) -> None:
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no file"):
+    with pytest.raises(InputError, match="is not a file"):
         data.read_table(tmp_path / "absent.csv", "y")
     (tmp_path / "t.xlsx").write_bytes(b"")
     with pytest.raises(InputError, match=r"ends in '\.xlsx'"):

@@ -110,3 +110,10 @@ def test_bad_numbers_of_classes_are_refused(bad: Any) -> None:
         Softmax(bad)
     with pytest.raises(InputError, match="give a name or an object"):
         losses.named(Softmax)  # type: ignore[arg-type]
+
+
+def test_probabilities_by_hand() -> None:
+    assert Logistic().probabilities([np.log(3)]) == pytest.approx({-1: 0.25, 1: 0.75})
+    assert Softmax(3).probabilities([0.0, np.log(2), 0.0]) == pytest.approx({0: 0.25, 1: 0.5, 2: 0.25})
+    assert Logistic().probabilities([1000.0]) == {-1: 0.0, 1: 1.0}
+    assert Softmax().probabilities([-1000.0, 1000.0]) == {0: 0.0, 1: 1.0}

@@ -246,7 +246,7 @@ def test_a_diverged_node_keeps_its_last_good_one(path: Path, node: Protocol) -> 
 def test_what_is_no_checkpoint_is_refused(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(
-        InputError, match=r"b.npz is no whole checkpoint \(.*\); .*last is not there; .*start anew: omkl"
+        InputError, match=r"b.npz is not a whole checkpoint \(.*\); .*last is not there; .*start anew: omkl"
     ):
         checkpoint.restore(path, role(), 7, 0.0)
     assert path.read_bytes() == content
@@ -254,10 +254,10 @@ def test_what_is_no_checkpoint_is_refused(path: Path, content: bytes) -> None:
 
 def test_other_files_are_refused(path: Path, node: Protocol) -> None:
     node.learning.model().save(path)
-    with pytest.raises(InputError, match=r"is no whole checkpoint .its digest is wrong"):
+    with pytest.raises(InputError, match=r"is not a whole checkpoint .its digest is wrong"):
         checkpoint.restore(path, role(), 7, 0.0)
     path.write_bytes(checkpoint.seal(path.read_bytes()))
-    with pytest.raises(InputError, match=r"is no whole checkpoint .it is something else"):
+    with pytest.raises(InputError, match=r"is not a whole checkpoint .it is something else"):
         checkpoint.restore(path, role(), 7, 0.0)
 
 

@@ -119,15 +119,15 @@ def test_every_byte_counts() -> None:
     disk = MemoryDisk()
     for place in range(len(whole)):
         disk.files = {FILE: whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :]}
-        with pytest.raises(InputError, match="is no whole checkpoint"):
+        with pytest.raises(InputError, match="is not a whole checkpoint"):
             restored(disk)
     for length in range(len(whole)):
         disk.files = {FILE: whole[:length]}
-        with pytest.raises(InputError, match="is no whole checkpoint"):
+        with pytest.raises(InputError, match="is not a whole checkpoint"):
             restored(disk)
     for more in (b"\0", whole):
         disk.files = {FILE: whole + more}
-        with pytest.raises(InputError, match="is no whole checkpoint"):
+        with pytest.raises(InputError, match="is not a whole checkpoint"):
             restored(disk)
 
 
@@ -150,7 +150,7 @@ def test_where_both_are_damaged_nothing_is_made_up() -> None:
     disk = two()
     disk.files = {path: content[:-1] for path, content in disk.files.items()}
     before = dict(disk.files)
-    with pytest.raises(InputError, match=r"a.npz is no whole .*; a.npz.last is no whole .*; bring back a good one, or"):
+    with pytest.raises(InputError, match=r"a.npz is not a whole .*; a.npz.last is not a .*; bring back a good"):
         restored(disk)
     assert disk.files == before
 

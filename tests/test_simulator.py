@@ -421,7 +421,7 @@ def test_damaged_files_are_refused(damage: str, tmp_path: Path) -> None:
         (tmp_path / "m.npy").rename(tmp_path / "m.npz")
     with pytest.raises(InputError, match="is damaged"):
         omkl.load(tmp_path)
-    with pytest.raises(InputError, match="is no omkl model"):
+    with pytest.raises(InputError, match="is not an omkl model"):
         omkl.load_model(tmp_path / "m.npz")
 
 

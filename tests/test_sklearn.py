@@ -143,7 +143,7 @@ def test_files_of_regressors_and_of_graphs(tmp_path: Path) -> None:
         assert name in found
         storage.write(tmp_path / "bad.npz", *lacking)
         with pytest.raises(
-            InputError, match=rf"bad.npz is no omkl estimator \('{name}'\); pass a file written by save"
+            InputError, match=rf"bad.npz is not an omkl estimator \('{name}'\); pass a file written by save"
         ):
             OMKLRegressor.load(tmp_path / "bad.npz")
 

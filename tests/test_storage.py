@@ -91,7 +91,7 @@ def test_another_kind_or_format_is_refused(tmp_path: Path) -> None:
     storage.write(tmp_path / "f.npz", ARRAYS, HEADER)
     with pytest.raises(InputError, match=r"f.npz has thing format 2; this version reads up to 1; upgrade omkl"):
         storage.read(tmp_path / "f.npz", "thing", (1,), "")
-    with pytest.raises(InputError, match=r"f.npz is no omkl model \('omkl_model'\); pass another"):
+    with pytest.raises(InputError, match=r"f.npz is not an omkl model \('omkl_model'\); pass another"):
         storage.read(tmp_path / "f.npz", "model", (1,), "pass another")
     with pytest.raises(FileNotFoundError):
         storage.read(tmp_path / "g.npz", "model", (1,), "")
@@ -261,7 +261,7 @@ def test_a_model_without_an_array_is_refused(lacking: str, tmp_path: Path) -> No
     model().save(tmp_path / "m.npz")
     header, arrays = storage.load(tmp_path / "m.npz")
     storage.write(tmp_path / "m.npz", {name: arrays[name] for name in arrays if name != lacking}, header)
-    with pytest.raises(InputError, match=r"m.npz is no omkl model \(.*\); pass a file written by Model.save"):
+    with pytest.raises(InputError, match=r"m.npz is not an omkl model \(.*\); pass a file written by Model.save"):
         load_model(tmp_path / "m.npz")
 
 
@@ -271,7 +271,9 @@ def test_a_model_of_other_things_than_numbers_is_refused(name: str, kind: str, t
     model().save(tmp_path / "m.npz")
     header, arrays = storage.load(tmp_path / "m.npz")
     storage.write(tmp_path / "m.npz", arrays | {name: np.zeros(arrays[name].shape, kind)}, header)
-    with pytest.raises(InputError, match=rf"m.npz is no omkl model \({name} has type .*; no numbers\); pass a file"):
+    with pytest.raises(
+        InputError, match=rf"m.npz is not an omkl model \({name} has type .*; no numbers\); pass a file"
+    ):
         load_model(tmp_path / "m.npz")
 
 

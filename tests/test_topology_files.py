@@ -139,7 +139,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ("d.graphml", "d.graphml: a directed graph; gossip goes both ways over a link; write it undirected"),
         ("b.csv", "b.csv cannot be read ("),
         ("x.graphml", "x.graphml is no GraphML ("),
-        ("no.csv", "no.csv is no file; a graph is a name such as 'ring', or a file of links"),
+        ("no.csv", "no.csv is not a file; a graph is a name such as 'ring', or a file of links"),
         ("g.gexf", "g.gexf ends in '.gexf'; a graph is read from .csv, "),
     ):
         with pytest.raises(InputError, match=re.escape(told)):
@@ -190,5 +190,5 @@ def test_files_in_toml_lie_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyP
     given: Any = {"data": "banana", "topology": "graph.csv", "nodes": 5}
     with pytest.raises(InputError, match="nodes=5 for a topology of 4 nodes"):
         config.experiment(given).run()
-    with pytest.raises(InputError, match=r"topology: g\.csv is no file"):
+    with pytest.raises(InputError, match=r"topology: g\.csv is not a file"):
         config.experiment(given | {"topology": "g.csv"})

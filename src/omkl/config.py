@@ -87,7 +87,7 @@ def load(path: Path) -> Table:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # also of numbers with too many digits
-        raise InputError(f"{path} is no TOML ({error}); mend it") from None
+        raise InputError(f"{path} is not TOML ({error}); mend it") from None
     if "data" in table:
         table["data"] = data_beside(path, table["data"])
     if "topology" in table:

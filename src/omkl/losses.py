@@ -22,6 +22,8 @@ MOST_CLASSES = 1000  # that are inferred from labels: a larger one is more likel
 class Loss(Protocol):
     """What a loss must have.
 
+    A loss of classes may also have ``probabilities``, as ``Logistic`` and ``Softmax`` do; a node's answers tell them.
+
     ``lipschitz`` is K, the bound on the derivative's norm, and ``smoothness`` the bound on the curvature; ``inf`` where
     there is none.
     """
@@ -82,6 +84,15 @@ class Logistic(_TwoClasses):
     name: ClassVar[str] = "logistic"
     lipschitz: ClassVar[float] = 1.0
     smoothness: ClassVar[float] = 0.25
+
+    def probabilities(self, f: npt.ArrayLike) -> dict[int, float]:
+        """Return the probability of each label, for the output ``(1,)`` of one input.
+
+        >>> Logistic().probabilities([0.0])
+        {-1: 0.5, 1: 0.5}
+        """
+        margin = float(np.asarray(f, dtype=np.float64)[0])
+        return {label: float(_sigmoid(np, label * margin)) for label in (-1, 1)}
 
     def value(self, f: Array, y: Array) -> Array:
         """Return ln(1 + exp(-y f)), without overflow at any margin."""
@@ -155,6 +166,10 @@ class Softmax:
         rule = f"softmax loss takes whole labels 0 ... {classes - 1}; number the classes from 0, or set classes="
         _refuse(labels, (labels >= 0) & (labels < classes) & (labels == np.floor(labels)), rule)
         return np.asarray(np.eye(classes, dtype=np.float32)[labels.astype(int)])
+
+    def probabilities(self, f: npt.ArrayLike) -> dict[int, float]:
+        """Return the probability of each label, for the outputs ``(C,)`` of one input."""
+        return dict(enumerate(_softmax(np, np.asarray(f, dtype=np.float64)).tolist()))
 
     def value(self, f: Array, y: Array) -> Array:
         """Return ln sum_k exp(f_k) - f_y, without overflow."""

@@ -180,7 +180,7 @@ def load_model(path: str | Path) -> Model:
     """Return the model that ``save`` wrote."""
     formats, remedy = tuple(range(FORMAT, WITH_TABLE + 1)), "pass a file written by Model.save"
     header, arrays = storage.read(path, "model", formats, remedy)
-    with storage.refusing(f"{path} is no omkl model", remedy):
+    with storage.refusing(f"{path} is not an omkl model", remedy):
         for name in _ARRAYS:
             if name in arrays and (arrays[name].dtype.kind != "f" or not arrays[name].size):
                 raise InputError(f"{name} has type {arrays[name].dtype} and shape {arrays[name].shape}; no numbers")

@@ -77,7 +77,7 @@ def pack(file: BinaryIO, arrays: Mapping[str, Any], header: dict[str, Any] | Non
 
 def read(path: str | Path, kind: str, formats: tuple[int, ...], remedy: str) -> Content:
     """Return what a file of a kind holds, if its header says ``omkl_<kind>`` and one of the formats."""
-    with refusing(f"{path} is no omkl {kind}", remedy):
+    with refusing(f"{path} is not an omkl {kind}", remedy):
         content = load(path)
         found = content.header[f"omkl_{kind}"]
     if found not in formats:
@@ -148,7 +148,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, length: int) -> np
 def replacing(path: str | Path) -> Iterator[BinaryIO]:
     """Open a file that takes the place of another in one step, once it is written and on the disk."""
     path = Path(path)
-    if path.exists() and not path.is_file():  # a pipe or a device is no file to be replaced
+    if path.exists() and not path.is_file():  # a pipe or a device is not a file to be replaced
         with path.open("wb") as file:
             yield file
         return

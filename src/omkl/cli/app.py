@@ -42,8 +42,7 @@ class _Commands(TyperGroup):
         except USAGE as error:
             if not error.format_message():
                 raise  # it was told by printing help
-            told, where = _line(error.format_message()).rstrip("."), error.ctx.command_path if error.ctx else "omkl"
-            code, line = Exit.INPUT, f"error: {told}{'' if told.endswith('?') else ';'} see {where} --help"
+            code, line = Exit.INPUT, f"error: {_usage(error)}"
         except MissingExtraError as error:
             code, line = Exit.MISSING, f"error: {error}"
         except (InputError, OSError) as error:
@@ -72,7 +71,13 @@ def _code(error: InputError | OSError) -> Exit:
     return Exit.DISK if fails or isinstance(error, DiskError) else Exit.INPUT
 
 
-def _line(error: Exception) -> str:
+def _usage(error: Any) -> str:
+    told = _line(error.format_message()).replace("Value error, ", "").rstrip(".")
+    where = error.ctx.command_path if error.ctx else "omkl"
+    return f"{told}{'' if told.endswith('?') else ';'} see {where} --help"
+
+
+def _line(error: object) -> str:
     """Return what an error says in one line that a terminal can show: it may quote a file of anybody's."""
     text = " ".join(str(error).split())
     shown = "".join(letter if letter.isprintable() else "?" for letter in text[:LONGEST])

@@ -1,5 +1,6 @@
 """``omkl node``: a node of a real network, and what helps to set one up."""
 
+import json
 import logging
 import sys
 from pathlib import Path
@@ -156,8 +157,11 @@ def predict(
     x: Annotated[str, typer.Option("--x", help="The input, separated by commas.", metavar="NUMBERS")],
     timeout: Annotated[float, typer.Option(help="How long to wait for the node.", metavar="SECONDS")] = TIMEOUT,
     name: As = None,
+    output: options.Output = Format.JSON,
 ) -> None:
-    """Ask a running node for a prediction, and print it as JSON.
+    """Ask a running node for a prediction, and print its label, outputs and round.
+
+    With a logistic or softmax loss it also prints the probability of each label.
 
     Example: omkl node predict --network network.toml --id a --x 0.5,-1.0
     """
@@ -165,7 +169,8 @@ def predict(
         values = [float(number) for number in x.split(",")]
     except ValueError:
         raise InputError(f"x is {x!r}; it must be numbers; write --x 0.5,-1.0") from None
-    print(_load("client").predict(_load("config").load(network), id, values, timeout, name))
+    answer = _load("client").predict(_load("config").load(network), id, values, timeout, name)
+    print(answer if output is Format.JSON else _readable(json.loads(answer)))
 
 
 @node.command()
@@ -197,6 +202,17 @@ def export(
     Example: omkl node export model.npz --network network.toml --id a
     """
     storage.write_whole(path, _load("client").model(_load("config").load(network), id, timeout, name))
+
+
+def _readable(answer: dict[str, Any]) -> str:
+    lines = {"label": str(answer["label"])}
+    if "probabilities" in answer:
+        lines["probabilities"] = ", ".join(
+            f"{label}: {chance:.2%}" for label, chance in answer["probabilities"].items()
+        )
+    lines["output"] = ", ".join(f"{value:.5g}" for value in answer["output"])
+    lines["round"] = f"{answer['round']:,}"
+    return "\n".join(f"{key:15}{text}" for key, text in lines.items())
 
 
 for command in networks.COMMANDS:

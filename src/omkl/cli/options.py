@@ -154,7 +154,7 @@ def _read(setting: Setting, value: Any) -> Any:
         try:
             return tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError as error:
-            text = f'--{setting.name} {value} is no TOML ({error}); write it as {{name="softmax", classes=3}}'
+            text = f'--{setting.name} {value} is not TOML ({error}); write it as {{name="softmax", classes=3}}'
             raise InputError(text) from None
     return _number(value) if {int, float} & set(_kinds(setting)) else value
 

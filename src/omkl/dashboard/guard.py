@@ -63,7 +63,7 @@ class Guard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if (name := _name(host)) not in self._hosts and not _is_address(name):
-            return PlainTextResponse(f"{host!r} is no name of this server; open it as 127.0.0.1 or localhost\n", 403)
+            return PlainTextResponse(f"{host!r} is not a name of this server; open it as 127.0.0.1 or localhost\n", 403)
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         elsewhere = site not in ("same-origin", "none") and headers.get("sec-fetch-mode") != "navigate"
         if elsewhere or (origin is not None and origin != f"{scope['scheme']}://{host}"):

@@ -148,7 +148,7 @@ def _packed() -> bytes:
 
 async def _body(request: Request) -> bytes:
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
-        raise InputError("the body is no JSON; a form is an object of settings; send it as application/json")
+        raise InputError("the body is not JSON; a form is an object of settings; send it as application/json")
     body = b""
     async for part in request.stream():
         body += part
@@ -161,7 +161,7 @@ def _parsed(body: bytes) -> object:
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"the body is no JSON ({error}); send an object") from None
+        raise InputError(f"the body is not JSON ({error}); send an object") from None
 
 
 async def _refused(_: Request, error: Exception) -> Response:

@@ -21,6 +21,7 @@ STYLES: Mapping[str, tuple[re.Pattern[str], str, str]] = MappingProxyType({
     "1.234,5": (re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?"), ".", ","),
 })  # fmt: skip
 PLAIN = "1234.5"
+UNITS = "%$€£¥ \u00a0"  # around numbers, that do not count
 
 ISO = re.compile(r"(?P<y>\d{4})[-/](?P<m>\d{1,2})[-/](?P<d>\d{1,2})(?:[T ]+(?P<time>.*))?")
 DOTS = re.compile(r"(?P<d>\d{1,2})\.(?P<m>\d{1,2})\.(?P<y>\d{4})(?:[T ]+(?P<time>.*))?")
@@ -30,21 +31,15 @@ START = datetime(1970, 1, 1)
 
 def texts(column: npt.NDArray[Any]) -> Texts:
     """Return cells as texts without spaces around them; what is missing is empty."""
-    if column.dtype.kind in "fM":
-        found = np.where(np.isnan(column) if column.dtype.kind == "f" else np.isnat(column), "", column.astype(str))
-    else:
-        found = column.astype(str)
-    found = np.strings.strip(found)
+    found = np.strings.strip(column.astype(str))
     return np.where(np.isin(np.strings.lower(found), MISSING), "", found)
 
 
 def numbers(cells: Texts, style: str = PLAIN) -> Floats:
     """Return the numbers that cells are, written in a style; nan where there is none, or it is not finite."""
     values, which = np.unique(cells, return_inverse=True)
-    try:
-        found = values.astype(np.float64)
-    except ValueError:
-        found = np.array([_number(value, style) for value in values.tolist()])
+    found = _plain(values) if style == PLAIN else None
+    found = np.array([_number(value, style) for value in values.tolist()]) if found is None else found
     return np.where(np.isfinite(found), found, np.nan)[which]
 
 
@@ -74,7 +69,15 @@ def _each(read: Callable[[str], float], cells: Texts) -> Floats:
     return np.array([read(value) for value in values.tolist()], dtype=np.float64)[which]
 
 
+def _plain(values: Texts) -> Floats | None:
+    try:
+        return values.astype(np.float64)
+    except ValueError:
+        return None
+
+
 def _number(cell: str, style: str) -> float:
+    cell = cell.strip(UNITS)
     if style in STYLES:
         pattern, gone, point = STYLES[style]
         if pattern.fullmatch(cell):

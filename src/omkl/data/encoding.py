@@ -18,6 +18,7 @@ from omkl.data.reading import Columns
 from omkl.errors import InputError, pick
 
 MOST_TEXTS = 20  # of a column, that become a column each
+MOST_LETTERS = 100  # of a text that may be a category
 MANY = 0.05  # of the cells missing: so many get a column that tells
 DAY = 86400.0
 PERIODS: Mapping[str, float] = {"day": DAY, "week": 7 * DAY, "year": 365.2425 * DAY}
@@ -218,13 +219,17 @@ def _number(name: str, values: Floats, style: str, wanted: bool, odd: int) -> Ch
         return None, f"{name} is left out: it counts the rows"
     made = Number(name, float(np.median(there)), gone > MANY, style)
     cause = f", {odd} of them no numbers" if odd else ""
-    also = " and a column that says so" if made.told else ""
-    told = f"{name} lacks {len(values) - there.size} values{cause}: filled by its median{also}" if gone else None
+    also = ", and a column says which" if made.told else ""
+    told = (
+        f"{name} has {len(values) - there.size} missing values{cause}: filled in by its median{also}" if gone else None
+    )
     return made, told
 
 
 def _category(name: str, found: Texts, wanted: bool) -> Choice:
     values, counts = np.unique(found, return_counts=True)
+    if (longest := max(map(len, values.tolist()))) > MOST_LETTERS:
+        return None, f"{name} is left out: it holds texts of {longest} letters and more"
     if len(values) == 1:
         what = repr(str(values[0])) if values[0] else "missing"
         return None, f"{name} is left out: it is {what} everywhere"
@@ -257,7 +262,7 @@ def as_date(name: str, values: Floats, parts: list[str], epoch: float = 0.0) -> 
     if not parts:
         return None, None
     gone = len(values) - len(there)
-    told = f"{name} is a date: {', '.join(parts)} are inputs" + (f"; {gone} missing" if gone else "")
+    told = f"{name} is a date: its {', '.join(parts)} became inputs" + (f", {gone} missing filled in" if gone else "")
     return Date(name, float(np.median(there)), parts, epoch), told
 
 
@@ -267,9 +272,10 @@ def epoch_of(values: Floats) -> float:
     return next((unit for unit in (1.0, 1e-3) if 2e8 < middle * unit < 5e9), 0.0)
 
 
-def refuse_empty(encoders: list[Encoder], names: list[str]) -> None:
+def refuse_empty(encoders: list[Encoder], names: list[str], told: list[str]) -> None:
     """Refuse a table that has no inputs."""
     if not encoders:
+        why = f" ({'; '.join(told[:3])})" if told else ""
         raise InputError(
-            f"columns {', '.join(names)} leave no feature; a table needs one at least; drop fewer, or use= those"
+            f"columns {', '.join(names)} leave no feature{why}; a table needs one at least; drop fewer, or add others"
         )

@@ -21,6 +21,7 @@ TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 PARQUET = ".parquet"
 MARKS = ",;\t|"  # between cells
 LOOKED_AT = 50  # lines that tell which
+LONGEST = 200  # characters of a cell that are kept
 SHOWN = 40  # characters of a cell in a message
 
 
@@ -48,12 +49,12 @@ def read(source: Any) -> Read:
     """Return the columns of a CSV file, a Parquet file or a data frame."""
     if is_frame(source):
         _unique([str(name) for name in source.columns], "data frame")
-        return Read({str(name): np.asarray(source[name].to_numpy()) for name in source.columns}, "data frame")
+        return Read({str(name): _plain(source[name].to_numpy()) for name in source.columns}, "data frame")
     if not isinstance(source, str | PathLike):
         raise InputError(f"source is {source!r}; a table is read from a path or a data frame; pass one of them")
     path = Path(source)
     if not path.is_file():
-        raise InputError(f"{path} is no file; a table is read from a file or a data frame; check the path")
+        raise InputError(f"{path} is not a file; a table is read from a file or a data frame; check the path")
     try:
         if path.name.lower().endswith(TEXT):
             return _read_text(path)
@@ -61,7 +62,7 @@ def read(source: Any) -> Read:
             return Read(_read_parquet(path), path.name)
     except InputError:
         raise
-    except (ValueError, OSError, EOFError, csv.Error, zlib.error) as error:
+    except (ValueError, OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path} cannot be read ({error}); it must be text or Parquet, and whole") from None
     known = ", ".join((*TEXT, PARQUET))
     raise InputError(f"{path} ends in {path.suffix!r}; a table is read from {known}; convert it, or rename it")
@@ -78,8 +79,11 @@ def _read_text(path: Path) -> Read:
     text, notes = _decoded(gzip.decompress(content) if path.suffix.lower() == ".gz" else content)
     if "\0" in text:
         raise InputError(f"{path} holds bytes that are no text; a table is text or Parquet; convert it")
-    mark = _mark(text)
-    rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=mark))
+    try:
+        mark = _mark(text)
+        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=mark))
+    except csv.Error as error:
+        raise InputError(f"{path} cannot be cut into cells ({error}); is a quotation mark missing? mend it") from None
     lines = [row for row in rows if any(cell.strip() for cell in row)]
     if not lines:
         raise InputError(f"{path} has no row below its header; a table needs one at least; check its source")
@@ -99,7 +103,7 @@ def _read_text(path: Path) -> Read:
         if len(row) < width or any(row[width:]):
             raise InputError(f"{path} row {number} has {len(row)} cells; the header has {width}; mend the row")
     table = zip(*(row[:width] for row in lines), strict=True)
-    columns = {name: np.array(column) for name, column in zip(names, table, strict=True)}
+    columns = {name: np.array([cell[:LONGEST] for cell in column]) for name, column in zip(names, table, strict=True)}
     return Read(columns, path.name, tuple(notes), mark != ",")
 
 
@@ -132,7 +136,17 @@ def _read_parquet(path: Path) -> Columns:
         raise MissingExtraError("pyarrow", "results") from None
     table = parquet.read_table(path)
     _unique(table.column_names, str(path))
-    return {name: table[name].to_numpy() for name in table.column_names}
+    return {name: _plain(table[name].to_numpy()) for name in table.column_names}
+
+
+def _plain(column: Any) -> npt.NDArray[Any]:
+    """Return cells as numbers, as dates or as texts; spans of time as seconds."""
+    found = np.asarray(column)
+    if found.dtype.kind == "m":
+        return np.where(np.isnat(found), np.nan, found / np.timedelta64(1, "s"))
+    return (
+        found if found.dtype.kind in "biufM" else np.array([str(cell)[:LONGEST] for cell in found.tolist()], dtype=str)
+    )
 
 
 def _unique(names: Sequence[str], source: str) -> None:

@@ -1,5 +1,6 @@
 """Streams: who sees which row, and when. A stream holds one row for every round and node."""
 
+import logging
 import warnings
 from typing import Any, NamedTuple, TypeAlias
 
@@ -12,6 +13,8 @@ from omkl.data.partition import PARTITIONS, Partition, permutation, scheduled
 from omkl.data.tables import Table, node_names
 from omkl.errors import InputError, pick, whole
 from omkl.losses import Loss
+
+logger = logging.getLogger(__name__)
 
 
 class Stream(NamedTuple):
@@ -120,15 +123,18 @@ def by_node(X: npt.ArrayLike, y: npt.ArrayLike, node: npt.ArrayLike, dtype: npt.
     missing = [i for i, name in enumerate(names.tolist()) if name in (None, "") or name != name]
     if missing:
         raise InputError(f"node is missing at row {missing[0]}; every row must belong to a node; drop or fill it")
-    which = node_names(names)[1]
+    known, which = node_names(names)
     counts = np.bincount(which)
+    short = known[int(counts.argmin())]
     kept = counts.min() * len(counts)
+    told = (
+        f"the shortest node, {short}, has {counts.min()} rows and sets the number of rounds: "
+        f"{len(X) - kept} of {len(X)} rows are left out; drop nodes with few rows"
+    )
     if 2 * kept < len(X):
-        warnings.warn(
-            f"the shortest node has {counts.min()} rows and sets the number of rounds: {len(X) - kept} of {len(X)} "
-            "rows are left out; drop nodes with few rows",
-            stacklevel=2,
-        )
+        warnings.warn(told, stacklevel=2)
+    elif kept < len(X):
+        logger.info("%s", told)
     order = np.argsort(which, kind="stable")
     rows = order[np.arange(counts.min())[:, None] + np.cumsum(counts) - counts]
     return Stream(X[rows], y[rows])
@@ -156,7 +162,7 @@ def _array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
             given = given.astype(np.float64)
     except (TypeError, ValueError):
         raise InputError(
-            f"{name} is no array of numbers; it must be rectangular and numeric; encode it first"
+            f"{name} is not an array of numbers; it must be rectangular and numeric; encode it first"
         ) from None
     if given.dtype.kind not in "biuf":
         raise InputError(f"{name} has type {given.dtype}; it must hold real numbers; encode it first")

@@ -19,6 +19,7 @@ Names: TypeAlias = str | list[str]
 
 MOST_LABELS = 50  # of texts: more are names rather than classes
 FEW = 10  # whole values of a target, that may be classes as well
+MOST_TOLD = 8  # notes in a line
 FIRST = 100  # rows that tell the units of a target
 
 logger = logging.getLogger(__name__)
@@ -198,7 +199,7 @@ def read_table(
     encoders, told = _encoders(columns, found, [name for name in wanted if name != time], bool(used))
     if time is not None and time in wanted:
         encoders += _time_of(time, columns[time])
-    encoding.refuse_empty(encoders, list(known))
+    encoding.refuse_empty(encoders, list(known), told)
     y, classes, also = _labels(columns, targets, isinstance(target, str) and len(targets) == 1, found)
     table = Table(
         Encoding(encoders, targets).inputs(columns), y,
@@ -206,7 +207,8 @@ def read_table(
         Encoding(encoders, targets, classes), found.name, (*found.notes, *notes, *told, *also), time is not None,
     )  # fmt: skip
     if table.notes:
-        logger.warning("%s: %s", table.name, "; ".join(table.notes))
+        more = f"; and {len(table.notes) - MOST_TOLD} more" if len(table.notes) > MOST_TOLD else ""
+        logger.warning("%s: %s%s", table.name, "; ".join(table.notes[:MOST_TOLD]), more)
     return table
 
 
@@ -266,14 +268,15 @@ def _rows(
     """Return the rows that have a target, a node and a time, in the order of time, and what is left out."""
     known, notes = found.columns, []
     rows = np.arange(len(next(iter(known.values()))))
-    there = {name: cells.texts(known[name]) != "" for name in [*targets, *([node] if node is not None else [])]}
+    there = {name: _is_label(known[name], found.has_decimal_commas) for name in targets}
+    if node is not None:
+        there[node] = ~_is_missing(known[node])
     moments = None
     if time is not None:
-        moments = encoding.date_cells(known[time])
-        if np.isnan(moments).mean() > 1 - cells.COMMON:
-            moments = encoding.number_cells(known[time])
-        if np.isnan(moments).mean() > 1 - cells.COMMON:
-            bad = known[time][int(np.argmax(np.isnan(moments)))]
+        moments = _seconds(known[time])[0]
+        odd = np.isnan(moments) & ~_is_missing(known[time])
+        if odd.mean() > 1 - cells.COMMON:
+            bad = known[time][int(np.argmax(odd))]
             raise InputError(
                 f"column {time!r} holds {brief(bad)}; a time is a number or written as 2024-05-31 13:30; mend it, or "
                 "sort the rows and pass shuffle=None (--no-shuffle)"
@@ -281,7 +284,7 @@ def _rows(
         there[time] = ~np.isnan(moments)
     for name, has in there.items():
         if not has.all():
-            notes.append(f"{(~has).sum():,} of {len(has):,} rows without {name} are left out")
+            notes.append(f"{(~has).sum():,} of {len(has):,} rows are left out for lack of {name}")
     kept = rows[np.logical_and.reduce(list(there.values()))]
     if not len(kept):
         raise InputError(f"{found.name} has no row with {', '.join(there)}; a table needs one at least; check the file")
@@ -294,14 +297,38 @@ def _encoders(columns: Columns, found: Read, names: Sequence[str], wanted: bool)
     return encoders, [told for _, told in made if told]
 
 
+def _is_missing(column: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which cells are missing."""
+    if column.dtype.kind == "M":
+        return np.asarray(np.isnat(column))
+    return np.asarray(np.isnan(column) if column.dtype.kind == "f" else cells.texts(column) == "")
+
+
+def _is_label(column: npt.NDArray[Any], has_decimal_commas: bool) -> npt.NDArray[np.bool_]:
+    """Return which cells of a target are there, and numbers if most of them are."""
+    if column.dtype.kind in "biufM":
+        return ~_is_missing(column) & (np.isfinite(column) if column.dtype.kind == "f" else True)
+    given = cells.texts(column)
+    style = cells.style_of(given, has_decimal_commas)
+    return given != "" if style is None else ~np.isnan(cells.numbers(given, style))
+
+
+def _seconds(column: npt.NDArray[Any]) -> tuple[Floats, float]:
+    """Return times as seconds since 1970, and what the cells are counted in if they are numbers; else plain numbers."""
+    values = encoding.date_cells(column)
+    if np.isfinite(values).any():
+        return values, 0.0
+    values = encoding.number_cells(column)
+    epoch = encoding.epoch_of(values) if np.isfinite(values).any() else 0.0
+    return values * (epoch or 1.0), epoch
+
+
 def _time_of(name: str, column: npt.NDArray[Any]) -> list[Encoder]:
     """Return where in the day, the week and the year a row is; its time itself would be new in every round."""
-    epoch = 0.0
-    values = encoding.date_cells(column)
-    if np.isnan(values).mean() > 1 - cells.COMMON:
-        epoch = encoding.epoch_of(encoding.number_cells(column))
-        values = encoding.number_cells(column) * epoch
-    made, _ = encoding.as_date(name, values, [], epoch) if epoch or np.isfinite(values).any() else (None, None)
+    values, epoch = _seconds(column)
+    if column.dtype.kind in "biuf" and not epoch:
+        return []  # a number that orders the rows, and no date
+    made, _ = encoding.as_date(name, values, [], epoch)
     return [] if made is None else [made]
 
 

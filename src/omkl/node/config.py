@@ -195,7 +195,7 @@ class FileKeys:
 def load(path: Path | str) -> NetworkConfig:
     """Return the network that a TOML file describes."""
     path = Path(path)
-    table = _read(path, f"{path} is no file; nodes need their network's; write one: omkl node init")
+    table = _read(path, f"{path} is not a file; a node needs the file of its network; write one: omkl node init")
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # what is too large is refused
             return parse(table, path.parent)
@@ -249,7 +249,7 @@ def _learning(value: Any, folder: Path) -> tuple[Table, str]:
     """Return the table of a spec, given in place or as a file, and what an error puts before its keys."""
     if isinstance(value, str):
         missing = (
-            f"learning: {folder / value} is no file; it must be a simulation's spec; copy it there, or mend the path"
+            f"learning: {folder / value} is not a file; it must be a simulation's spec; copy it there, or mend the path"
         )
         return _read(folder / value, missing), f"learning: {value}: "
     if isinstance(value, dict):

@@ -52,7 +52,7 @@ class Feed:
 
     def __post_init__(self) -> None:
         if str(self.file) != "-" and not self.file.exists():
-            raise InputError(f"{self.file} is no file; a node reads its stream from one, or from -, standard input")
+            raise InputError(f"{self.file} is not a file; a node reads its stream from one, or from -, standard input")
 
     def open(self) -> BinaryIO:
         """Return the file, opened; one that is a pipe waits for who writes to it."""

@@ -68,7 +68,7 @@ def parse_json(text: str | bytes) -> Sample:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f'no JSON ({error}); write {{"x": [0.5, -1.0], "y": 1}}') from None
+        raise InputError(f'not JSON ({error}); write {{"x": [0.5, -1.0], "y": 1}}') from None
     if not isinstance(value, dict) or not isinstance(value.get("x"), list) or not value.keys() <= {"x", "y"}:
         raise InputError('an object with a list x, and y or none, is wanted; write {"x": [0.5, -1.0], "y": 1}')
     return Sample(**value)

@@ -1,6 +1,7 @@
 """What a node serves on zenoh keys to whoever reaches it, under ``omkl/<network>/<id>/``.
 
-    predict    a query ``{"x": [...]}``; the answer is ``{"label": 1, "output": [0.8], "round": 12}``
+    predict    a query ``{"x": [...]}``; the answer is ``{"label": 1, "output": [0.8], "round": 12}``, and
+               ``"probabilities": {"-1": 0.31, "1": 0.69}`` too where the loss is logistic or softmax
     observe    a query or a put ``{"x": [...], "y": 1}``; a query is answered ``{"waiting": 1}``, or by an error.
                With ``every = "observation"`` under ``[checkpoint]`` the answer comes when the sample has been learned
                and saved: ``{"waiting": 0, "round": 12, "saved": true}``. Whoever has no answer asks again.
@@ -39,10 +40,10 @@ class Services:
     def predict(self, payload: bytes) -> bytes:
         """Return the prediction for an input."""
         node = self._node
-        output = node.decision_function(_parsed(payload).x)
-        label = node.config.method.objective.decide(output)
-        answer = {"label": label.tolist(), "output": output.tolist(), "round": node.protocol.round}
-        return json.dumps(answer).encode()
+        output, loss = node.decision_function(_parsed(payload).x), node.config.method.objective
+        likely = {"probabilities": loss.probabilities(output)} if hasattr(loss, "probabilities") else {}
+        answer = {"label": loss.decide(output).tolist(), **likely, "output": output.tolist()}
+        return json.dumps(answer | {"round": node.protocol.round}).encode()
 
     def observe(self, payload: bytes) -> "bytes | Future[bytes]":
         """Take an observation, and return how many wait for their round; where all are kept, once it is on the disk.

@@ -122,7 +122,7 @@ class Tls:
         files = {name: Path(str(path).replace("{id}", id)) for name, path in vars(self).items()}
         for name, path in files.items():
             if not path.is_file():
-                raise InputError(f"tls.{name}: {path} is no file; TLS needs it on this device; copy it there")
+                raise InputError(f"tls.{name}: {path} is not a file; TLS needs it on this device; copy it there")
         return Tls(**files)
 
 
@@ -229,7 +229,7 @@ def _place(given: Sequence[float]) -> tuple[float, float]:
 
 
 def check_word(name: str, value: str) -> None:
-    """Refuse a name that is no single word."""
+    """Refuse a name that is not a single word."""
     if len(value) > LONGEST_WORD:
         raise InputError(f"{name} has {len(value)} letters; files are named by it; take {LONGEST_WORD} at most", name)
     if not WORD.fullmatch(value):

@@ -61,7 +61,7 @@ def plain(thing: Any) -> Any:
     if isinstance(thing, np.generic):
         return thing.item()
     if thing is not None and not isinstance(thing, str | int | float | bool):
-        raise InputError(f"{thing!r} is no setting that a file can hold; save by pickle, or use one that has a name")
+        raise InputError(f"{thing!r} is not a setting that a file can hold; save by pickle, or use one that has a name")
     return thing
 
 

@@ -26,6 +26,7 @@ _FINAL = ("theta", "log_weights", "seeds", "rounds")
 _FEATURES = ("frequencies", "basis", "landmarks", "limits", "bandwidths", "relevance")
 _OPTIONAL = (*_FEATURES, "center", "scale")  # in final.npz where there are such
 
+LARGE = 10_000  # losses from here on are shown without fractions
 MOST_LABEL = 160  # characters of what a method is called
 MORE = {"see": '.loss  .summary()  .model(node=0)  .plot()  .save("run")'}
 
@@ -111,15 +112,23 @@ class Result:
         """Return what came of it, in words, each by its name."""
         summary, seeds = self.summary(), len(self.seeds)
         half = float(metrics.half_interval(self.last(self.loss)))
-        apart, over = (f" ± {half:.4f}", f", 95 % over {seeds} seeds") if seeds > 1 else ("", "")
+        apart, over = (f" ± {_figure(half)}", f", 95 % over {seeds} seeds") if seeds > 1 else ("", "")
         lines = {
-            "loss": f"{summary['loss']:.4f} over all rounds, scored before learning",
-            "final loss": f"{summary['final_loss']:.4f}{apart} over the last tenth{over}",
+            "loss": f"{_figure(summary['loss'])} over all rounds, scored before learning",
+            "final loss": f"{_figure(summary['final_loss'])}{apart} over the last tenth{over}",
+            "typical error": f"{self._typical_error():.4g} over the last tenth, root mean square",
             "final accuracy": f"{summary['final_accuracy']:.2%} over the last tenth",
             "R2": f"{self.r2.mean():.4f} over all rounds, of the targets' variance",
             "bytes": f"{summary['bits_per_node_round'] / 8:,.1f} sent by a node in a round, header and all",
         }
         return {name: text for name, text in lines.items() if not text.startswith("nan")}
+
+    def _typical_error(self) -> float:
+        """Return the root of the squared loss, in the units of the one target of a table; nan of all else."""
+        record = self.config["data"]
+        scale = record.get("table", {}).get("scale") if isinstance(record, dict) else None
+        squared = self.config["method"]["loss"]["name"] == "squared"
+        return float(self.last(self.loss).mean() ** 0.5) if squared and scale and len(scale) == 1 else np.nan
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -226,6 +235,10 @@ class Result:
         columns |= {name: getattr(self, name).reshape(-1) for name in names}
         flat = self.weights.reshape(-1, self.weights.shape[-1])
         return columns | {f"weight_{p}": flat[:, p] for p in range(flat.shape[1])}
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= LARGE else f"{value:.4f}"
 
 
 def load(folder: str | Path) -> Result:

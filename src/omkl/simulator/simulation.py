@@ -30,6 +30,7 @@ from omkl.topology.graphs import Integers
 
 RECORDED = ("weights", "faults", "seeds", "seed", "shuffle", "partition", "record_every", "standardize")  # as given
 ONE_DEVICE = {"count": 1, "shard": None, "cut": 0}
+ALMOST_ALL = 0.999  # of the inputs' variance: to a column that has so much the others are nothing
 FAR = 30  # inputs this many bandwidths long are all strangers to each other
 
 
@@ -157,6 +158,8 @@ def run_cases(
     steady = [turns[0] for turns in graphs]
     where = _place(given, steady)
     _warn_if_far(stream, widest)
+    if not given.standardize:
+        _warn_if_unlike(stream)
     moving = given.faults is not None or any(len(turns) > 1 for turns in graphs)
     outputs, every = targets.shape[-1], given.record_every
     held = size(stream.X.shape, outputs, methods, steady, given.seeds, given.pooled, every)
@@ -324,6 +327,17 @@ def _targets(objective: Loss, data: Any, stream: Stream) -> npt.NDArray[np.float
             "give one label a sample, or Squared(outputs=...) for several"
         )
     return targets
+
+
+def _warn_if_unlike(stream: Stream) -> None:
+    some = stream.X.reshape(-1, stream.X.shape[-1])[:1000].astype(np.float64)
+    variances = some.var(axis=0)
+    if len(variances) > 1 and np.sort(variances)[-2] > 0 and variances.max() > ALMOST_ALL * variances.sum():
+        warnings.warn(
+            f"input {variances.argmax()} varies so much more than the others that kernels see it alone; bring all to "
+            "one scale (standardize=True, --standardize)",
+            stacklevel=5,  # of simulate
+        )
 
 
 def _warn_if_far(stream: Stream, method: Method) -> None:

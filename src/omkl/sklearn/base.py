@@ -92,7 +92,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         """Return the estimator that ``save`` wrote."""
         header, arrays = files.read(path, cls.__name__)
         known = cls._get_param_names()  # parameters that are gone were of another version
-        with storage.refusing(f"{path} is no omkl estimator", files.REMEDY):
+        with storage.refusing(f"{path} is not an omkl estimator", files.REMEDY):
             params = {key: files.setting(value) for key, value in header["params"].items() if key in known}
             estimator = cls(**params)
             estimator.n_features_in_ = header["columns"]

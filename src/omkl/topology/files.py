@@ -53,7 +53,7 @@ def read(path: str | PathLike[str]) -> Graph | Topology:
         known = ", ".join((*TEXT, GRAPHML))
         raise InputError(f"{path} ends in {path.suffix!r}; a graph is read from {known}; convert it, or rename it")
     if not path.is_file():
-        raise InputError(f"{path} is no file; a graph is a name such as 'ring', or a file of links; check the path")
+        raise InputError(f"{path} is not a file; a graph is a name such as 'ring', or a file of links; check the path")
     try:
         return _graphml(path) if path.suffix.lower() == GRAPHML else _text(path)
     except InputError as error:

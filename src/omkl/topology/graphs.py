@@ -167,7 +167,9 @@ def _strengths(weights: list[Any]) -> Floats | None:
     try:
         return np.array([1.0 if weight is None else weight for weight in weights], dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError("a link's weight is no number; it says how much the link counts; remove the weights") from None
+        raise InputError(
+            "a link's weight is not a number; it says how much the link counts; remove the weights"
+        ) from None
 
 
 def from_adjacency(matrix: npt.ArrayLike) -> Graph:

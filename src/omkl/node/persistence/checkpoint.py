@@ -106,7 +106,7 @@ def _find(path: Path, disk: Disk, anew: str) -> tuple[Path, storage.Content | No
         except OSError as error:  # which says nothing of the file
             raise DiskError(f"{file} cannot be read ({error}); a node goes on from it; see to the disk first") from None
         except storage.DAMAGED as error:
-            faults[file] = f"is no whole checkpoint ({error})"
+            faults[file] = f"is not a whole checkpoint ({error})"
         else:
             return file, saved, faults.get(path)
     if set(faults.values()) == {ABSENT}:

@@ -26,7 +26,7 @@ def held(path: Path) -> Iterator[None]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise InputError(f"{path.parent} is no folder; a node keeps its files in one; choose another") from None
+        raise InputError(f"{path.parent} is not a folder; a node keeps its files in one; choose another") from None
     try:
         lock.acquire(blocking=False)
     except Timeout:

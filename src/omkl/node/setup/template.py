@@ -158,7 +158,7 @@ def _table(text: str, loss: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(
-            f'loss is {loss}, which is no TOML ({error}); write logistic, squared or {{name = "softmax", classes = 3}}'
+            f'loss is {loss}, which is not TOML ({error}); write logistic, squared or {{name = "softmax", classes = 3}}'
         ) from None
 
 
