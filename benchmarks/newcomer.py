@@ -1,15 +1,17 @@
 """What a newcomer gains by beginning with its neighbors' models: Banana, four nodes in memory, virtual time.
 
-Three nodes learn in lock step, then a fourth joins. Its loss over its first samples is compared with that of one that
-begins with nothing, as nodes did once. Run from the repository's root: python -m benchmarks.newcomer
+Three nodes learn in lock step, then a fourth joins all of them. After each of its samples its model is scored on rows
+that nobody learns, and compared with that of a newcomer that begins with nothing, on the same rows.
+
+Run from the repository's root: python -m benchmarks.newcomer
 """
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import numpy.typing as npt
 from benchmarks import report
 from benchmarks.wiped import METHODS
 
@@ -23,58 +25,62 @@ from omkl.node.transports.memory import Network
 
 IDS = "abcd"
 NEW = IDS[-1]
-AFTER, SAMPLES = 600, 100  # rounds of the others, and samples of the newcomer
+AFTER, SAMPLES, HELD_OUT = 600, 100, 500  # rounds of the others, samples of the newcomer, rows it is scored on
 
 
-def losses(method: str, graph: str, seed: int) -> Sequence[float]:
-    """Return the losses of the newcomer, sample by sample."""
+def losses(method: str, seed: int) -> Sequence[float]:
+    """Return the loss of the newcomer on rows held out, after each of its samples."""
     config = NetworkConfig(
         name="newcomer", inputs=2, method=METHODS[method], seed=seed, timing=Timing(deadline=4.0, patience=0.5),
-        topology=topology.build(graph, len(IDS)), members=tuple(Member(id=id, listen=f"tcp/{id}:1") for id in IDS),
+        topology=topology.build("complete", len(IDS)), members=tuple(Member(id=id, listen=f"tcp/{id}:1") for id in IDS),
     )  # fmt: skip
-    banana, found = data.load("banana"), []
-    rows = np.random.default_rng(seed).permutation(len(banana.X))
+    banana, rng = data.load("banana"), np.random.default_rng(seed)
+    rows, objective = rng.permutation(len(banana.X)), METHODS[method].objective
+    held, rest = rows[:HELD_OUT], rows[HELD_OUT:]
+    X, y = banana.X[held], objective.encode(banana.y[held])
+    found: list[float] = []
 
     def watch(_: float, id: str, event: Event) -> None:
         if id == NEW and isinstance(event, Scored):
-            found.append(event.loss)
+            found.append(float(objective.value(network.nodes[id].learning.predict(X), y).mean()))
 
     network = Network(seed=seed, watch=watch)
 
     def feed(id: str, count: int) -> None:
-        nonlocal rows
-        mine, rows = rows[:count], rows[count:]
+        mine = rng.choice(rest, count)
         network.feed(id, zip(banana.X[mine], banana.y[mine], strict=True))
 
-    for k, id in enumerate(IDS[:-1]):
-        network.join(Protocol(config.role(id), k, 0.0))
-    for id in IDS[:-1]:
-        feed(id, AFTER)
-    network.run()
-    network.join(Protocol(config.role(NEW), len(IDS), network.now))
+    for k, id in enumerate(IDS):
+        if id == NEW:
+            for other in IDS[:-1]:
+                feed(other, AFTER)
+            network.run()
+        network.join(Protocol(config.role(id), k, network.now))
     for id in IDS:
         feed(id, SAMPLES)
     network.run()
-    return [loss for loss in found if loss is not None]
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--graph", default="complete")
+    parser.add_argument("--seeds", type=int, default=8)
     args = parser.parse_args()
-    rows: list[dict[str, Any]] = []
+    rows = []
     for method in METHODS:
-        with_models = np.array([losses(method, args.graph, seed) for seed in range(args.seeds)])
+        with_models = _all(method, args.seeds)
         with patch.object(Recovery, "_adopt", lambda *_: None):
-            without = np.array([losses(method, args.graph, seed) for seed in range(args.seeds)])
-        for first in (25, SAMPLES):
-            means = {
-                "begins with nothing": float(without[:, :first].mean()),
-                "with their mean": float(with_models[:, :first].mean()),
-            }
-            rows.append({"method": method, "samples": first, **means})
-    report.finish("newcomer", rows, f"{args.seeds} seeds, {args.graph} graph; mean loss of the newcomer.")
+            without = _all(method, args.seeds)
+        for k in (1, 2, 5, 10, 25, SAMPLES):
+            both = {"with nothing": float(without[:, k - 1].mean()), "with models": float(with_models[:, k - 1].mean())}
+            gains = (without - with_models)[:, k - 1]
+            error = float(gains.std(ddof=1) / len(gains) ** 0.5)
+            rows.append({"method": method, "samples": k, **both, "gain": float(gains.mean()), "error": error})
+    report.finish("newcomer", rows, f"{args.seeds} seeds; loss of a newcomer's model on {HELD_OUT} rows held out.")
+
+
+def _all(method: str, seeds: int) -> npt.NDArray[np.float64]:
+    return np.array([losses(method, seed) for seed in range(seeds)])
 
 
 if __name__ == "__main__":
