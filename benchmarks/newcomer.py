@@ -15,7 +15,8 @@ import numpy.typing as npt
 from benchmarks import report
 from benchmarks.wiped import METHODS
 
-from omkl import data, topology
+from omkl import topology
+from omkl.data import load
 from omkl.node.config import NetworkConfig
 from omkl.node.events import Event, Scored
 from omkl.node.protocol import Protocol
@@ -34,7 +35,7 @@ def losses(method: str, seed: int) -> Sequence[float]:
         name="newcomer", inputs=2, method=METHODS[method], seed=seed, timing=Timing(deadline=4.0, patience=0.5),
         topology=topology.build("complete", len(IDS)), members=tuple(Member(id=id, listen=f"tcp/{id}:1") for id in IDS),
     )  # fmt: skip
-    banana, rng = data.load("banana"), np.random.default_rng(seed)
+    banana, rng = load("banana"), np.random.default_rng(seed)
     rows, objective = rng.permutation(len(banana.X)), METHODS[method].objective
     held, rest = rows[:HELD_OUT], rows[HELD_OUT:]
     X, y = banana.X[held], objective.encode(banana.y[held])
