@@ -169,9 +169,7 @@ def test_what_diverges_is_left_out(tmp_path: Path) -> None:
 def test_headline_is_of_one_setting_for_all() -> None:
     results = {"banana": found(), "digits": found(0.9)}
     assert at_most_the_papers(results) == "rank 80"
-    assert headline(results).startswith(
-        "With no more bytes than the paper: 55 % and 55 % of its loss"
-    )
+    assert headline(results).startswith("With no more bytes than the paper: 55 % and 55 % of its loss")
     # Too large on one of the data sets, it is out.
     moved = [p._replace(bytes=50.0) if p.what == "rank 80" else p for p in found().points]
     assert at_most_the_papers(results | {"mnist": Frontier(moved, found().lines)}) == "seldom"
