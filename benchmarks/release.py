@@ -163,17 +163,20 @@ test $(cat a.jsonl b.jsonl | wc -l) = 400
 omkl node predict --id a 1 1
 """),
     Use("dashboard", "the page and its scripts are served", """
-import re, subprocess, urllib.request
-server = subprocess.Popen(["omkl", "dashboard", "--no-browser", "--port", "0"], stderr=subprocess.PIPE, text=True)
-address = server.stderr.readline().split()[-1]
-opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-page = opener.open(address, timeout=60).read().decode()
-wanted = re.findall(r'(?:src|href)="([^"#]+)"', page)
-assert len(wanted) > 2, page
-for one in wanted:
-    assert opener.open(urllib.request.urljoin(address, one), timeout=60).status == 200, one
-server.terminate()
-assert server.wait(60) == 0
+import re, subprocess, urllib.parse, urllib.request
+command = ["omkl", "dashboard", "--no-browser", "--port", "0"]
+with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
+    try:
+        address = server.stderr.readline().split()[-1]
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        page = opener.open(address, timeout=60).read().decode()
+        wanted = [one for one in re.findall(r'(?:src|href)="([^"#]+)"', page) if not one.startswith("data:")]
+        assert len(wanted) > 2, page
+        for one in (*wanted, "/static/plotly.js"):
+            assert opener.open(urllib.parse.urljoin(address, one), timeout=60).status == 200, one
+    finally:
+        server.terminate()
+    assert server.wait(60) == 0
 """),
     Use("all", "omkl simulate, omkl doctor", shell="omkl simulate --data banana --nodes 20 --out run && omkl doctor"),
 )  # fmt: skip
