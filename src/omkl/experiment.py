@@ -4,7 +4,8 @@ from dataclasses import dataclass, is_dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
-from omkl.data import Partition, Roles, Table, opened
+from omkl.data import Partition, Table
+from omkl.data.tables import Roles, opened
 from omkl.errors import InputError, extra, pick, whole
 from omkl.methods import PRESETS, Method, named
 from omkl.settings import brief, changes, settings

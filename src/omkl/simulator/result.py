@@ -119,7 +119,7 @@ class Result:
         lines = {
             "loss": f"{_figure(summary['loss'])} over all rounds, scored before learning",
             "final loss": f"{_figure(summary['final_loss'])}{apart} over the last tenth{over}",
-            "typical error": f"{self._typical_error():.4g} over the last tenth, root mean square",
+            "typical error": f"{_figure(self._typical_error(), 1000)} over the last tenth, root mean square",
             "final accuracy": f"{summary['final_accuracy']:.2%} over the last tenth",
             "R2": f"{self.r2.mean():.4f} over all rounds, of the targets' variance",
             "bytes": f"{summary['bits_per_node_round'] / 8:,.1f} sent by a node in a round, header and all",
@@ -240,8 +240,8 @@ class Result:
         return columns | {f"weight_{p}": flat[:, p] for p in range(flat.shape[1])}
 
 
-def _figure(value: float) -> str:
-    return f"{value:,.0f}" if value >= LARGE else f"{value:.4f}"
+def _figure(value: float, large: float = LARGE) -> str:
+    return f"{value:,.0f}" if value >= large else f"{value:.4f}"
 
 
 def load(folder: str | Path) -> Result:
