@@ -69,7 +69,7 @@ def described(config: NetworkConfig) -> Event:
     placed = [member.position for member in members]
     return events.network(
         source="network",
-        title=f"{config.name}: {graph.name} of {len(members)} nodes",
+        title=f"{config.name}: {'' if graph.name == 'custom' else f'{graph.name} of '}{len(members)} nodes",
         nodes=len(members),
         ids=config.ids,
         positions=spread_out(len(members), graph.edges) if None in placed else placed,
