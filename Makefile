@@ -6,7 +6,7 @@ ifneq ($(wildcard ../shared/data),)
 export OMKL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test check docs alerts torture faults slow bench bench-network bench-device bench-scale kills fmt clean
+.PHONY: demo test check docs alerts torture faults slow bench bench-network bench-device bench-scale kills release-check fmt clean
 
 # It installs only what it shows, in less than a minute; `make test` adds the rest.
 demo: $(if $(wildcard .venv/.installed),.venv/.installed,.venv/.demo)
@@ -64,6 +64,10 @@ bench-scale: .venv/.installed
 # Half an hour of kill -9 on twenty nodes, and what is left of what they acknowledged.
 kills: .venv/.installed
 	$(BIN)/python -m benchmarks.endure
+
+# The wheel, the source archive, and each extra in an environment of its own: what CONTRIBUTING.md has before a release.
+release-check: .venv/.installed
+	$(BIN)/python -m benchmarks.release
 
 fmt: .venv/.installed
 	$(BIN)/ruff check --fix

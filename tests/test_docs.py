@@ -11,7 +11,9 @@ from omkl.learners import LEARNERS
 from omkl.methods import METHODS
 from tests.doc_pages import PAGES, ROOT, SHOWN, Page, agree, blocks
 
-WALKED = ROOT / "docs" / "ten-minutes.md"  # by test_docs_walk.py
+WALKED = (ROOT / "docs" / "ten-minutes.md", ROOT / "docs" / "extend" / "package.md")
+"""Pages at work in tests of their own: test_docs_walk.py, test_docs_package.py."""
+
 NOT_RUN = {
     "bits.md": ["six minutes", "an hour, with data sets that are no part of omkl"],
     "dashboard.md": ["another machine"],
@@ -25,7 +27,9 @@ NOT_RUN = {
     "operating.md": ["as root, on the machine that watches (Debian, Ubuntu)", "as root, on each device in turn"],
     "paper.md": ["three minutes, with data sets that are no part of omkl"],
 }
-WITH_CODE = [page for page in PAGES if page != WALKED and any(block.language not in SHOWN for block in blocks(page))]
+WITH_CODE = [
+    page for page in PAGES if page not in WALKED and any(block.language not in SHOWN for block in blocks(page))
+]
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))

@@ -14,7 +14,8 @@ from omkl.node.cluster import free_ports
 from tests.doc_pages import LIMIT, Page, agree, blocks, commands, environment
 from tests.test_docs import WALKED
 
-SHOWN = {language: [block.text for block in blocks(WALKED) if block.language == language]
+PAGE = WALKED[0]
+SHOWN = {language: [block.text for block in blocks(PAGE) if block.language == language]
          for language in ("sh", "console", "python")}  # fmt: skip
 (SETUP, TERMINAL, DEVICES), (CHECK, ASK), (SENSOR, PYTHON) = SHOWN["sh"], SHOWN["console"], SHOWN["python"]
 NUMBER = re.compile(r"-?\d+(\.\d+)?")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, ClassVar
+from unittest import SkipTest
 
 import numpy as np
 import pytest
@@ -441,8 +442,12 @@ def test_every_check_finds_something() -> None:
 def test_all_that_fails_is_told_at_once() -> None:
     with pytest.raises(Failed, match="Boastful fails 1 of 12 checks:\n  is_within_delta: "):
         testing.check_quantizer(Boastful())
-    with pytest.raises(Failed, match=r"int fails 12 of 12 checks:\n  has_the_members: int lacks name, dithered"):
+    with pytest.raises(Failed, match=r"int fails 1 of 12 checks:\n  has_the_members: int lacks name, dithered"):
         testing.check_quantizer(3)  # type: ignore[arg-type]
+    with pytest.raises(
+        Failed, match=r"(?s)^SGD fails .* SGD is a class; .*; pass SGD\(\); the other checks need them, .*run$"
+    ):
+        testing.check_learner(omkl.SGD)  # type: ignore[arg-type]
 
 
 def test_what_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -456,3 +461,5 @@ def test_what_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         "10 checks passed; skipped is_the_same_on_strict_arrays: array-api-strict is not inst"
     )
     assert "pip install 'omkl[sim]'" in report.skipped["is_the_same_under_jit"]
+    with pytest.raises(SkipTest, match="array-api-strict"):  # pytest's parametrize skips it
+        testing.QUANTIZER[-2](omkl.Sign())

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
+from unittest import SkipTest
 
 import numpy as np
 
@@ -24,8 +25,8 @@ class Failed(AssertionError):
     """An object breaks rules: one line for every check that failed."""
 
 
-class Skipped(Exception):
-    """A check that cannot run here, and why."""
+class Skipped(SkipTest):
+    """A check that cannot run here, and why; pytest and unittest skip it."""
 
 
 class Report(NamedTuple):
@@ -42,7 +43,7 @@ class Report(NamedTuple):
 
 
 def run(thing: Any, checks: Sequence[Check]) -> Report:
-    """Return what was checked; tell of all checks that fail, not of the first alone."""
+    """Return what was checked; tell of all checks that fail, but for those that need the members that are missing."""
     passed, skipped, failed = list[str](), dict[str, str](), list[str]()
     for check in checks:
         try:
@@ -51,13 +52,21 @@ def run(thing: Any, checks: Sequence[Check]) -> Report:
             skipped[check.__name__] = str(reason)
         except Exception as error:  # of any kind: it is the user's code that runs
             what = str(error) if isinstance(error, AssertionError) else f"it raised {type(error).__name__}: {error}"
+            if check is checks[0]:  # that of the members
+                failed.append(f"{check.__name__}: {what}; the other checks need them, and were not run")
+                break
             failed.append(f"{check.__name__}: {what}")
         else:
             passed.append(check.__name__)
     if failed:
         lines = "\n".join(f"  {line}" for line in failed)
-        raise Failed(f"{type(thing).__name__} fails {len(failed)} of {len(checks)} checks:\n{lines}")
+        raise Failed(f"{_called(thing)} fails {len(failed)} of {len(checks)} checks:\n{lines}")
     return Report(tuple(passed), skipped)
+
+
+def _called(thing: Any) -> str:
+    name: str = getattr(thing, "__name__", type(thing).__name__)
+    return name
 
 
 def require(holds: Any, text: str) -> None:
@@ -68,7 +77,7 @@ def require(holds: Any, text: str) -> None:
 
 def require_members(thing: Any, protocol: type, kind: str) -> None:
     """Refuse a class, and an object without one of the members of a protocol."""
-    own = getattr(thing, "__name__", type(thing).__name__)
+    own = _called(thing)
     require(not isinstance(thing, type), f"{own} is a class; checks take an object; pass {own}()")
     missing = [name for name in members(protocol) if not hasattr(thing, name)]
     require(not missing, f"{own} lacks {', '.join(missing)}; a {kind} has {', '.join(members(protocol))}; add them")

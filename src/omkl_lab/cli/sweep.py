@@ -11,7 +11,7 @@ from rich.table import Table
 from omkl.cli import options, show
 from omkl.cli.exits import Exit
 from omkl.cli.options import OUTPUT, Format
-from omkl.errors import InputError, extra
+from omkl.errors import InputError
 
 if TYPE_CHECKING:
     from omkl_lab.sweeps import Row
@@ -63,8 +63,7 @@ def sweep(
     """
     if jobs is not None and cluster is not None:
         raise InputError(f"--jobs {jobs} with --cluster; a cluster has workers of its own; leave out --jobs")
-    with extra("sim", "jax"):
-        from omkl_lab import sweeps
+    from omkl_lab import sweeps
     from omkl_lab.cli.grid import expand  # pydantic takes a while to import
 
     points, folder = sweeps.unique(expand(grid)), out or Path("out") / grid.stem

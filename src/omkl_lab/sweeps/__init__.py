@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from omkl.errors import extra
 from omkl.experiment import Experiment
 from omkl_lab.sweeps.averages import averaged
 from omkl_lab.sweeps.points import (
@@ -24,7 +25,9 @@ from omkl_lab.sweeps.points import (
     write,
     write_table,
 )  # fmt: skip
-from omkl_lab.sweeps.work import Slots, cluster_of, outcomes, processes
+
+with extra("sim", "jax"):
+    from omkl_lab.sweeps.work import Slots, cluster_of, outcomes, processes
 
 __all__ = ["MEASURES", "Point", "Progress", "Row", "averaged", "fingerprint", "point", "recorded", "sweep", "unique"]
 

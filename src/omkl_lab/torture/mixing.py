@@ -11,6 +11,8 @@ from omkl.node.halves import Floats, Heard
 from omkl.node.protocol import Protocol
 from omkl_lab.torture.trace import Entry
 
+ROUNDING = 2**-23  # of a number in single precision
+
 
 class Mixing:
     """The models, hidden states and velocities of all nodes, and the rounds they had taken.
@@ -33,9 +35,17 @@ class Mixing:
         self._neighbors = {id: nodes[id].role.neighbors for id in config.ids}
         self.rounds = {id: nodes[id].round for id in config.ids}
 
-    def after(self, happened: Iterable[Entry]) -> np.ndarray:
-        """Return the models of all nodes after the rounds that they took, each at its time, with nobody left out."""
+    def after(self, happened: Iterable[Entry], jitter: int | None = None) -> np.ndarray:
+        """Return the models of all nodes after the rounds that they took, each at its time, with nobody left out.
+
+        With ``jitter``, a seed, models begin a rounding error away.
+        """
         method, ids, states = self._config.method, self._config.ids, dict(self._states)
+        if jitter is not None:
+            draw = np.random.default_rng(jitter).standard_normal
+            for id, state in states.items():
+                theta = state.theta * (1 + ROUNDING * draw(state.theta.shape))
+                states[id] = state._replace(theta=theta.astype(state.theta.dtype))
         dither = eager.dither(method, len(ids), states[ids[0]].theta.shape[-2], self._config.seed)
         said = {id: [(self._last.get(id, -np.inf), state.hidden)] for id, state in states.items()}
         for now, id, what in happened:
