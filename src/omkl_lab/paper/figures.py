@@ -29,6 +29,8 @@ GRAPHS = {
 }  # fmt: skip
 REGRET = {"alone": ("no communication", "k"), **{name: (f"gossip, {name}", GRAPHS[name][1]) for name in GRAPHS}}
 
+LETTER, BESIDE = 0.08, 0.6  # inches that a letter of a legend takes, and the line and the gap beside its words
+
 
 def figure1(results: Mapping[str, Mapping[str, Runs]], against: str = "rounds") -> "Figure":
     """Return loss over rounds, or over bits sent, for the paper's methods on each data set."""
@@ -91,9 +93,10 @@ def regret_figure(studies: "Mapping[str, Study]") -> "Figure":
 
 
 def below(drawn: "Figure", axis: "Axes") -> None:
-    """Put one legend for all panels under them, off the curves."""
+    """Put one legend for all panels under them, off the curves, in as many columns as there is room for."""
     handles, labels = axis.get_legend_handles_labels()
-    drawn.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    columns = int(drawn.get_figwidth() / (LETTER * max(map(len, labels)) + BESIDE))
+    drawn.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), max(1, columns)), frameon=False)
 
 
 def few_ticks(axis: "Axes") -> None:
