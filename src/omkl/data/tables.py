@@ -255,7 +255,7 @@ def _several(role: str, names: str | Sequence[str] | None, known: Columns) -> li
     if names is None:
         return []
     if not isinstance(names, str):
-        return [str(name) for name in names]
+        return list(dict.fromkeys(name for each in names for name in _several(role, str(each), known)))
     return [names] if names in known or "," not in names else [name.strip() for name in names.split(",")]
 
 
