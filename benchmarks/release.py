@@ -80,7 +80,7 @@ lacks("sdp", lambda: omkl.topology.fdla(omkl.topology.ring(5)))
 """, "omkl --version 2> said && exit 1; grep \"pip install 'omkl\\[cli\\]'\" said"),
     Use("cli", "omkl --version, --help, doctor, explain", shell="""
 omkl --version && omkl --help > help && omkl doctor && omkl explain --topology ring --nodes 10
-for command in 'dashboard dashboard' 'node node check' 'river simulate --data banana --nodes 4'; do
+for command in 'dashboard dashboard' 'node cluster --nodes 3' 'river simulate --data banana --nodes 4'; do
     set -- $command; extra=$1; shift
     omkl "$@" 2> said && exit 1; grep "pip install 'omkl\\[$extra\\]'" said
 done
@@ -141,7 +141,7 @@ assert evaluate.progressive_val_score(datasets.Bananas().take(2000), OMKLClassif
     Use("node", "two nodes in a program, over TCP", ROWS + """
 from omkl.node.setup.template import write
 if __name__ == "__main__":
-    network = write("network.toml", nodes=2, topology="path", port=17790, metrics="127.0.0.1:17790")
+    network = write("network.toml", nodes=2, topology="path", port=17790, metrics="none")
     with omkl.Node.join("network.toml", "a") as a, omkl.Node.join("network.toml", "b") as b:
         for row in range(0, 600, 2):
             a.observe(X[row], y[row])
@@ -155,7 +155,7 @@ if __name__ == "__main__":
 for name, half in (("a", slice(0, None, 2)), ("b", slice(1, None, 2))):
     np.savetxt(f"{name}.csv", np.column_stack([X, y])[half], delimiter=",", header="u,v,y", comments="")
 """, """
-omkl node init --nodes 2 --topology path --port 17792 --metrics 127.0.0.1:17792 && omkl node check
+omkl node init --nodes 2 --topology path --port 17792 --metrics 127.0.0.1:17794 && omkl node check
 for id in a b; do omkl node --network network.toml --id $id --input $id.csv --predictions > $id.jsonl & done
 trap 'kill $(jobs -p)' EXIT
 for try in $(seq 60); do [ $(cat a.jsonl b.jsonl | wc -l) = 400 ] && break; sleep 0.5; done
