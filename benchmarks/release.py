@@ -67,7 +67,7 @@ USES = (
     Use("", "the core with NumPy alone; what is missing is named", ROWS + LACKS + """
 assert omkl.__version__
 print(omkl.testing.check_method(omkl.Local(features=6, eta=0.5)), omkl.explain("ring", 10).rho)
-lacks("sim", lambda: omkl.simulate((X, y), "ring", nodes=5))
+assert omkl.simulate((X[:600], y[:600]), "ring", nodes=5, method="paper").loss.shape == (1, 120)
 lacks("sim", lambda: omkl.tune)
 lacks("sim", lambda: __import__("omkl_lab.sweeps"))
 lacks("sim", lambda: omkl.topology.erdos_renyi(9))
@@ -160,7 +160,7 @@ for id in a b; do omkl node --network network.toml --id $id --input $id.csv --pr
 trap 'kill $(jobs -p)' EXIT
 for try in $(seq 60); do [ $(cat a.jsonl b.jsonl | wc -l) = 400 ] && break; sleep 0.5; done
 test $(cat a.jsonl b.jsonl | wc -l) = 400
-omkl node predict --id a 1 1
+omkl node predict --network network.toml --id a --x=1,1
 """),
     Use("dashboard", "the page and its scripts are served", """
 import re, subprocess, urllib.parse, urllib.request
