@@ -32,21 +32,14 @@ NETWORK, PLACE, ALONE, PAPER = (
 )
 
 
-def alone() -> omkl.Local:
-    """Return the learner of the default method, without a network."""
-    best = omkl.recommended()
-    kept = ("kernels", "sigma", "basis", "learner", "regularization", "weight_rate")
-    return omkl.Local(**{name: getattr(best, name) for name in kept})
-
-
 def learn(seeds: int, rounds: int | None) -> dict[str, Result]:
     """Return what becomes of the same samples in four ways."""
     network: dict[str, Any] = {"data": "banana", "topology": "path", "nodes": NODES, "seeds": seeds, "rounds": rounds}
     place = network | {"nodes": 1, "rounds": rounds and rounds * NODES}
     return {
         NETWORK: omkl.simulate(**network),
-        PLACE: omkl.simulate(**place, method=alone()),
-        ALONE: omkl.simulate(**network, method=alone()),
+        PLACE: omkl.simulate(**place, method="alone"),
+        ALONE: omkl.simulate(**network, method="alone"),
         PAPER: omkl.simulate(**network, method="paper"),
     }
 
@@ -91,8 +84,8 @@ def main(out: Path, seeds: int = SEEDS, rounds: int | None = None) -> None:
     for name, result in results.items():
         print(row(name, result))
     print("\nRight and loss are of the last tenth of the stream, each sample predicted before it is learned.")
-    print("The network knows what one place would, and no device has shown a label or its stream to another;")
-    print("500 inputs without labels are shared beforehand. A guess is right 55 % of the time, with loss 0.693.\n")
+    print("The network knows what one place would, and no device has sent a sample or a label to another.")
+    print("All devices hold 500 inputs without labels. A guess is right 55 % of the time, with loss 0.693.\n")
     out.mkdir(parents=True, exist_ok=True)
     drawn, (axes,) = figure(width=8.0, height=4.0)
     draw(axes, results)
