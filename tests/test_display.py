@@ -78,7 +78,9 @@ def test_what_guessing_loses() -> None:
     assert omkl.simulate((X, y), "path", **settings).config["guess"] == pytest.approx(np.log(4 / 3))
     squared = omkl.simulate((X, y), "path", **settings, loss="squared")
     assert squared.config["guess"] == pytest.approx(0.5**2)
-    assert omkl.simulate((X, (y > 0).astype(int)), "path", **settings, loss="softmax").config["guess"] == pytest.approx(np.log(4 / 3))
+    assert omkl.simulate((X, (y > 0).astype(int)), "path", **settings, loss="softmax").config["guess"] == pytest.approx(
+        np.log(4 / 3)
+    )
     assert omkl.simulate((X, y), "path", **settings, loss="smoothed_hinge").config["guess"] is None
     assert not squared.config["is_dealt"]
 
