@@ -54,7 +54,7 @@ class Loss(Protocol):
         """Return 1.0 where the decision is the target's, else 0.0; nan in regression."""
 
 
-class _TwoClasses:
+class TwoClasses:
     """Labels -1 and +1, and outputs whose sign decides."""
 
     name: ClassVar[str]
@@ -78,7 +78,7 @@ class _TwoClasses:
 
 
 @dataclass(frozen=True)
-class Logistic(_TwoClasses):
+class Logistic(TwoClasses):
     """Two classes, labels -1 and +1: C(f, y) = ln(1 + exp(-y f)), summed over outputs."""
 
     name: ClassVar[str] = "logistic"
@@ -111,7 +111,7 @@ class Logistic(_TwoClasses):
 
 
 @dataclass(frozen=True)
-class SmoothedHinge(_TwoClasses):
+class SmoothedHinge(TwoClasses):
     """Two classes, labels -1 and +1: the hinge max(0, 1 - y f), rounded off by a parabola between margins 0 and 1.
 
     References
