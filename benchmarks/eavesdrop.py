@@ -58,7 +58,7 @@ WINDOWS = (1, 2, 4, 8)  # samples of a node after which a listener takes stock
 STAGES = {"sample 1": (0, 1), "samples 2-9": (1, 9), "samples 43-50": (42, 50), "samples 181-188": (180, 188)}
 SEARCHED, TRIES, AROUND, NARROWER = 2, 30, 48, 0.87  # of the search for a row: samples, steps, rows tried, and closer
 T95 = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776}
-PAPER = omkl.letter()
+PAPER = omkl.paper()
 METHODS: dict[str, omkl.Gossip] = {
     "default": omkl.recommended(),
     "default, random landmarks": omkl.recommended(basis=omkl.Landmarks(rank=120, rows=500, source="normal")),

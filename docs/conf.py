@@ -30,6 +30,7 @@ python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 100
 napoleon_google_docstring = False
 napoleon_use_rtype = False
+napoleon_attr_annotations = False  # signatures show the types
 napoleon_custom_sections = [("Attributes", "params_style")]
 
 # Types that appear in signatures and are no part of the interface.
@@ -44,6 +45,12 @@ nitpick_ignore_regex = [
 
 SOURCE = Path(__file__).parent.parent / "src"
 INCLUDED = {"src/omkl/wire/FORMAT.md": "wire-format.md", "examples/README.md": "examples.md"}
+SHORT = {  # long types of NumPy, and the words for them
+    re.compile(r"(numpy\._typing\._array_like\.)?_Buffer \| .*?\[complex \| bytes \| str\]"): "ArrayLike",
+    re.compile(r"type\[typing\.Any\] \| numpy\.dtype\[.*?_DTypeDict \| str"): "DTypeLike",
+    re.compile(r"(numpy\.)?ndarray\[tuple\[.*?\], (numpy\.)?dtype\[(\[[^\]]*\]|[^][])*\]\]"): "ndarray",
+    re.compile(r"omkl\.node\.events\.Scored \| .*?Damaged"): "Event",
+}
 LITERAL = re.compile(r"(``.*?``)")
 
 
@@ -56,9 +63,8 @@ def link_to_included(app: Any, page: str, text: list[str]) -> None:
 
 def escape(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     """Make reStructuredText of docstrings, which are plain text with |v|, gamma* and indented formulas."""
-    if lines[:1] and lines[0].startswith("Alias for field number"):  # Python's, of a NamedTuple
-        lines.clear()
-    out: list[str] = []
+    # An empty comment, or else napoleon takes what stands before a colon for a type.
+    out = ["..", ""] if what in ("attribute", "property") else []
     plain = True  # until the first section, where indented paragraphs belong to a name
     literal = False
     for line in lines:
@@ -89,6 +95,20 @@ def forget_others(app: Any, doctree: nodes.document) -> None:
             node.replace_self(nodes.inline("", node["reftarget"].rpartition(".")[2]))
 
 
+def shorten(app: Any, doctree: nodes.document) -> None:
+    """Show the types of attributes that are arrays as a word."""
+    for node in list(doctree.findall(addnodes.desc_annotation)):
+        if not list(node.findall(addnodes.pending_xref)):
+            node.children = [nodes.Text(_short(node.astext()))]
+
+
+def _short(text: str) -> str:
+    text = text.replace("~", "").replace("<factory>", "...")
+    for long, word in SHORT.items():
+        text = long.sub(word, text)
+    return text
+
+
 def show_source(app: Any, doctree: nodes.document, page: str) -> None:
     """Let links to our files lead to the page of their source, where the site has one, instead of a download."""
     for node in list(doctree.findall(addnodes.download_reference)):
@@ -100,13 +120,18 @@ def show_source(app: Any, doctree: nodes.document, page: str) -> None:
 
 
 def skip_others(app: Any, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
-    """Leave out what scikit-learn adds to our classes."""
-    return True if str(getattr(thing, "__module__", "")).startswith("sklearn") else None
+    """Leave out what scikit-learn adds to our classes, and fields of a NamedTuple that have no text of their own."""
+    is_bare = str(getattr(thing, "__doc__", "")).startswith("Alias for field number")
+    return True if is_bare or str(getattr(thing, "__module__", "")).startswith("sklearn") else None
 
 
-def sign(app: Any, what: str, name: str, thing: Any, *_: Any) -> tuple[str, str] | None:
-    """Show no arguments of a protocol: nobody makes one."""
-    return ("", "") if getattr(thing, "_is_protocol", False) else None
+def sign(
+    app: Any, what: str, name: str, thing: Any, options: Any, signature: str | None, returned: str | None
+) -> tuple[str | None, str | None]:
+    """Show no arguments of a protocol, because nobody makes one, and short types of the others."""
+    if getattr(thing, "_is_protocol", False):
+        return "", ""
+    return _short(signature) if signature else signature, _short(returned) if returned else returned
 
 
 def setup(app: Any) -> None:
@@ -116,4 +141,5 @@ def setup(app: Any) -> None:
     app.connect("autodoc-process-signature", sign)
     app.connect("autodoc-process-docstring", escape, priority=100)  # before napoleon
     app.connect("doctree-read", forget_others)
+    app.connect("doctree-read", shorten)
     app.connect("doctree-resolved", show_source)

@@ -3,14 +3,16 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from benchmarks import cut, dashboard, eavesdrop, endure, kills, membership, network, soak, wiped
+from benchmarks import cut, dashboard, eavesdrop, endure, kills, membership, network, newcomer, soak, wiped
 from benchmarks.namespaces import Denied
 
 from omkl.node import cluster
 from omkl.node.config import NetworkConfig
+from omkl.node.recovery import Recovery
 from omkl.node.settings import Timing
 
 
@@ -51,6 +53,18 @@ def test_wiped_nodes_come_back() -> None:
     given = wiped.trials(2, 0.5, "paper", Timing(deadline=2.0, patience=0.5), warm=3.0, wait=15.0)
     *_, row = wiped.wiped(given, processes=1)
     assert (row["wiped"], row["back"], row["not back after"]) == (2, 2, "-")
+
+
+def test_a_newcomer_begins_with_its_neighbors_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
+    banana = SimpleNamespace(X=X, y=np.where(X[:, 0] > 0, 1, -1))
+    monkeypatch.setattr(newcomer, "load", lambda _: banana)
+    for name, count in {"AFTER": 60, "SAMPLES": 2, "HELD_OUT": 50}.items():
+        monkeypatch.setattr(newcomer, name, count)
+    with_models = newcomer.losses("paper", 0)
+    monkeypatch.setattr(Recovery, "_adopt", lambda *_: None)
+    assert with_models[0] < newcomer.losses("paper", 0)[0]
+    assert len(with_models) == 2
 
 
 def test_a_network_endures_kills_and_keeps_what_it_acknowledged_in_both_ways() -> None:

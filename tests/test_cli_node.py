@@ -195,7 +195,10 @@ def test_what_tls_lacks_is_told(tmp_path: Path) -> None:
 
 
 def test_what_was_read_and_not_taken_is_told(tmp_path: Path) -> None:
-    for tables, says in (("", "are lost; send them again"), (CHECKPOINT, "are in the checkpoint, and taken at the next")):
+    for tables, says in (
+        ("", "are lost; send them again"),
+        (CHECKPOINT, "are in the checkpoint, and taken at the next"),
+    ):
         (folder := tmp_path / str(len(tables))).mkdir()
         path = write_network(folder, tables=tables)
         with Daemon(path, "a", "--input", "-") as a:  # b is not there: a round waits for the deadline

@@ -1,4 +1,5 @@
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from omkl import losses
 from omkl.errors import InputError
 from omkl.losses import Huber, Logistic, Loss, SmoothedHinge, Softmax, Squared
+from omkl.model import Model, load_model
 
 
 @pytest.mark.parametrize("margin", [1e4, 1e30])

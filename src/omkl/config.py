@@ -13,12 +13,12 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, NamedTuple, TypeAlias, Union, get_args, get_origin
 
-from omkl import data as sources
 from omkl import registry
 from omkl.calibration import Basis
 from omkl.compressors import QUANTIZERS
-from omkl.data import DATA_SETS, PARTITIONS, Partition, Roles, known
+from omkl.data import DATA_SETS, PARTITIONS, Partition, known, tables
 from omkl.data.reading import is_file as is_table
+from omkl.data.tables import Roles
 from omkl.errors import InputError, nearest, pick
 from omkl.experiment import Experiment, label
 from omkl.features import SPECTRA, Kernel
@@ -132,7 +132,7 @@ def _own_nodes(data: Any) -> int | None:
     """Return the number of nodes that data tell, if they do."""
     if isinstance(data, str):
         return known(data).nodes
-    if isinstance(data, sources.Table):
+    if isinstance(data, tables.Table):
         return None if data.names is None else len(data.names)
     return int(data[0].shape[1]) if data[0].ndim == 3 else None
 
@@ -209,12 +209,12 @@ def data(value: Any, roles: Table | None = None) -> Any:
     if isinstance(value, dict):
         given |= table_of_file(value, given)
         value = given.pop("file")
-    elif not isinstance(value, tuple | sources.Table):
+    elif not isinstance(value, tuple | tables.Table):
         value = checked(str, value, "data")
     with at("data"):
         if not given and isinstance(value, str) and not is_table(value):
             known(value)
-        return sources.opened(value, Roles(**given))
+        return tables.opened(value, Roles(**given))
 
 
 def table_of_file(value: Any, roles: Table) -> Table:

@@ -4,7 +4,8 @@ from dataclasses import dataclass, is_dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
-from omkl.data import Partition, Roles, Table, opened
+from omkl.data import Partition, Table
+from omkl.data.tables import Roles, opened
 from omkl.errors import InputError, extra, pick, whole
 from omkl.methods import PRESETS, Method, named
 from omkl.settings import brief, changes, settings
@@ -32,7 +33,7 @@ class Experiment(Roles):
         matrix; or ``omkl.topology.Schedule`` of several, which take turns. None is the data set's own graph where it
         has one, and a path otherwise. Where both data and graph name the nodes, they are matched by name.
     nodes
-        Number of nodes, J; may be left out where data or topology tell it.
+        Number of nodes, J; leave it out if data or topology say it.
     method
         What nodes learn with: ``Gossip(...)``, ``Local(...)``, ... or the name of one of these with its defaults, or of
         a preset, ``"paper"`` or ``"frugal"``; None is ``recommended()``. A method without a loss takes the one that
@@ -111,7 +112,7 @@ class Experiment(Roles):
             raise InputError(f"seed is {self.seed}; seeds are 64-bit integers; pass a smaller one")
 
     def run(self, progress: Any = None, watch: Any = None) -> "Result":
-        """Return what ``omkl.simulate`` returns; ``progress`` and ``watch`` are as there."""
+        """Return the result of the simulation; ``progress`` and ``watch`` are those of ``omkl.simulate``."""
         with extra("sim", "jax"):
             from omkl.simulator.simulation import run_cases  # here alone: all else needs no JAX
         (result,) = run_cases(self, {"": (self.method, self.topology)}, progress, watch).values()

@@ -19,6 +19,7 @@ from omkl.scaling import Inputs
 
 # One that has no basis, units, landmarks, relevance or table is written as ever, for readers that know of none.
 FORMAT, WITH_BASIS, WITH_UNITS, WITH_LANDMARKS, WITH_RELEVANCE, WITH_TABLE = 1, 2, 3, 4, 5, 6
+MOST_SHOWN = 160  # characters of names of columns
 _ARRAYS = (
     "theta", "log_weights", "frequencies", "basis", "center", "scale", "landmarks", "limits", "bandwidths", "relevance"
 )  # fmt: skip
@@ -113,6 +114,8 @@ class Model:
         rows = {"features": made, "learned": f"{counted(outputs * width, 'coefficient')} each"}
         if self.center is not None:
             rows["inputs"] = "as they come; the model standardizes them"
+        if self.encoding is not None:
+            rows["table"] = ", ".join(one.name for one in self.encoding.columns)[:MOST_SHOWN]
         rows["see"] = '.predict(X)  .decision_function(X)  .weights  .save("model.npz")'
         size = f"{counted(self.features.inputs, 'input')}, {counted(outputs, 'output')}"
         return f"Model of {size}, {self.loss.name} loss", rows

@@ -101,7 +101,9 @@ def _network(given: Experiment, stream: Stream, deadline: float) -> "NetworkConf
         inputs=inputs,
         method=runnable(given.method),
         seed=given.seed,
-        topology=topology.build(given.topology or "path", nodes, given.weights),
+        topology=topology.build(
+            given.topology or "path", nodes, given.weights, names=getattr(given.data, "names", None)
+        ),
         members=tuple(Member(id=f"n{j}", listen=f"tcp/127.0.0.1:{j + 1}") for j in range(nodes)),
         timing=Timing(deadline=deadline, patience=deadline / 2),
         standardize=bool(given.standardize),

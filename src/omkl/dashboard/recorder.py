@@ -187,7 +187,7 @@ def ending(rounds: int, loss: float) -> str:
 def title_of(config: Mapping[str, Any], method: str | None = None) -> str:
     """Return what a run is headed by."""
     data, graph = config["data"], config["topology"]
-    stream = data if isinstance(data, str) else "a stream"
+    stream = data if isinstance(data, str) else data.get("name", "a stream")
     network = graph if isinstance(graph, str) else graph["name"]
     nodes = f"{config['nodes']:,} node{'s'[: config['nodes'] != 1]}"
     return f"{method or config['method']['name']} on {stream}: {network} of {nodes}"

@@ -5,7 +5,7 @@ from omkl.data.lookup import Data, Status, inventory, known, load, status
 from omkl.data.partition import IID, PARTITIONS, Column, Dirichlet, Partition, Position, Quantity, Shards
 from omkl.data.sets import DATA_SETS, DataSet
 from omkl.data.streams import Source, Stream, as_stream, by_node, deal, first_rounds
-from omkl.data.tables import Roles, Table, opened, read_table
+from omkl.data.tables import Table, read_table
 
 __all__ = [
     "DATA_SETS",
@@ -18,7 +18,6 @@ __all__ = [
     "Partition",
     "Position",
     "Quantity",
-    "Roles",
     "Shards",
     "Source",
     "Status",
@@ -33,7 +32,6 @@ __all__ = [
     "inventory",
     "known",
     "load",
-    "opened",
     "read_table",
     "recurring",
     "relabeled",

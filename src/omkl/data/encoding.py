@@ -247,8 +247,8 @@ def _date(name: str, values: Floats) -> Choice:
     return as_date(name, values, ["days"])
 
 
-def as_date(name: str, values: Floats, parts: list[str], epoch: float = 0.0) -> Choice:
-    """Return a column of seconds as dates, with the periods that its values tell apart."""
+def as_date(name: str, values: Floats, parts: list[str], epoch: float = 0.0, turns: float = 0.5) -> Choice:
+    """Return a column of seconds as dates, with the periods that its values go through so many times."""
     there = values[~np.isnan(values)]
     if not there.size or (there == there[0]).all():
         return None, f"{name} is left out: it is {'missing' if not there.size else 'the same'} everywhere"
@@ -257,7 +257,7 @@ def as_date(name: str, values: Floats, parts: list[str], epoch: float = 0.0) -> 
         parts = []
     parts = parts + [
         part for part, long in PERIODS.items()
-        if span > long / 2 and len(np.unique(there % long)) > 2
+        if span > turns * long and len(np.unique(there % long)) > 2
     ]  # fmt: skip
     if not parts:
         return None, None

@@ -20,6 +20,7 @@ Names: TypeAlias = str | list[str]
 MOST_LABELS = 50  # of texts: more are names rather than classes
 FEW = 10  # whole values of a target, that may be classes as well
 MOST_TOLD = 8  # notes in a line
+TURNS = 10  # of a period that orders the rows, for it to be an input: few do not come back in time to learn them
 FIRST = 100  # rows that tell the units of a target
 
 logger = logging.getLogger(__name__)
@@ -324,11 +325,11 @@ def _seconds(column: npt.NDArray[Any]) -> tuple[Floats, float]:
 
 
 def _time_of(name: str, column: npt.NDArray[Any]) -> list[Encoder]:
-    """Return where in the day, the week and the year a row is; its time itself would be new in every round."""
+    """Return where a row is in a day, a week and a year, of which there are many; all else would be ever new."""
     values, epoch = _seconds(column)
     if column.dtype.kind in "biuf" and not epoch:
         return []  # a number that orders the rows, and no date
-    made, _ = encoding.as_date(name, values, [], epoch)
+    made, _ = encoding.as_date(name, values, [], epoch, TURNS)
     return [] if made is None else [made]
 
 

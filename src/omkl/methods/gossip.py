@@ -27,7 +27,16 @@ class Gossip(Ensemble):
     """The paper's method, Algorithm 1: mix with the neighbors, send a quantized difference, then learn.
 
     The defaults are the paper's. To learn most, use ``omkl.recommended()``, which is a ``Gossip`` with other settings.
-    You can give whole parts, or their settings by name: ``Gossip(gamma=0.5)`` is ``Gossip(mixing=Mixing(gamma=0.5))``.
+
+    You can give these settings by name:
+
+    - features: ``kernels``, ``features``, ``orthogonal``, ``basis``, ``sigma``, see ``omkl.methods.Bank``;
+    - learning: ``loss``, ``regularization``, ``learner``, ``eta`` and ``reach``;
+    - kernel weights: ``weight_rate``, ``weigh_first``, ``common_weights``, see ``omkl.methods.GossipedWeights``;
+    - mixing: ``gamma``, ``momentum``, ``clip``, see ``omkl.methods.Mixing``;
+    - messages: ``quantizer``, ``pace``, ``sending``, see ``omkl.methods.Channel``.
+
+    Or give whole parts: ``Gossip(gamma=0.5)`` is ``Gossip(mixing=Mixing(gamma=0.5))``.
 
     Attributes
     ----------

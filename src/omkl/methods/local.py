@@ -21,6 +21,9 @@ class LocalState(NamedTuple):
 class Local(Ensemble):
     """No communication: every node learns by itself, with a model for each kernel and multiplicative weights.
 
+    It takes the settings of ``omkl.Gossip`` that need no neighbors: ``kernels``, ``features``, ``orthogonal``,
+    ``basis``, ``sigma``, ``loss``, ``regularization``, ``learner``, ``eta``, ``weight_rate`` and ``weigh_first``.
+
     References
     ----------
     Y. Shen, T. Chen, G. B. Giannakis, "Random feature-based online multi-kernel learning in environments with unknown

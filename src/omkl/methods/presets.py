@@ -26,16 +26,20 @@ def paper(**changes: Any) -> Gossip:
 def recommended(**changes: Any) -> Gossip:
     """Return the default method: one setting for all data, 22 to 48 bytes a sample, nothing to tune.
 
-    - Inputs are compared with 500 landmarks: inputs without labels that all nodes hold. A simulation draws them from
-      its stream.
-    - A model has a coefficient for each of the 120 strongest directions of these similarities. A message has about one
-      bit for each.
-    - A step counts for all nodes that its sample has reached, up to eleven, and uses the measured curvature of the
-      loss.
-    - The model is read under two priors. Nodes learn how much each is worth, and gossip it.
-    - Most gossip goes with the first samples: 48 bytes a sample over the first fifty, later one message a sample.
+    ``changes`` are settings or parts of ``omkl.Gossip``: ``recommended(gamma=0.2, loss="squared")``.
 
-    ``changes`` are settings or parts of ``Gossip``: ``recommended(gamma=0.2, loss="squared")``.
+    Notes
+    -----
+    What it does:
+
+    - It compares each input with 500 landmarks. These are inputs without labels that all nodes hold. A simulation
+      draws them from its stream.
+    - A model has one coefficient for each of the 120 strongest directions of these similarities. A message has about
+      one bit for each.
+    - A learning step counts for all nodes whose samples have come here by gossip, up to eleven. Its length follows the
+      measured curvature of the loss.
+    - It reads the model under two priors. Nodes learn how much each of them is worth, and gossip that too.
+    - Most gossip goes with the first samples: 48 bytes a sample over the first fifty, later one message a sample.
 
     Examples
     --------

@@ -11,6 +11,7 @@ from omkl import calibration, config, scaling
 from omkl.compressors import Sign
 from omkl.config import Table
 from omkl.data import DATA_SETS
+from omkl.data.reading import is_file as is_table
 from omkl.data.streams import numbers
 from omkl.errors import InputError
 from omkl.experiment import Experiment
@@ -63,7 +64,7 @@ def agrees(spec: Experiment, learning: Table, nodes: int, inputs: int) -> None:
             f"learning.nodes: {spec.nodes} given, {nodes} listed; they must agree; list all or leave it out"
         )
     data = learning.get("data")
-    if isinstance(data, str) and inputs != (d := DATA_SETS[data.lower().replace("-", "_")].d):
+    if isinstance(data, str) and not is_table(data) and inputs != (d := DATA_SETS[data.lower().replace("-", "_")].d):
         raise InputError(
             f"inputs is {inputs}; learning.data is {data}, which has {d}; write inputs = {d}, or leave data out"
         )

@@ -13,7 +13,6 @@ import logging
 import os
 import select
 import socket
-import stat
 import struct
 import sys
 import threading
@@ -25,6 +24,7 @@ from typing import Protocol, TypeAlias
 
 from omkl.node.journal import BURST, PAUSE, Throttle
 
+DESCRIPTORS = Path("/proc/self/fd")
 LINUX = sys.platform == "linux"
 if LINUX:
     import resource
@@ -173,23 +173,13 @@ def _limit() -> int:
 
 def _used() -> int:
     try:
-        return len(_descriptors())
+        return len(list(DESCRIPTORS.iterdir()))
     except OSError:  # which takes one itself
         return _limit()
 
 
-def _descriptors() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
-
-
 def _sockets() -> list[int]:
-    return [number for number in _descriptors() if _is_socket(number)]
-
-
-def _is_socket(number: int) -> bool:
-    with suppress(OSError):  # it was open a moment ago
-        return stat.S_ISSOCK(os.fstat(number).st_mode)
-    return False
+    return [int(entry.name) for entry in DESCRIPTORS.iterdir() if entry.is_socket()]
 
 
 def _listener(address: Address) -> socket.socket:

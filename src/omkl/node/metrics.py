@@ -214,11 +214,11 @@ class Metrics:
         text = "1 if a neighbor's file is another: in settings, or in the weight of the link alone."
         differs = Gauge("omkl_peer_differs", text, ["peer", "what"], registry=self.registry)
         for peer, link in self._links.items():
-            up.labels(peer).set_function(partial(_is_up, link))
+            up.labels(peer).set_function(partial(_is, link, "reachable", True))
             for what in DIFFERENCES:
-                differs.labels(peer, what).set_function(partial(_differs_in, link, what))
+                differs.labels(peer, what).set_function(partial(_is, link, "differs", what))
             for state in LinkState:
-                states.labels(peer, state.replace(" ", "_")).set_function(partial(_is_in, link, state))
+                states.labels(peer, state.replace(" ", "_")).set_function(partial(_is, link, "state", state))
 
 
 class Recent:
@@ -266,13 +266,5 @@ def _rounds_ahead(protocol: Protocol, link: Link) -> float:
     return float(known - protocol.round) if link.boot is not None else math.nan
 
 
-def _is_up(link: Link) -> float:
-    return float(link.reachable)
-
-
-def _differs_in(link: Link, what: str) -> float:
-    return float(link.differs == what)
-
-
-def _is_in(link: Link, state: LinkState) -> float:
-    return float(link.state is state)
+def _is(link: Link, name: str, value: object) -> float:
+    return float(getattr(link, name) == value)

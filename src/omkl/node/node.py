@@ -36,11 +36,26 @@ READY = (LinkState.SYNCED, LinkState.LEFT_OUT)
 class Node:
     """A node that learns from its own stream and gossips with its neighbors, from ``join`` to ``close``.
 
-    The constructor takes its place, ports and all; it is at work from ``start`` on. When the main thread ends it is
-    closed at the latest.
+    Use ``omkl.Node.join`` to make one. The node does all that the network's file says: it goes on from its checkpoint
+    and writes new ones, serves metrics and health, and answers on its zenoh keys (see ``omkl.node.services``).
 
-    It does all that the network's file says of it: it goes on from its checkpoint and keeps it up to date, serves its
-    metrics and health, and answers on its zenoh keys (see ``omkl.node.services``).
+    ``Node(...)`` itself only takes the ports, and ``start`` sets it to work. A node that nobody closes is closed when
+    the main thread ends.
+
+    Parameters
+    ----------
+    config
+        The network, as ``omkl.node.config.load`` returns it.
+    id
+        Which of its nodes this is.
+    watch
+        Functions that are called with every event, in the node's thread.
+    taps
+        Functions that are called with every frame that comes, and with what the node sends then.
+    refuse
+        Functions that are called with the reason when an observation cannot be taken.
+    disk
+        Where checkpoints are kept, for simulations of faults; None is the real disk.
 
     Examples
     --------
@@ -101,10 +116,9 @@ class Node:
 
     @classmethod
     def join(cls, network: str | Path | NetworkConfig, id: str, watch: Sequence[Watch] = ()) -> Self:
-        """Return node ``id`` of the network that a file describes, at work.
+        """Start node ``id`` of the network that a file describes, and return it.
 
-        Neighbors that are not there yet are waited for, up to the deadline, with the first round; they may come at
-        any time. ``watch`` are functions that are called with every event, in the node's thread.
+        Its first round waits for neighbors that are not there yet, up to the deadline. They may come later at any time.
         """
         return cls(network if isinstance(network, NetworkConfig) else configs.load(network), id, watch).start()
 
@@ -115,7 +129,7 @@ class Node:
         self.close()
 
     def predict(self, x: npt.ArrayLike) -> Any:
-        """Return the label of one input: -1 or +1, a class number, or a real value, as the loss has it."""
+        """Return the prediction for one input: as the loss says, a label -1 or +1, a class number, or any number."""
         return self.config.method.objective.decide(self.decision_function(x))[()]
 
     def decision_function(self, x: npt.ArrayLike) -> Floats:
@@ -132,11 +146,11 @@ class Node:
         timeout: float | None = None,
         done: Done | None = None,
     ) -> None:
-        """Give the node a sample of its stream; without a label it takes part in the round, and is only predicted.
+        """Give the node a sample of its stream. A sample without a label makes a round and is only predicted.
 
-        Returns at once unless many samples wait for their round already; then it waits for one to be taken. ``done`` is
-        called with the prediction and its loss, in the node's thread, when the sample has been taken; ``wait`` waits
-        for all. Where the loss has two classes, labels are -1 and 1, or 0 and 1.
+        This returns at once, unless many samples wait for their round already: then it waits until one has been taken.
+        When the sample has been taken, the node's thread calls ``done`` with the prediction and its loss. ``wait``
+        waits for all samples. If the loss has two classes, labels are -1 and 1, or 0 and 1.
         """
         self.admit(Observed(x, y, self._labels), timeout, done)
 
@@ -155,7 +169,7 @@ class Node:
         self.check()
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until all that was observed so far has been taken; what waits when a node is closed is lost."""
+        """Wait until all samples so far have been taken. Samples that still wait when a node is closed are lost."""
         taken = threading.Event()
         self.runtime.call(lambda: self.runtime.after_all(taken.set))
         until = None if timeout is None else time.monotonic() + timeout
@@ -178,7 +192,7 @@ class Node:
         self.runtime.call(lambda: self.protocol.end(time.monotonic()))
 
     def model(self) -> Model:
-        """Return the model as it is now; save it, and ``omkl.load_model`` reads it."""
+        """Return the model as it is now. You can save it, and ``omkl.load_model`` reads the file."""
         return self.protocol.learning.model()
 
     def close(self) -> None:

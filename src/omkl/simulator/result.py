@@ -35,27 +35,30 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Curves over rounds for every seed, and every node's final model.
+    """What a simulation gives: curves over rounds for every seed, and the final model of every node.
+
+    It prints as a few lines. ``summary()`` has its figures, ``model(node=3)`` what a node has learned, ``plot()`` a
+    figure, and ``save("folder")`` keeps all of it.
 
     Attributes
     ----------
     config
-        Everything that made the run, with the versions of what ran it.
+        All settings of the run, and the versions of the software that ran it.
     seeds, rounds
-        The seeds ``(S,)`` and the recorded rounds ``(R,)``, the two axes of the curves.
+        The seeds ``(S,)`` and the recorded rounds ``(R,)``. They are the two axes of the curves.
     loss
-        ``(S, R)``, mean over nodes of C(f, y), scored before the sample is learned.
+        ``(S, R)``. The loss C(f, y), mean over nodes. Each sample is scored before it is learned.
     accuracy
-        ``(S, R)``, mean over nodes; nan in regression.
+        ``(S, R)``. The share of correct labels, mean over nodes; nan in regression.
     disagreement
-        ``(S, R)``, root mean square over nodes of the distance from the network's mean theta.
+        ``(S, R)``. How far models are from the network's mean theta: the root of the mean square over nodes.
     bits
-        ``(S, R)``, sum of one message, as the codec would pack its levels, header and all, for each node that has a
-        link in that round: a broadcast counts once. Exact up to 16 megabytes a round, beyond that to seven digits.
+        ``(S, R)``. Bits that all nodes send in the round, headers included. A message to several neighbors counts once,
+        and a node without a link in that round sends none. Exact up to 16 megabytes a round, then to seven digits.
     link_bits
-        ``(S, R)``, the same counted once per directed link that is up.
+        ``(S, R)``. The same, but a message counts once for each neighbor that hears it.
     weights
-        ``(S, R, P)``, kernel weights, mean over nodes.
+        ``(S, R, P)``. The weights of the kernels, mean over nodes.
     theta, log_weights
         Final models ``(J, S, P, C, 2D)``, or ``(J, S, P, C, r)`` in a basis, and log weights ``(J, S, P)``. On
         landmarks there is one model, and P counts the ways in which it is read.
@@ -68,7 +71,7 @@ class Result:
     center, scale
         ``(J, d)``, what each node's inputs were standardized by in the end, or None.
     pooled_loss
-        ``(S, R)``, mean over nodes of a model's loss on all nodes' samples, where it was asked for.
+        ``(S, R)``. The loss of a node's model on all nodes' samples, mean over nodes; None without ``pooled=True``.
     """
 
     config: dict[str, Any]
@@ -109,14 +112,14 @@ class Result:
         return f"{what}: {short(network)} of {', '.join(counted(*each) for each in many)}"
 
     def lines(self) -> dict[str, str]:
-        """Return what came of it, in words, each by its name."""
+        """Return the lines that it prints, by their names."""
         summary, seeds = self.summary(), len(self.seeds)
         half = float(metrics.half_interval(self.last(self.loss)))
         apart, over = (f" ± {_figure(half)}", f", 95 % over {seeds} seeds") if seeds > 1 else ("", "")
         lines = {
             "loss": f"{_figure(summary['loss'])} over all rounds, scored before learning",
             "final loss": f"{_figure(summary['final_loss'])}{apart} over the last tenth{over}",
-            "typical error": f"{self._typical_error():.4g} over the last tenth, root mean square",
+            "typical error": f"{_figure(self._typical_error(), 1000)} over the last tenth, root mean square",
             "final accuracy": f"{summary['final_accuracy']:.2%} over the last tenth",
             "R2": f"{self.r2.mean():.4f} over all rounds, of the targets' variance",
             "bytes": f"{summary['bits_per_node_round'] / 8:,.1f} sent by a node in a round, header and all",
@@ -158,7 +161,7 @@ class Result:
 
     @property
     def r2(self) -> npt.NDArray[np.float64]:
-        """The share of the targets' variance that was predicted, ``(S,)``, over all recorded rounds; nan of classes."""
+        """The share of the targets' variance that was predicted over all recorded rounds, ``(S,)``; nan for classes."""
         squared = self.config["method"]["loss"]["name"] == "squared"
         spread = self.config.get("target_variance", np.nan) if squared else np.nan
         return np.asarray(1 - self.loss.mean(axis=1, dtype=np.float64) / spread)
@@ -237,8 +240,8 @@ class Result:
         return columns | {f"weight_{p}": flat[:, p] for p in range(flat.shape[1])}
 
 
-def _figure(value: float) -> str:
-    return f"{value:,.0f}" if value >= LARGE else f"{value:.4f}"
+def _figure(value: float, large: float = LARGE) -> str:
+    return f"{value:,.0f}" if value >= large else f"{value:.4f}"
 
 
 def load(folder: str | Path) -> Result:

@@ -8,8 +8,8 @@ from typing import Any
 
 from omkl import config
 from omkl.config import Table
-from omkl.data import Roles
 from omkl.data.reading import is_file as is_table
+from omkl.data.tables import Roles
 from omkl.errors import InputError
 from omkl.settings import settings
 from omkl.topology.files import is_file

@@ -66,7 +66,9 @@ def sweep(
     from omkl_lab import sweeps
     from omkl_lab.cli.grid import expand  # pydantic takes a while to import
 
-    points, folder = sweeps.unique(expand(grid)), out or Path("out") / grid.stem
+    with show.log(quiet):
+        points = sweeps.unique(expand(grid))
+    folder = out or Path("out") / grid.stem
     records = sweeps.recorded(points, folder)
     failed = sum(record["failure"] is not None for record in records.values())
     if dry_run:

@@ -15,7 +15,7 @@ from omkl import config
 from omkl.cli import options, show
 from omkl.cli.exits import Exit
 from omkl.cli.options import OUTPUT, Format
-from omkl.data import Roles
+from omkl.data.tables import Roles
 from omkl.errors import InputError
 from omkl.methods.tables import as_table
 from omkl.settings import settings
@@ -80,7 +80,8 @@ class tune(FLAGS):  # type: ignore[misc, valid-type]
     quiet: options.Quiet = False
 
     def __post_init__(self) -> None:
-        search = _search(self.spec, options.tables(self))
+        with show.log(self.quiet):
+            search = _search(self.spec, options.tables(self))
         search |= {name: getattr(self, name) for name in ("budget", "candidates", "held_out", "jobs")}
         try:
             with show.log(self.quiet), show.progress(self.quiet) as report:

@@ -12,6 +12,7 @@ import numpy as np
 
 from omkl import data, storage
 from omkl import topology as topologies
+from omkl.data.tables import Roles
 from omkl.errors import InputError
 from omkl.experiment import Experiment, label
 from omkl.methods import suited
@@ -66,7 +67,7 @@ def point(given: Experiment | Mapping[str, Any], **known: Any) -> Point:
         known["topology"] = {"name": name, "sha256": fingerprint(*arrays)} | ({"names": list(names)} if names else {})
     known["method"] = describe(method, _lasting) | {"loss": describe(method.objective, _lasting)}
     told = {field.name: getattr(one, field.name) for field in fields(one)} | known
-    told = {name: value for name, value in told.items() if name not in settings(data.Roles)}  # the table has them
+    told = {name: value for name, value in told.items() if name not in settings(Roles)}  # the table has them
     if told["rounds"] is None:
         del told["rounds"]  # as in records from before there was such a setting
     return Point(one, {name: value if name in known else describe(value, _lasting) for name, value in told.items()})

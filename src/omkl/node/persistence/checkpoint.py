@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ from omkl.node.persistence.disk import Disk, RealDisk, beside
 from omkl.node.protocol import Protocol
 from omkl.node.role import Role, differences
 from omkl.node.start import Start
+
+_version = cache(version)  # to look it up takes longer than all the rest of a save
 
 FORMAT = 2
 SEAL = 32  # bytes of the digest
@@ -119,7 +121,7 @@ def _header(protocol: Protocol, clean: bool) -> dict[str, Any]:
     neighbors = protocol.neighbors
     return {
         "omkl_checkpoint": FORMAT,
-        "versions": {"omkl": _version(), "numpy": np.__version__, "wire": wire.VERSION},
+        "versions": {"omkl": _version("omkl"), "numpy": np.__version__, "wire": wire.VERSION},
         "id": protocol.role.id,
         "contract": neighbors.contract,
         "stances": protocol.role.stances,
@@ -134,14 +136,6 @@ def _header(protocol: Protocol, clean: bool) -> dict[str, Any]:
         "labeled": [y is not None for _, y in protocol.waiting],
         "links": {peer: link.saved() for peer, link in neighbors.links.items()},
     }
-
-
-@cache  # to look it up takes longer than all the rest of a save
-def _version() -> str:
-    try:
-        return version("omkl")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _arrays(protocol: Protocol) -> dict[str, Floats]:
