@@ -311,6 +311,19 @@ def named(loss: str | Loss) -> Loss:
     return found
 
 
+def guess(loss: Loss) -> float | None:
+    """Return what always guessing all classes alike loses; None in regression, or where the classes are not known.
+
+    >>> round(guess(Logistic()), 2), round(guess(Softmax(4)), 2), guess(Squared())
+    (0.69, 1.39, None)
+    """
+    classes = getattr(loss, "classes", 1)
+    nothing = np.zeros(classes or 1, dtype=np.float32)
+    if classes is None or isinstance(loss, _Regression) or math.isnan(float(loss.score(nothing, nothing))):
+        return None
+    return float(loss.value(nothing, np.asarray(loss.encode([1]))[0]))
+
+
 def _numeric(labels: npt.ArrayLike) -> npt.NDArray[np.float64]:
     try:
         values = np.asarray(labels, dtype=np.float64)

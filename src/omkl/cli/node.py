@@ -247,7 +247,7 @@ def _missing(config: "NetworkConfig") -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for id in config.ids if config.tls else ():
         assert config.tls
-        for path in vars(config.tls.of(id)).values():
+        for path in vars(config.tls.named(id)).values():
             if not path.exists():
                 found.setdefault(str(path), []).append(id)
     return found

@@ -1,7 +1,6 @@
 """A node as a service: fed from lines of text, stopped by a signal, its log written."""
 
 import logging
-import math
 import signal
 import threading
 import time
@@ -12,14 +11,12 @@ from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
-import numpy as np
-
+from omkl import losses
 from omkl.node import certificates
 from omkl.node.config import NetworkConfig
 from omkl.node.door import fitted
 from omkl.node.feed import Feed, Reader
 from omkl.node.journal import Journal
-from omkl.node.learning import outputs
 from omkl.node.node import Node, endpoints
 from omkl.node.units import Units
 
@@ -183,10 +180,7 @@ def announce(journal: Journal, node: Node, feed: Feed | None) -> None:
         address = _reached_at(config, id, peer)
         text = f"connects to {peer} at {address}" if address else f"{peer} connects here"
         journal.say(logging.INFO, "neighbor", text, peer=peer, address=address)
-    loss = config.method.objective
-    nothing = np.zeros(outputs(loss), dtype=np.float32)
-    if not math.isnan(float(loss.score(nothing, nothing))):
-        guess = float(loss.value(nothing, np.asarray(loss.encode([1]))[0]))
+    if (guess := losses.guess(config.method.objective)) is not None:
         journal.say(
             logging.INFO, "guess", f"a loss of {guess:.2f} is that of knowing nothing; less is better", loss=guess
         )
