@@ -48,7 +48,7 @@ def test_a_node_learns_0_as_minus_1(tmp_path: Path) -> None:
             found.append(node.decision_function([0.5, 0.5]))
             with pytest.raises(InputError, match=f"label {-1 - lower} given after {lower}"):
                 node.observe([0.5, 0.5], -1 - lower)
-    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(found[0], found[1])
 
 
 def test_a_file_of_calibration_may_have_0_and_1(tmp_path: Path) -> None:

@@ -330,8 +330,8 @@ def ask(network: str, id: str, name: str, payload: bytes, endpoints: Endpoints, 
             others = _others(session, network, id)
     except zenoh.ZError:
         (place, *_) = endpoints.connect
-        why = certificates.diagnose(place, id, endpoints.tls, "is it a node of this network, with or without [tls]?")
-        raise InputError(f"{where} is not reached in {timeout:g} s: {why}") from None
+        cause = certificates.diagnose(place, id, endpoints.tls, "is it a node of this network, with or without [tls]?")
+        raise InputError(f"{where} is not reached in {timeout:g} s: {cause}") from None
     if others:
         raise InputError(f"{where} has not answered; {others} is there; compare name, ids and listen of both files")
     raise InputError(f"{where} has not answered in {timeout:g} s; is the node running, and of this network{whom}?")
