@@ -14,15 +14,9 @@ FIRST = 9  # rounds that are not drawn: their means are of a few
 BLUE, RED, GRAY = plots.PALETTE[0], plots.PALETTE[1], "#777777"
 
 
-def alone() -> omkl.Local:
-    """Return the default's learner without its gossip."""
-    settings = omkl.recommended().settings()
-    return omkl.Local(**{name: value for name, value in settings.items() if name in omkl.Local.known()})
-
-
 def losses() -> dict[str, np.ndarray]:
     """Return the loss of every case by round, the mean over seeds and nodes, ``(265,)``."""
-    methods = {"the paper's settings": "paper", "each node alone": alone(), "omkl's default": omkl.recommended()}
+    methods = {"the paper's settings": "paper", "each node alone": "alone", "omkl's default": omkl.recommended()}
     found = {name: omkl.simulate(**RUN, method=method) for name, method in methods.items()}
     rounds = next(iter(found.values())).loss.shape[1]
     central = omkl.simulate(data=RUN["data"], nodes=1, seeds=RUN["seeds"]).loss  # the same samples, one after another

@@ -7,7 +7,6 @@ they would from earlier years: the mean and deviation of every kind of reading, 
 
 import sys
 import time
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 SEEDS = 4
 BEST = omkl.recommended(loss="squared")
-ALONE = omkl.Local(**{one.name: getattr(BEST, one.name) for one in fields(omkl.Local)})  # the same learner
+ALONE = omkl.alone(loss="squared")  # the same learner
 FIRST = np.datetime64("2013-03-01T00", "h")
 STATION = "Dongsi"
 DAYS = np.datetime64("2014-03-26T00", "h") + np.arange(6 * 24)  # hardly an hour is missing

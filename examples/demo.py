@@ -32,21 +32,14 @@ NETWORK, PLACE, ALONE, PAPER = (
 )
 
 
-def alone() -> omkl.Local:
-    """Return the learner of the default method, without a network."""
-    best = omkl.recommended()
-    kept = ("kernels", "sigma", "basis", "learner", "regularization", "weight_rate")
-    return omkl.Local(**{name: getattr(best, name) for name in kept})
-
-
 def learn(seeds: int, rounds: int | None) -> dict[str, Result]:
     """Return what becomes of the same samples in four ways."""
     network: dict[str, Any] = {"data": "banana", "topology": "path", "nodes": NODES, "seeds": seeds, "rounds": rounds}
     place = network | {"nodes": 1, "rounds": rounds and rounds * NODES}
     return {
         NETWORK: omkl.simulate(**network),
-        PLACE: omkl.simulate(**place, method=alone()),
-        ALONE: omkl.simulate(**network, method=alone()),
+        PLACE: omkl.simulate(**place, method="alone"),
+        ALONE: omkl.simulate(**network, method="alone"),
         PAPER: omkl.simulate(**network, method="paper"),
     }
 

@@ -68,6 +68,17 @@ def test_file_flags_and_python_agree(spec: Path) -> None:
     assert from_file["config"]["method"]["quantizer"] == {"name": "qsgd", "bits": 4, "rescale": False, "block": None}
 
 
+@pytest.mark.parametrize("twice", [["--drop", "b", "--drop", "c"], ["--drop", "b,c"], ["--use", "a", "--use", "d"]])
+def test_columns_named_one_by_one_add_up(tmp_path: Path, twice: list[str]) -> None:
+    lines = [f"{a},{2 * a},{3 * a},{a % 7},{a % 5}\n" for a in range(12)]
+    (tmp_path / "t.csv").write_text("a,b,c,d,y\n" + "".join(lines))
+    flags = ["--data", tmp_path / "t.csv", "--target", "y", "--nodes", 2, "--quiet", "--format", "json"]
+    config = as_json(run("simulate", *flags, *twice))["config"]
+    assert [one["name"] for one in config["data"]["table"]["columns"]] == ["a", "d"]
+    several = as_json(run("simulate", *flags, "--drop", "b", "--drop", "c", "--target", "d"))["config"]
+    assert several["data"]["table"]["target"] == ["y", "d"]
+
+
 def test_flags_override_the_file(spec: Path) -> None:
     config = as_json(run("simulate", spec, "--bits", 5, "--seeds", 1, "--format", "json"))["config"]
     assert (config["seeds"], config["nodes"], config["method"]["quantizer"]["bits"]) == (1, 3, 5)
@@ -346,6 +357,22 @@ def test_progress_lines_come_late_and_few(monkeypatch: pytest.MonkeyPatch, capsy
     assert captured.out == ""
     assert [line.split()[2] for line in captured.err.splitlines()] == ["2", "4", "8", "16", "32", "64"]
     assert captured.err.splitlines()[4] == "omkl: simulating, 32 of 100, 32 s, about 68 s left"
+
+
+def test_progress_promises_nothing_while_it_compiles(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first rounds wait for the compiler: by them, 500 rounds would take 2,000 s."""
+    clock = iter([0.0, 4.0, 4.5, 9.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    with show.progress(quiet=False) as report:
+        assert report
+        for done in (1, 2, 101):
+            report(done, 500)
+    assert capsys.readouterr().err.splitlines() == [
+        "omkl: simulating, 1 of 500, 4 s",
+        "omkl: simulating, 101 of 500, 9 s, about 20 s left",
+    ]
 
 
 def test_quiet_has_no_progress() -> None:

@@ -167,6 +167,7 @@ def test_data_file_is_looked_for_beside_the_spec(csv: Path) -> None:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"nods": 3}, "nods: unknown key; did you mean 'nodes'?"),
+    ({"gamma": 0.3}, "gamma: unknown key; it is a setting of the method; write it as method.gamma"),
     ({"nodes": 2.5}, "nodes: 2.5 given; it must be a whole number"),
     ({"nodes": 0}, "nodes: nodes is 0; it must be a whole number from 1 on"),
     ({"nodes": "3"}, "nodes: '3' given; it must be a whole number"),

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import omkl
 from omkl import data
 from omkl.errors import InputError, MissingExtraError
 
@@ -150,3 +151,162 @@ def test_several_targets(tmp_path: Path) -> None:
         data.read_table(path, ["u", "u"])
     with pytest.raises(InputError, match="target is empty"):
         data.read_table(path, [])
+
+
+def made(tmp_path: Path, text: str, target: str | list[str] = "y", **roles: Any) -> data.Table:
+    (tmp_path / "t.csv").write_text(text)
+    return data.read_table(tmp_path / "t.csv", target, **roles)
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["1.5", "-3e1", "0"], [1.5, -30, 0]),
+        (['"1,234"', '"12,345.5"', "7"], [1234, 12345.5, 7]),
+        (["5%", "6 %", "$7"], [5, 6, 7]),
+    ],
+)
+def test_numbers_as_people_write_them(cells: list[str], values: list[float], tmp_path: Path) -> None:
+    table = made(tmp_path, "x,y\n" + "".join(f"{cell},{k}\n" for k, cell in enumerate(cells)))
+    assert table.X[:, 0].tolist() == values
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [(["0,123", "0,5", "12"], [0.123, 0.5, 12]), (["1.234,5", "7", "1.000.000"], [1234.5, 7, 1e6])],
+)
+def test_commas_are_points_between_semicolons(cells: list[str], values: list[float], tmp_path: Path) -> None:
+    table = made(tmp_path, "x;y\n" + "".join(f"{cell};{k}\n" for k, cell in enumerate(cells)))
+    assert table.X[:, 0].tolist() == values
+
+
+def test_missing_cells_are_filled_in_and_told(tmp_path: Path) -> None:
+    table = made(tmp_path, "x,c,y\n1,u,0\n?,v,1\n3,NA,0\n5,u,1\n9,v,null\n")
+    assert table.encoding
+    assert table.encoding.names == ["x", "x is missing", "c = missing", "c = u", "c = v"]
+    assert table.X.tolist() == [[1, 0, 0, 1, 0], [3, 1, 0, 0, 1], [3, 0, 1, 0, 0], [5, 0, 0, 1, 0]]
+    assert table.notes[0] == "1 of 5 rows are left out for lack of y"
+
+
+def test_times_order_the_rows_whatever_they_are_written_as(tmp_path: Path) -> None:
+    written = ["2024-01-02", "2024-01-01 12:00:00", "2024-01-01T11:00:00Z", "2024-01-01T14:30:00+02:00"]
+    table = made(tmp_path, "t,x,y\n" + "".join(f"{t},{k},{k * k}\n" for k, t in enumerate(written)), time="t")
+    assert table.X[:, 0].tolist() == [2, 1, 3, 0]
+    assert data.as_stream(table, 2)[0].X[:, :, 0].tolist() == [[2, 1], [3, 0]]  # not shuffled
+
+
+def test_dates_become_days_and_cycles(tmp_path: Path) -> None:
+    days = "".join(f"{k + 1:02d}.03.2024 {6 * (k % 4):02d}:00,{k % 3}\n" for k in range(28))
+    table = made(tmp_path, f"d,y\n{days}")
+    assert table.encoding
+    assert table.encoding.names[:3] == ["days of d", "sine of day of d", "cosine of day of d"]
+    np.testing.assert_allclose(table.X[:4, 1], [0, 1, 0, -1], atol=1e-9)
+    assert table.X[27, 0] - table.X[0, 0] == 27.75
+
+
+@pytest.mark.parametrize(
+    ("labels", "loss", "classes"),
+    [
+        ("0 1 0 1", "logistic", [0, 1]),
+        ("no yes yes no", "logistic", ["no", "yes"]),
+        ("a b c a", "softmax", ["a", "b", "c"]),
+        ("0 1 2 3", "squared", None),
+        ("0.5 2 2.5 0.5", "squared", None),
+    ],
+)
+def test_the_loss_follows_from_the_target(labels: str, loss: str, classes: Any, tmp_path: Path) -> None:
+    table = made(tmp_path, "x,y\n" + "".join(f"{k},{label}\n" for k, label in enumerate(labels.split())))
+    assert table.encoding
+    assert (table.loss.name, table.encoding.classes) == (loss, classes)
+
+
+def test_labels_are_as_a_loss_takes_them(tmp_path: Path) -> None:
+    table = made(tmp_path, "x,y\n1,2\n2,5\n3,2\n")
+    assert table.learned_by(omkl.Logistic()).y.tolist() == [-1, 1, -1]
+    assert table.learned_by(omkl.Softmax()).y.tolist() == [0, 1, 0]
+    assert table.learned_by(omkl.Squared()).y.tolist() == [2, 5, 2]
+    texts = made(tmp_path, "x,y\n1,a\n2,b\n3,c\n4,a\n")
+    for loss, message in (
+        (omkl.Logistic(), "has 3 values; the logistic loss is for two"),
+        (omkl.Squared(), "of texts"),
+    ):
+        with pytest.raises(InputError, match=message):
+            texts.learned_by(loss)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("x,y\n1,0\n2,1\n", {"target": "y", "use": "y"}, "the target and more"),
+        ("x,y\n1,a1\n2,a2\n3,a3\n", {"target": "y"}, "3 different texts in 3 rows"),
+        ("x,y\nmon,0\ntue,1\n", {"target": "y", "time": "x"}, "column 'x' holds 'mon'; a time is a number or written"),
+        ("x,y\n,\n", {"target": "y"}, "no row"),
+        ("x,y\n7,0\n7,1\n", {"target": "y"}, "leave no feature .x is left out: it is 7 everywhere"),
+        ("x,u,v\n1,2,a\n2,3,b\n", {"target": "u,v"}, "column 'v', row 1 holds 'a'; it must be a number"),
+        ("x,y\n\0\0,1\n", {"target": "y"}, "bytes that are no text"),
+        ('x,y\n"' + "a" * 200_000 + '",1\n', {"target": "y"}, "is a quotation mark missing"),
+    ],
+)
+def test_what_cannot_be_learned_is_refused(text: str, options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        made(tmp_path, text, **options)
+
+
+def test_roles_without_a_table_are_refused() -> None:
+    with pytest.raises(InputError, match="node='a' for data that have no columns with names"):
+        omkl.Experiment(data="banana", node="a")
+    with pytest.raises(InputError, match="a data frame needs the column to predict"):
+        omkl.Experiment(data=Frame({"x": [1, 2], "y": [0, 1]}))
+
+
+@pytest.fixture(scope="module")
+def rooms() -> Frame:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 2))
+    room = np.tile(["hall", "bath", "attic"], 40)
+    return Frame({"x": 1e5 + x[:, 0], "z": x[:, 1], "room": room, "price": 5e5 + 1e4 * x.sum(axis=1)})
+
+
+def test_names_and_units_stay_to_the_end(rooms: Frame, tmp_path: Path) -> None:
+    result = omkl.simulate(rooms, target="price", node="room", method=omkl.Gossip(features=20, learner=omkl.Newton()))
+    assert result.names == ("attic", "bath", "hall")
+    assert result.config["standardize"] is True
+    clear = np.asarray(rooms["price"].to_numpy()).var()
+    assert 0.5 * clear < result.config["target_variance"] < 2 * clear
+    result.save(tmp_path / "run")
+    model = omkl.load(tmp_path / "run").model(node="bath")
+    model.save(tmp_path / "m.npz")
+    again = omkl.load_model(tmp_path / "m.npz")
+    assert again.encoding == model.encoding
+    predicted = again.predict(rooms)
+    assert np.array_equal(predicted, model.predict(rooms))
+    assert 4e5 < predicted.min() < predicted.max() < 6e5
+    with pytest.raises(InputError, match="unknown column 'x'"):
+        model.predict(Frame({"z": [1.0, 2.0]}))
+
+
+def test_labels_come_back_as_they_stand_in_the_table(rooms: Frame) -> None:
+    labels = np.where(np.asarray(rooms["z"].to_numpy()) > 0, "warm", "cold")
+    frame = Frame({name: rooms[name].to_numpy() for name in ("x", "z")} | {"felt": labels})
+    method = omkl.Gossip(features=20, learner=omkl.Newton())
+    for loss in ("logistic", "softmax"):
+        result = omkl.simulate(frame, target="felt", nodes=3, method=method.replace(loss=loss))
+        assert set(result.model().predict(frame).tolist()) == {"warm", "cold"}
+
+
+def test_nodes_of_table_and_graph_are_matched_by_name(rooms: Frame, tmp_path: Path) -> None:
+    (tmp_path / "links.csv").write_text("hall,bath\nbath,attic\n")
+    method = omkl.Gossip(features=2)
+    result = omkl.simulate(rooms, tmp_path / "links.csv", target="price", node="room", method=method)
+    assert (result.names, result.config["topology"]["edges"]) == (("attic", "bath", "hall"), [[0, 1], [1, 2]])
+    (tmp_path / "links.csv").write_text("hall,bath\nbath,cellar\n")
+    with pytest.raises(InputError, match="the graph lacks 'attic', the data lack 'cellar'"):
+        omkl.simulate(rooms, tmp_path / "links.csv", target="price", node="room", method=method)
+
+
+def test_inputs_in_unlike_units_are_noticed(rooms: Frame) -> None:
+    x, z = (np.asarray(rooms[name].to_numpy()) for name in ("x", "z"))
+    X, method = np.stack([(x - 1e5) * 900, z], axis=1), omkl.Gossip(features=2, sigma="median")
+    with pytest.warns(UserWarning, match="input 0 varies so much more .*standardize=True"):
+        omkl.simulate((X, np.sign(z)), nodes=3, method=method)
+    omkl.simulate((X, np.sign(z)), nodes=3, method=method, standardize=True)

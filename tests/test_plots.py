@@ -88,7 +88,13 @@ def test_a_comparison_is_a_mapping_a_table_and_a_figure() -> None:
     assert f" {apart.mean():+.4f} ± {second['difference_half']:.4f} " in line
     assert "<th>alone &lt;&amp;&gt;</th>" in found._repr_html_()
     axes = found.plot()
-    assert axes.get_legend_handles_labels()[1] == list(cases)
+    (below,) = axes.figure.legends  # under the axes, so that it hides no curve
+    assert [text.get_text() for text in below.get_texts()] == list(cases)
+    axes.figure.canvas.draw()
+    assert below.get_window_extent().y1 < axes.get_window_extent().y0
+    _, given = plt.subplots()
+    assert found.plot(given) is given
+    assert given.get_legend() is not None
     plt.close("all")
 
 

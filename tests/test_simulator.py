@@ -404,6 +404,15 @@ def test_inputs_far_beyond_the_bandwidths_warn() -> None:
         omkl.simulate((X, y), "path", method=omkl.paper())
 
 
+def test_a_saved_result_is_not_replaced_by_accident(tmp_path: Path) -> None:
+    result, other = (omkl.simulate(blobs(5, 3), "path", method=omkl.paper(), seed=seed) for seed in (0, 1))
+    result.save(tmp_path)
+    with pytest.raises(InputError, match=r"holds a result already; it is kept; .* overwrite=True"):
+        other.save(tmp_path)
+    assert omkl.load(tmp_path).config["seed"] == 0
+    assert omkl.load(other.save(tmp_path, overwrite=True)).config["seed"] == 1
+
+
 @pytest.mark.parametrize("damage", ["torn", "json", "other"])
 def test_damaged_files_are_refused(damage: str, tmp_path: Path) -> None:
     result = omkl.simulate(blobs(5, 3), "path", method=omkl.paper())

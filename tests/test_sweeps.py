@@ -80,6 +80,14 @@ def test_grid_is_a_product_whatever_the_way_keys_are_written(folder: Path) -> No
     assert len({p.program for p in points}) == 2
 
 
+def test_settings_of_the_method_go_by_their_own_names_in_a_grid(folder: Path) -> None:
+    short = write(folder, "[grid]\neta = [0.1, 1]\nbits = [3, 4]\n")
+    full = write(folder, "[grid]\nmethod.eta = [0.1, 1]\nmethod.quantizer.bits = [3, 4]\n", "b.toml")
+    assert [p.id for p in expand(short)] == [p.id for p in expand(full)]
+    with pytest.raises(InputError, match=r"method\.eta is given twice"):
+        list(expand(write(folder, "[grid]\nmethod.eta = [0.1]\neta = [1]\n", "c.toml")))
+
+
 def test_listed_points_are_laid_over_the_spec_and_crossed_with_the_grid(folder: Path) -> None:
     text = '[grid]\nseed = [0, 1]\n[[point]]\nmethod = "local"\n[[point]]\nmethod = {quantizer = "nearest"}\n'
     points = [p.settings for p in expand(write(folder, text))]

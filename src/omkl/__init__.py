@@ -16,7 +16,7 @@ from omkl.features import Kernel, cauchy, gaussian, laplacian, matern
 from omkl.landmarks import Landmarks
 from omkl.learners import SGD, AdaGrad, Newton, Pooled, Shared
 from omkl.losses import Huber, Logistic, SmoothedHinge, Softmax, Squared
-from omkl.methods import Choco, Complete, Gossip, Local, frugal, paper, recommended
+from omkl.methods import Choco, Complete, Gossip, Local, alone, frugal, paper, recommended
 from omkl.model import Model, load_model
 from omkl.quantizers import QSGD, Exact, Nearest
 from omkl.reach import Reach
@@ -81,6 +81,7 @@ __all__ = [
     "TopK",
     "Triggered",
     "Tuned",
+    "alone",
     "cauchy",
     "compare",
     "data",

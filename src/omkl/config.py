@@ -119,6 +119,8 @@ def experiment(table: Table) -> Experiment:
     """Return the experiment that a table describes."""
     if "data" not in table:
         raise InputError("data is missing; a simulation needs a stream to learn; pass --data banana")
+    for key in (table.keys() - settings(Experiment).keys() - settings(Roles).keys()) & settings(recommended()).keys():
+        raise InputError(f"{key}: unknown key; it is a setting of the method; write it as method.{key}")
     laid = {"method": method(table["method"])} if "method" in table else {}
     values = converted(Experiment, {key: table[key] for key in table if key != "method"}, "") | laid
     roles = {key: values.pop(key) for key in settings(Roles) if key in values}

@@ -144,9 +144,9 @@ def _same(value: Any, other: Any) -> bool:
 
 def label(method: Method) -> str:
     """Return what a method is called: the preset nearest to it and what was changed, ``recommended, gamma=0.2``."""
-    bases = {name: make() for name, make in PRESETS.items()}
-    if not any(type(method) is type(base) for base in bases.values()):
-        bases = {method.name: type(method)} if is_dataclass(method) else {}
+    bases: dict[str, Any] = {name: make() for name, make in PRESETS.items()}
+    bases = {name: base for name, base in bases.items() if type(method) is type(base)}
+    bases |= {method.name: type(method)} if is_dataclass(method) else {}
     named_by = {name: list(changes(method, base)) for name, base in bases.items()}
     name = min(named_by, key=lambda one: len(named_by[one]), default=method.name)
     return ", ".join([name, *named_by.get(name, ())])

@@ -131,7 +131,7 @@ class Model:
         """The kernel weights, which sum to one."""
         return np.asarray(algorithm.normalize(self.log_weights))
 
-    def decision_function(self, X: npt.ArrayLike) -> npt.NDArray[np.float32]:
+    def decision_function(self, X: Any) -> npt.NDArray[np.float32]:
         """Return the outputs f, shape ``(n, C)``, for inputs ``(n, d)``, or rows of a table as for ``predict``."""
         if self.encoding is not None and (reading.is_file(X) or reading.is_frame(X)):
             X = self.encoding.inputs(reading.read(X).columns)
@@ -151,7 +151,7 @@ class Model:
         f = np.asarray(algorithm.predict(self.theta, self.log_weights, z).output)
         return f if self.encoding is None else np.asarray(self.encoding.in_units(f), dtype=np.float32)
 
-    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+    def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return predictions ``(n,)``: -1 and +1, class numbers, or real values, according to the loss.
 
         A model of a table also takes a CSV or Parquet file or a data frame with the columns of that table, and predicts

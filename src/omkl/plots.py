@@ -63,6 +63,15 @@ def own_axes(title: str) -> "Axes":
     return axes
 
 
+def legend_below(axes: "Axes") -> None:
+    """Put the names of all curves under the figure of the axes, off the curves, in as many columns as fit."""
+    handles, labels = axes.get_legend_handles_labels()
+    drawn = axes.figure
+    # In inches: what a line takes, and each letter beside it.
+    fit = int(drawn.bbox.width / drawn.dpi / (0.6 + 0.08 * max(map(len, labels))))
+    drawn.legend(handles, labels, loc="outside lower center", ncols=max(1, min(fit, len(labels))), frameon=False)
+
+
 def plot_partition(axes: "Axes", labels: Iterable[npt.ArrayLike], names: Sequence[str] | None = None) -> "Axes":
     """Draw how many samples of every class each node has, as stacked bars; of values that are no classes, quarters.
 

@@ -93,7 +93,9 @@ def _flag(name: str, setting: Setting, panel: str) -> Any:
     word = f"--{name.replace('_', '-')}"
     kind: Any = str
     metavar: str | None = "VALUE"
-    if bool in _kinds(setting) or name != setting.name:
+    if list[str] in _kinds(setting):
+        kind, metavar = list[str], "NAMES"
+    elif bool in _kinds(setting) or name != setting.name:
         kind, metavar = bool, None
     elif setting.hint == tuple[Kernel, ...]:
         kind, metavar = list[str], "VALUES"
@@ -118,6 +120,8 @@ def _help(setting: Setting) -> str:
         return f"{clause}; for {', '.join(name for name, make in OWN.items() if setting.name in settings(make))}."
     if setting.hint == tuple[Kernel, ...]:
         return "Families of kernels and their bandwidths, as gaussian:1,3,5; repeat the flag for several families."
+    if list[str] in _kinds(setting):
+        return f"{clause}; write a,b for several, or repeat the flag."
     between = ", or " if float in _kinds(setting) else ": "
     return f"{clause}{between}{', '.join(known)}." if known else f"{clause}."
 
@@ -150,6 +154,8 @@ def _part(setting: Setting, value: Any) -> Any:
 
 def _read(setting: Setting, value: Any) -> Any:
     """Return the value of a flag: a switch, a number, a name, or an inline TOML table."""
+    if isinstance(value, list):
+        return value if len(value) > 1 else value[0]
     if isinstance(value, str) and value.startswith("{"):
         try:
             return tomllib.loads(f"value = {value}")["value"]

@@ -25,6 +25,8 @@ class Report(Protocol):
 
 
 PATIENCE = 2.0  # seconds that a run may stay silent
+SETTLED = 3.0  # seconds after the first rounds, from which on an estimate is worth saying: those were compiled first
+ENOUGH = 0.05  # of the rounds, likewise
 PIPE_WIDTH = 400  # a pipe has no width, and a folded line is hard to read for a program
 
 
@@ -114,10 +116,25 @@ class _Lines:
     def __init__(self) -> None:
         self._start = time.monotonic()
         self._due = PATIENCE
+        self._first: tuple[float, int] | None = None
 
     def __call__(self, done: int, rounds: int, what: str = "simulating") -> None:
         elapsed = time.monotonic() - self._start
+        if done and self._first is None:
+            self._first = elapsed, done
         if elapsed >= self._due and done < rounds:
             self._due = 2 * elapsed
-            left = f", about {elapsed / done * (rounds - done):.0f} s left" if done else ""
-            print(f"omkl: {what}, {done:,} of {rounds:,}, {elapsed:.0f} s{left}", file=sys.stderr)
+            print(
+                f"omkl: {what}, {done:,} of {rounds:,}, {elapsed:.0f} s{self._left(elapsed, done, rounds)}",
+                file=sys.stderr,
+            )
+
+    def _left(self, elapsed: float, done: int, rounds: int) -> str:
+        """Return how long it will take, by the rounds after the first; nothing while these say too little."""
+        if self._first is None:
+            return ""
+        began, before = self._first
+        if done < ENOUGH * rounds and elapsed - began < SETTLED:
+            return ""
+        each = (elapsed - began) / (done - before) if done > before else elapsed / done
+        return f", about {each * (rounds - done):.0f} s left"

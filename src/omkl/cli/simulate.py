@@ -96,7 +96,7 @@ class simulate(FLAGS):  # type: ignore[misc, valid-type]
         if not self.quiet:
             _tell_devices(result)
         if self.out:
-            result.save(self.out)
+            result.save(self.out, overwrite=True)  # what is there was given up above
             if not self.events:
                 (self.out / EVENTS).unlink(missing_ok=True)  # of the result before
         if self.output is Format.JSON:

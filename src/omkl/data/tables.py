@@ -51,12 +51,6 @@ class Roles:
     use: Names | None = None
     drop: Names | None = None
 
-    @property
-    def roles(self) -> dict[str, Any]:
-        """The roles that are given, by name."""
-        given = {one.name: getattr(self, one.name) for one in fields(Roles)}
-        return {name: value for name, value in given.items() if value is not None}
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
@@ -215,7 +209,8 @@ def read_table(
 
 def opened(data: Any, roles: Roles) -> Any:
     """Return the table of a file or a data frame whose target is named; all else as it is."""
-    given = roles.roles
+    said = {one.name: getattr(roles, one.name) for one in fields(Roles)}
+    given = {name: value for name, value in said.items() if value is not None}
     if not (reading.is_file(data) or reading.is_frame(data)):
         if given:
             told = ", ".join(f"{name}={value!r}" for name, value in given.items())
@@ -259,7 +254,7 @@ def _several(role: str, names: str | Sequence[str] | None, known: Columns) -> li
     if names is None:
         return []
     if not isinstance(names, str):
-        return [str(name) for name in names]
+        return list(dict.fromkeys(name for each in names for name in _several(role, str(each), known)))
     return [names] if names in known or "," not in names else [name.strip() for name in names.split(",")]
 
 

@@ -11,7 +11,7 @@ from omkl.methods.ensemble import for_inputs, suited
 from omkl.methods.gossip import Gossip
 from omkl.methods.local import Local
 from omkl.methods.mixing import Mixing
-from omkl.methods.presets import frugal, paper, recommended
+from omkl.methods.presets import alone, frugal, paper, recommended
 from omkl.methods.protocol import Algorithm, Info, Method, Neighbors, Network, Round
 from omkl.methods.weights import GossipedWeights, Weights
 from omkl.registry import Registry
@@ -20,7 +20,9 @@ from omkl.registry import named as _named
 METHODS: Registry[type[Method]] = Registry(
     "omkl.methods", {method.name: method for method in (Gossip, Complete, Choco, Local)}
 )
-PRESETS: dict[str, Callable[..., Gossip]] = {"recommended": recommended, "frugal": frugal, "paper": paper}
+PRESETS: dict[str, Callable[..., Gossip | Local]] = {
+    "recommended": recommended, "frugal": frugal, "paper": paper, "alone": alone
+}  # fmt: skip
 
 
 def named(method: Method | str | None) -> Method:
@@ -53,6 +55,7 @@ __all__ = [
     "Network",
     "Round",
     "Weights",
+    "alone",
     "for_inputs",
     "frugal",
     "named",

@@ -45,9 +45,9 @@ class Mixing(Part):
         if self.gamma != "auto":
             object.__setattr__(self, "gamma", real("gamma", self.gamma))
             if not 0 < self.step <= 1:
-                raise InputError(
-                    f"gamma is {self.gamma}; the consensus step must lie in (0, 1], or be 'auto'; the paper uses 0.009"
-                )
+                other = "for nodes that never talk take omkl.alone() (--method alone)"
+                usual = other if is_exactly(self.gamma, 0) else "the paper uses 0.009"
+                raise InputError(f"gamma is {self.gamma}; the consensus step must lie in (0, 1], or be 'auto'; {usual}")
         object.__setattr__(self, "momentum", real("momentum", self.momentum))
         if not 0 <= self.momentum < 1:
             raise InputError(f"momentum is {self.momentum}; it must lie in [0, 1); zero is the paper's, else try 0.5")

@@ -1,4 +1,4 @@
-"""Settings by name: the default, a cheaper one, and those of the paper."""
+"""Settings by name: the default, a cheaper one, its learner without messages, and those of the paper."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,6 +7,7 @@ from omkl.features import gaussian
 from omkl.landmarks import Landmarks
 from omkl.learners import Pooled
 from omkl.methods.gossip import Gossip
+from omkl.methods.local import Local
 from omkl.methods.protocol import Method
 from omkl.quantizers import QSGD, Nearest
 from omkl.reach import Reach
@@ -87,3 +88,20 @@ def frugal(**changes: Any) -> Gossip:
     """Return the default for a third of its bytes: fewer coefficients, and less gossip."""
     own = recommended(basis=Landmarks(rank=70, rows=500), reach=Reach(most=8), pace=Budget(16, least=0.5))
     return own.replace(**changes)
+
+
+def alone(**changes: Any) -> Local:
+    """Return the default's learner without messages: nodes that never talk, to see what gossip is worth.
+
+    Compare it with ``recommended()``. ``Local()`` has other kernels and another learner, and loses for these too.
+
+    Examples
+    --------
+    >>> import omkl
+    >>> cases = {"together": (omkl.recommended(), "path"), "alone": (omkl.alone(), "path")}
+    >>> results = omkl.compare("banana", cases, nodes=20)
+    >>> bool(results["together"].loss.mean() < results["alone"].loss.mean())
+    True
+    """
+    best = recommended().settings()
+    return Local(**{name: value for name, value in best.items() if name in Local.known()}).replace(**changes)

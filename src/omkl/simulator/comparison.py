@@ -49,11 +49,14 @@ class Comparison(dict[str, Result]):
 
     def plot(self, axes: "Axes | None" = None, *, window: int | None = None, against: str = "rounds") -> "Axes":
         """Draw the mean loss of every case with its 95 % interval, and return the axes; see ``Result.plot``."""
-        axes = plots.own_axes(self._title()) if axes is None else axes
+        drawn = plots.own_axes(self._title()) if axes is None else axes
         for name, result in self.items():
-            result.plot(axes, label=name, window=window, against=against)
-        axes.legend(frameon=False)
-        return axes
+            result.plot(drawn, label=name, window=window, against=against)
+        if axes is None:
+            plots.legend_below(drawn)
+        else:
+            axes.legend(frameon=False)
+        return drawn
 
     def _row(self, name: str, result: Result) -> dict[str, Any]:
         loss, final = _each(result), result.last(result.loss)

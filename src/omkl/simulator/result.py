@@ -216,12 +216,16 @@ class Result:
             "bits_per_node_round": float(self.bits.mean() / self.theta.shape[0]),
         }
 
-    def save(self, folder: str | Path) -> Path:
+    def save(self, folder: str | Path, overwrite: bool = False) -> Path:
         """Write run.json, the curves (Parquet with pyarrow, else JSON lines) and final.npz into ``folder``.
 
-        A result that is there is replaced, as files are by NumPy and pandas. ``omkl simulate --out`` refuses that.
+        A result that is there is kept, and this one refused, unless ``overwrite`` says to replace it.
         """
         folder = Path(folder)
+        if (folder / "run.json").exists() and not overwrite:
+            raise InputError(
+                f"{folder} holds a result already; it is kept; give another folder, or replace it with overwrite=True"
+            )
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "run.json").unlink(missing_ok=True)
         _write_curves(folder, self._columns())

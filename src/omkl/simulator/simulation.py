@@ -295,7 +295,8 @@ def _widest_bank(methods: Sequence[Method]) -> Method:
         own, bank = method.bank, widest.bank
         if own.kernels != bank.kernels[: len(own.kernels)]:
             raise InputError(
-                f"kernels {own.kernels} are not the first of {bank.kernels}; compare them in separate runs"
+                f"kernels {own.kernels} are not the first of {bank.kernels}; compare them in separate runs; the "
+                "default's own learner without messages is omkl.alone()"
             )
         if (own.features, own.orthogonal, method.objective) != (bank.features, bank.orthogonal, widest.objective):
             raise InputError(

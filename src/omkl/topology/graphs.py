@@ -231,7 +231,8 @@ def refuse_parts(graph: Graph) -> None:
     rest = f"; {len(roots) - 5} smaller" if len(roots) > 5 else ""
     raise InputError(
         f"the graph has {len(roots)} components, by number of nodes: {'; '.join(parts)}{rest}; a network must be "
-        "connected; add edges between them, or raise p or radius of a random graph"
+        "connected; add edges between them, or raise p or radius of a random graph; for nodes that never talk take "
+        "omkl.alone() (--method alone) on any graph"
     )
 
 

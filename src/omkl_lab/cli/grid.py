@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from omkl import config
+from omkl.cli.options import METHOD, QUANTIZER
 from omkl.config import Table
 from omkl.data.reading import is_file as is_table
 from omkl.data.tables import Roles
 from omkl.errors import InputError
+from omkl.experiment import Experiment
 from omkl.settings import settings
 from omkl.topology.files import is_file
 from omkl_lab import sweeps
@@ -20,7 +22,7 @@ from omkl_lab.sweeps import Point
 def expand(path: Path) -> Iterator[Point]:
     """Yield the points of a grid file, each checked; an error names the point, the key and the value."""
     base = config.load(path)
-    axes, listed = dict(_axes(base.pop("grid", {}))), base.pop("point", None)
+    axes, listed = _by_path(_axes(base.pop("grid", {}))), base.pop("point", None)
     if listed is not None and not (isinstance(listed, list) and listed and all(isinstance(t, dict) for t in listed)):
         raise InputError("point: it must be a list of tables; write [[point]] before each")
     for key, beside in (("data", config.data_beside), ("data.file", _file_beside), ("topology", config.graph_beside)):
@@ -51,6 +53,19 @@ def _axes(grid: Any, path: str = "grid") -> Iterator[tuple[str, list[Any]]]:
         yield path.removeprefix("grid."), grid
     else:
         raise InputError(f"{path}: {grid!r} given; it must be a list of one value or more; write it in brackets")
+
+
+def _by_path(axes: Iterator[tuple[str, list[Any]]]) -> dict[str, list[Any]]:
+    """Return the lists by their dotted keys; a setting of the method may be named alone, as in flags."""
+    found: dict[str, list[Any]] = {}
+    for name, values in axes:
+        key = name
+        if name not in settings(Experiment) and name not in settings(Roles):
+            key = f"method.{name}" if name in METHOD else f"method.quantizer.{name}" if name in QUANTIZER else name
+        if key in found:
+            raise InputError(f"grid.{name}: {key} is given twice; a setting has one list; leave one out")
+        found[key] = values
+    return found
 
 
 def _file_beside(path: Path, file: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omkl.metrics import progressive
-from omkl.plots import PALETTE, figure
+from omkl.plots import PALETTE, figure, legend_below
 from omkl.storage import write_whole
 from omkl_lab.paper.experiments import TITLES, Floats, Runs, half_widths
 
@@ -32,7 +32,7 @@ REGRET = {"alone": ("no communication", "k"), **{name: (f"gossip, {name}", GRAPH
 
 def figure1(results: Mapping[str, Mapping[str, Runs]], against: str = "rounds") -> "Figure":
     """Return loss over rounds, or over bits sent, for the paper's methods on each data set."""
-    drawn, axes = figure(columns=len(results), width=4.6)
+    drawn, axes = figure(columns=len(results), width=4.6 if len(results) < 3 else 3.7)
     for axis, (data, runs) in zip(axes, results.items(), strict=True):
         for case, (label, color, style) in METHODS.items():
             if against == "bits" and case == "local":
@@ -43,7 +43,7 @@ def figure1(results: Mapping[str, Mapping[str, Runs]], against: str = "rounds") 
         axis.set_xlabel("kilobytes sent by a node, all-in" if against == "bits" else "round")
         few_ticks(axis)
     axes[0].set_ylabel("mean loss so far")
-    below(drawn, axes[0])
+    legend_below(axes[0])
     return drawn
 
 
@@ -66,7 +66,7 @@ def figure2(results: Mapping[str, Mapping[str, Runs]]) -> "Figure":
         for axis in (left, right):
             axis.set_xlabel("round")
             few_ticks(axis)
-    below(drawn, axes[0])
+    legend_below(axes[0])
     return drawn
 
 
@@ -88,12 +88,6 @@ def regret_figure(studies: "Mapping[str, Study]") -> "Figure":
         axis.legend(frameon=False, fontsize=9, loc="upper left")
     axes[0].set_ylabel("regret of a node")
     return drawn
-
-
-def below(drawn: "Figure", axis: "Axes") -> None:
-    """Put one legend for all panels under them, off the curves."""
-    handles, labels = axis.get_legend_handles_labels()
-    drawn.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
 
 
 def few_ticks(axis: "Axes") -> None:
