@@ -335,7 +335,7 @@ def test_asked_over_zenoh(tmp_path: Path) -> None:
         assert table[1].split() == ["probabilities", "-1:", f"{1 - likely:.2%},", "1:", f"{likely:.2%}"]
         assert [line.split()[0] for line in table] == ["label", "probabilities", "output", "round"]
         wrong = run("node", "predict", *place, "--x", "0.5")
-        assert (wrong.exit_code, "this network takes 2 numbers" in wrong.stderr) == (Exit.INPUT, True)
+        assert (wrong.exit_code, "the network's file says 2 finite numbers" in wrong.stderr) == (Exit.INPUT, True)
         if hasattr(signal, "SIGUSR1"):
             os.kill(a.process.pid, signal.SIGUSR1)
             a.until("export", path=str(tmp_path / "kept.npz"))
@@ -402,7 +402,7 @@ def test_metrics_of_a_device_by_a_flag(tmp_path: Path) -> None:
     path = write_network(tmp_path)
     (port,) = free_ports(1)
     with Daemon(path, "a", "--metrics", f"127.0.0.1:{port}") as a:
-        a.until("joined")
+        a.until("waiting")  # it has begun
         assert get(f"127.0.0.1:{port}", "/healthz")[0] == 200
     refused = run("node", "--network", path, "--id", "a", "--metrics", "17447")
     assert (refused.exit_code, "it must be a host and a port" in refused.stderr) == (Exit.INPUT, True)
