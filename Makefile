@@ -74,8 +74,9 @@ fmt: .venv/.installed
 	$(BIN)/ruff format
 
 .venv/.demo: pyproject.toml
-	$(PYTHON) -m venv .venv
-	$(INSTALL) --editable ".[sim,fast,cli,plot,dashboard,river]"
+	@echo "Installing into .venv: about half a minute."
+	@$(PYTHON) -m venv .venv
+	@$(INSTALL) --editable ".[sim,fast,cli,plot,dashboard,river]"
 	@touch $@
 
 # The stamp is made last, so an interrupted install is taken up again.

@@ -65,7 +65,6 @@ METHODS: dict[str, omkl.Gossip] = {
     "default, 8 samples a message": omkl.recommended(pace=omkl.Pace(1 / 8, least=1 / 8)),
     "default, coarser messages": omkl.recommended(quantizer=omkl.Nearest(5.0)),
     "paper": PAPER,
-    "paper, eta=1, gamma=.5": PAPER.replace(eta=1.0, gamma=0.5),
     "paper, exact messages": PAPER.replace(quantizer=None),
 }
 

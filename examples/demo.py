@@ -84,8 +84,8 @@ def main(out: Path, seeds: int = SEEDS, rounds: int | None = None) -> None:
     for name, result in results.items():
         print(row(name, result))
     print("\nRight and loss are of the last tenth of the stream, each sample predicted before it is learned.")
-    print("The network knows what one place would, and no device has shown a label or its stream to another;")
-    print("500 inputs without labels are shared beforehand. A guess is right 55 % of the time, with loss 0.693.\n")
+    print("The network knows what one place would, and no device has sent a sample or a label to another.")
+    print("All devices hold 500 inputs without labels. A guess is right 55 % of the time, with loss 0.693.\n")
     out.mkdir(parents=True, exist_ok=True)
     drawn, (axes,) = figure(width=8.0, height=4.0)
     draw(axes, results)

@@ -153,6 +153,20 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     assert "is the port taken?" in line
 
 
+@pytest.mark.parametrize("served", [True, False])
+def test_an_address_that_the_device_does_not_have_yet_may_be_had_later(tmp_path: Path, served: bool) -> None:
+    path = write_network(tmp_path, metrics=True)
+    member = load(path).members[0]
+    address = member.metrics if served else member.listen.partition("/")[2]
+    assert address is not None
+    path.write_text(path.read_text().replace(address, f"203.0.113.9:{address.rpartition(':')[2]}"))
+    process = node_processes.omkl("node", "--network", path, "--id", "a", plain=True, stderr=subprocess.PIPE)
+    _, stderr = process.communicate(timeout=node_processes.LIMIT)
+    assert process.returncode == Exit.DISK
+    (line,) = stderr.splitlines()
+    assert "is it of this device?" in line
+
+
 def test_a_neighbor_that_comes_late_is_waited_for(tmp_path: Path) -> None:
     path = write_network(tmp_path, metrics=True)
     with Daemon(path, "b", "--input", "-") as b:

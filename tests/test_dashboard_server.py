@@ -145,7 +145,7 @@ def test_the_token_opens_the_page_and_stays_in_a_cookie(site: Site) -> None:
 def test_other_sites_are_refused_with_the_token_too(site: Site, headers: dict[str, str], method: str) -> None:
     status, _, body = site.ask("/api/runs", method, {} if method == "POST" else None, **BEARER, **headers)
     assert status == 403
-    assert b"this page alone may ask" in body or b"no name of this server" in body
+    assert b"this page alone may ask" in body or b"is not a name of this server" in body
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:{}", "localhost:{}", "localhost:9999", "[::1]:{}", "192.0.2.7:{}"])
@@ -317,9 +317,13 @@ class Awaited(Memory):
         def found() -> Any:
             return next((one for one in self.seen if one["event"] == "frame" and holds(one)), None)
 
+        self.wait(found)
+        return found()
+
+    def wait(self, holds: Callable[[], Any]) -> None:
+        """Wait until something holds."""
         with self._more:
-            assert self._more.wait_for(found, timeout=60), self.seen
-            return found()
+            assert self._more.wait_for(holds, timeout=60), self.seen
 
 
 def test_real_nodes_are_seen_to_learn_and_to_go(tmp_path: Path) -> None:
@@ -344,6 +348,26 @@ def test_real_nodes_are_seen_to_learn_and_to_go(tmp_path: Path) -> None:
         finally:
             observer.close()
     assert json.loads(memory.read(0).lines[0])["ids"] == ["a", "b", "c"]
+
+
+def test_the_page_follows_the_networks_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file, memory = write_network(tmp_path, "abc"), Awaited()
+    observer = Observer(load(file), memory.add, file=file)
+    observer.start()
+    try:
+        memory.frame(lambda one: len(one["node"]["alive"]) == 3)
+        cursor = memory.read(0).cursor
+        file.write_text("nodes = 4")
+        memory.wait(lambda: "has changed, and the page goes on with what it was" in caplog.text)
+        write_network(tmp_path, "abcd")
+        memory.frame(lambda one: len(one["node"]["alive"]) == 4)
+    finally:
+        observer.close()
+    first, *rest = map(json.loads, memory.read(cursor).lines)
+    assert first["ids"] == ["a", "b", "c", "d"]
+    assert all(one["event"] != "frame" or len(one["node"]["alive"]) == 4 for one in rest)
+    assert json.loads(memory.read(0).lines[0]) == first
+    assert memory.read(memory.read(0).cursor).lines == []
 
 
 def test_the_command_says_where_and_ends_what_it_started(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import io
 import json
 import re
 import shutil
@@ -171,6 +172,14 @@ def test_bands_follow_the_shuffles() -> None:
     assert np.asarray(line.get_xdata())[-1] == pytest.approx(30 * 600 / 8000)
     top = np.asarray(band.get_paths()[0].vertices)[:, 1].max()
     assert top == pytest.approx((curves.mean(axis=0) + experiments.half_widths(curves, made.shuffle)).max())
+
+
+@pytest.mark.parametrize("panels", [1, 2, 3])
+def test_a_legend_fits_its_figure(panels: int) -> None:
+    drawn = figures.figure1({data: as_printed() for data in ("banana", "credit_card", "mnist")[:panels]})
+    drawn.savefig(io.BytesIO())
+    legend = drawn.legends[0].get_window_extent()
+    assert 0 <= legend.x0 < legend.x1 <= drawn.bbox.x1
 
 
 def test_spread_by_hand() -> None:

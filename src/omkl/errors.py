@@ -26,6 +26,10 @@ class DiskError(InputError):
     """A disk does not give what is on it; it may another time."""
 
 
+class AddressError(InputError):
+    """An address is none of this device; it may be another time, when its network is up."""
+
+
 class MissingExtraError(ImportError):
     """An optional dependency is not installed."""
 

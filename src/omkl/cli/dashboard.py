@@ -129,7 +129,7 @@ def _observe(file: Path, memory: "Memory", name: str | None, stack: ExitStack) -
             f"{file} describes a simulation, not a network; run it: omkl simulate {file} --out FOLDER --events, and "
             "open that folder"
         )
-    observer = stack.enter_context(closing(Observer(network.load(file), memory.add, name)))
+    observer = stack.enter_context(closing(Observer(network.load(file), memory.add, name, file)))
     observer.start()
 
 

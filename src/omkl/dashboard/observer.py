@@ -5,6 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from omkl.dashboard.recorder import SPREAD
 from omkl.errors import InputError
 from omkl.methods import presets
 from omkl.node.client import guest
-from omkl.node.config import NetworkConfig
+from omkl.node.config import NetworkConfig, load
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ def described(config: NetworkConfig) -> Event:
     placed = [member.position for member in members]
     return events.network(
         source="network",
-        title=f"{config.name}: {graph.name} of {len(members)} nodes",
+        title=f"{config.name}: {'' if graph.name == 'custom' else f'{graph.name} of '}{len(members)} nodes",
         nodes=len(members),
         ids=config.ids,
         positions=spread_out(len(members), graph.edges) if None in placed else placed,
@@ -231,17 +232,17 @@ def _given(values: list[Any]) -> list[Any]:
 
 
 class Observer:
-    """A thread that asks the nodes of a network how they stand, and hands on the events."""
+    """A thread that asks the nodes of a network how they stand, and hands on the events.
 
-    def __init__(self, config: NetworkConfig, add: Callable[[Event], None], name: str | None = None) -> None:
-        asks = name or config.ids[0]
-        if not config.access.services(asks).count("status"):
-            raise InputError(
-                f"access.status does not name {asks}; nodes tell how they stand to those alone whom it names; write "
-                f'status = ["{asks if config.tls else "*"}"] there, on every device'
-            )
-        self._config, self._add = config, add
-        self._guest = guest(config, TIMEOUT, name)
+    Where it is given the network's file, it starts over when the file changes: nodes were added, or removed.
+    """
+
+    def __init__(
+        self, config: NetworkConfig, add: Callable[[Event], None], name: str | None = None, file: Path | None = None
+    ) -> None:
+        self._add, self._name, self._file = add, name, file
+        self._stamp = self._changed()
+        self._watch(config)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="omkl-observer", daemon=True)
 
@@ -256,14 +257,44 @@ class Observer:
         self._thread.join()
         self._guest.close()
 
+    def _watch(self, config: NetworkConfig) -> None:
+        asks = self._name or config.ids[0]
+        if not config.access.services(asks).count("status"):
+            raise InputError(
+                f"access.status does not name {asks}; nodes tell how they stand to those alone whom it names; write "
+                f'status = ["{asks if config.tls else "*"}"] there, on every device'
+            )
+        self._guest, self._config, self._changes = guest(config, TIMEOUT, self._name), config, Changes(config)
+
+    def _changed(self) -> int | None:
+        """Return when the file was last written; None if there is none."""
+        try:
+            return self._file.stat().st_mtime_ns if self._file else None
+        except OSError:
+            return None
+
+    def _follow(self) -> None:
+        """Start over with the file, if it was written anew and makes sense."""
+        if (stamp := self._changed()) == self._stamp or stamp is None or self._file is None:
+            return
+        self._stamp, before = stamp, self._guest
+        try:
+            self._watch(load(self._file))
+        except InputError as error:
+            log.warning("%s has changed, and the page goes on with what it was: %s", self._file, error)
+            return
+        before.close()
+        self._add(described(self._config))
+
     def _run(self) -> None:
-        changes, began, failed = Changes(self._config), time.monotonic(), False
-        kernels = len(self._config.method.labels)
+        began, failed = time.monotonic(), False
         while not self._stop.wait(PERIOD):
             try:
+                self._follow()
+                kernels = len(self._config.method.labels)
                 told = self._guest.ask(self._config.ids, "status")
                 heard = {id: understood(answer, kernels) for id, answer in told.items()}
-                for event in changes.events(heard, time.monotonic() - began):
+                for event in self._changes.events(heard, time.monotonic() - began):
                     self._add(event)
             except Exception:  # those after it should be seen
                 if not failed:

@@ -100,14 +100,15 @@ class Memory:
         self._first: str | None = None
         self._kept: list[tuple[int, str, str]] = []  # numbers, kinds and lines
         self._count = 0
+        self._began = 0
         self._about: dict[str, Any] = {"title": "a network", "source": "network", "live": True}
 
     def add(self, event: Event) -> None:
-        """Keep an event; the first is that of the network."""
+        """Keep an event; that of a network comes first, and with another one all before it is forgotten."""
         with self._lock:
             self._count += 1
             if event["event"] == "network":
-                self._first = events.line(event).rstrip("\n")
+                self._first, self._began, self._kept = events.line(event).rstrip("\n"), self._count, []
                 self._about["title"] = event["title"]
                 return
             self._kept.append((self._count, event["event"], events.line(event).rstrip("\n")))
@@ -122,7 +123,7 @@ class Memory:
         """Return what was added since."""
         with self._lock:
             lines = [line for number, _, line in self._kept if number > cursor]
-            first = [self._first] if cursor == 0 and self._first else []
+            first = [self._first] if cursor < self._began and self._first else []
             return Read(first + lines, self._count, False)
 
     def about(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """A small HTTP server for a few pages: metrics and health."""
 
+import errno
 import socket
 import socketserver
 import threading
@@ -7,7 +8,7 @@ from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
-from omkl.errors import InputError
+from omkl.errors import AddressError, InputError
 
 MOST_REQUESTS = 8  # at a time; more are turned away, so that they cannot starve the node
 TIMEOUT = 5.0  # seconds that a client may take
@@ -44,10 +45,10 @@ class Server(socketserver.ThreadingTCPServer):
         try:
             super().__init__((host.strip("[]"), int(port)), _Handler)
         except OSError as error:
-            raise InputError(
-                f"metrics: {address} cannot be listened on ({error.strerror or error}); is the port taken? choose "
-                "another in the network's file"
-            ) from None
+            absent = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+            kind, rule = (AddressError, "is it of this device?") if absent else (InputError, "is the port taken?")
+            told = f"metrics: {address} cannot be listened on ({error.strerror or error}); {rule}"
+            raise kind(f"{told} choose another in the network's file") from None
 
     def start(self) -> Self:
         """Begin to serve."""

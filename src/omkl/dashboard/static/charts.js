@@ -80,6 +80,7 @@ const DRAWN = {
 
 function layout({ top, legend, guess, kinds, title }, [first, last], colors) {
   const axis = { color: colors.muted, gridcolor: colors.line, zeroline: false, fixedrange: true, tickfont: { size: 11 } };
+  const apart = { ticks: "outside", ticklen: 5, tickcolor: "rgba(0,0,0,0)" }; // the first round from the zero beside it
   const shapes = guess && top > guess * 0.8
     ? [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: guess, y1: guess, line: { color: colors.muted, width: 1, dash: "dot" } }]
     : [];
@@ -87,12 +88,12 @@ function layout({ top, legend, guess, kinds, title }, [first, last], colors) {
     ? [{ xref: "paper", x: 1, xanchor: "right", y: guess, yanchor: "bottom", text: "a constant guess", showarrow: false, font: { size: 11, color: colors.muted } }]
     : [];
   return {
-    margin: { l: kinds ? 70 : 44, r: 10, t: 6, b: title ? 34 : 24 },
-    height: kinds && 34 + 20 * kinds.length,
+    margin: { l: kinds ? 70 : 44, r: 10, t: 6, b: title ? 38 : 28 },
+    height: kinds && 38 + 20 * kinds.length,
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: colors.family, color: colors.muted, size: 11 },
-    xaxis: { ...axis, range: [first, Math.max(last, first + 1)], showgrid: false, nticks: 6, title: title && { text: title, standoff: 4, font: { size: 11 } } },
+    xaxis: { ...axis, range: [first, Math.max(last, first + 1)], showgrid: false, nticks: 6, ...apart, title: title && { text: title, standoff: 4, font: { size: 11 } } },
     yaxis: kinds
       ? { ...axis, type: "category", categoryorder: "array", categoryarray: kinds, range: [-0.6, kinds.length - 0.4] }
       : { ...axis, range: [0, Math.max(guess && top > guess * 0.8 ? guess * 1.1 : 0, top * 1.06 || 1)], nticks: 5, exponentformat: "SI" },

@@ -26,7 +26,7 @@ export function story(run, frame) {
   if (!first || !known(frame.loss) || frame === first) return `${nodes}, each with data of its own, begin.`;
   const [from, to] = [first, frame].map(({ loss }) => number(loss));
   const change = frame.loss < first.loss ? `have brought their loss from ${from} to ${to}` : `are at a loss of ${to}`;
-  const said = frame.bits > 0 ? ` Each tells its neighbors ${bytes(frame.bits)} a round, and nobody its data.` : "";
+  const said = frame.bits > 0 ? ` Each sends its neighbors ${bytes(frame.bits)} a round, and none of its data.` : "";
   return `After ${count(frame.round)} ${frame.round === 1 ? "round" : "rounds"} ${nodes} ${change}.${said}`;
 }
 

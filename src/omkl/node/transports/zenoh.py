@@ -16,6 +16,7 @@ With TLS every connection has the name of its certificate, and says what that na
 rest without a word. ``RUST_LOG=zenoh=debug`` makes it tell, on standard output.
 """
 
+import errno
 import json
 import logging
 import os
@@ -30,7 +31,7 @@ from typing import Any, Self, TypeAlias
 
 import zenoh
 
-from omkl.errors import InputError
+from omkl.errors import AddressError, InputError
 from omkl.node import certificates, door
 from omkl.node.inbox import CLIENTS, largest_frame, largest_sample
 from omkl.node.journal import BURST, PAUSE, Throttle
@@ -103,10 +104,9 @@ class ZenohTransport:
         try:
             self.session = _open(config)
         except zenoh.ZError as error:
-            raise InputError(
-                f"{endpoints.listen} cannot be listened on ({_short(error)}); is the port taken? "
-                "is it an address of this device?"
-            ) from None
+            absent = "lookup" in str(error) or f"(os error {errno.EADDRNOTAVAIL})" in str(error)
+            kind, rule = (AddressError, "is it of this device?") if absent else (InputError, "is the port taken?")
+            raise kind(f"{endpoints.listen} cannot be listened on ({_short(error)}); {rule}") from None
         self._publisher = self.session.declare_publisher(
             f"{self._base}/{role.id}/gossip",
             congestion_control=zenoh.CongestionControl.BLOCK,
