@@ -67,7 +67,7 @@ USES = (
     Use("", "the core with NumPy alone; what is missing is named", ROWS + LACKS + """
 assert omkl.__version__
 print(omkl.testing.check_method(omkl.Local(features=6, eta=0.5)), omkl.explain("ring", 10).rho)
-lacks("sim", lambda: omkl.simulate((X, y), "ring", nodes=5))
+assert omkl.simulate((X[:600], y[:600]), "ring", nodes=5, method="paper").loss.shape == (1, 120)
 lacks("sim", lambda: omkl.tune)
 lacks("sim", lambda: __import__("omkl_lab.sweeps"))
 lacks("sim", lambda: omkl.topology.erdos_renyi(9))
@@ -80,7 +80,7 @@ lacks("sdp", lambda: omkl.topology.fdla(omkl.topology.ring(5)))
 """, "omkl --version 2> said && exit 1; grep \"pip install 'omkl\\[cli\\]'\" said"),
     Use("cli", "omkl --version, --help, doctor, explain", shell="""
 omkl --version && omkl --help > help && omkl doctor && omkl explain --topology ring --nodes 10
-for command in 'dashboard dashboard' 'node node check' 'river simulate --data banana --nodes 4'; do
+for command in 'dashboard dashboard' 'node cluster --nodes 3' 'river simulate --data banana --nodes 4'; do
     set -- $command; extra=$1; shift
     omkl "$@" 2> said && exit 1; grep "pip install 'omkl\\[$extra\\]'" said
 done
@@ -141,7 +141,7 @@ assert evaluate.progressive_val_score(datasets.Bananas().take(2000), OMKLClassif
     Use("node", "two nodes in a program, over TCP", ROWS + """
 from omkl.node.setup.template import write
 if __name__ == "__main__":
-    network = write("network.toml", nodes=2, topology="path", port=17790, metrics="127.0.0.1:17790")
+    network = write("network.toml", nodes=2, topology="path", port=17790, metrics="none")
     with omkl.Node.join("network.toml", "a") as a, omkl.Node.join("network.toml", "b") as b:
         for row in range(0, 600, 2):
             a.observe(X[row], y[row])
@@ -155,12 +155,12 @@ if __name__ == "__main__":
 for name, half in (("a", slice(0, None, 2)), ("b", slice(1, None, 2))):
     np.savetxt(f"{name}.csv", np.column_stack([X, y])[half], delimiter=",", header="u,v,y", comments="")
 """, """
-omkl node init --nodes 2 --topology path --port 17792 --metrics 127.0.0.1:17792 && omkl node check
+omkl node init --nodes 2 --topology path --port 17792 --metrics 127.0.0.1:17794 && omkl node check
 for id in a b; do omkl node --network network.toml --id $id --input $id.csv --predictions > $id.jsonl & done
 trap 'kill $(jobs -p)' EXIT
 for try in $(seq 60); do [ $(cat a.jsonl b.jsonl | wc -l) = 400 ] && break; sleep 0.5; done
 test $(cat a.jsonl b.jsonl | wc -l) = 400
-omkl node predict --id a 1 1
+omkl node predict --network network.toml --id a --x=1,1
 """),
     Use("dashboard", "the page and its scripts are served", """
 import re, subprocess, urllib.parse, urllib.request

@@ -13,6 +13,7 @@ import omkl
 from omkl import testing
 from omkl.arrays import Array, namespace
 from omkl.compressors import QUANTIZERS
+from omkl.errors import MissingExtraError
 from omkl.learners import LEARNERS, Learner, Memory, Sample
 from omkl.losses import LOSSES, Loss
 from omkl.methods import METHODS, Info, Method, Network, Round
@@ -461,5 +462,11 @@ def test_what_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         "10 checks passed; skipped is_the_same_on_strict_arrays: array-api-strict is not inst"
     )
     assert "pip install 'omkl[sim]'" in report.skipped["is_the_same_under_jit"]
+
+    def lacks_jax(*given: Any, **settings: Any) -> Any:
+        raise MissingExtraError("jax", "sim")
+
+    monkeypatch.setattr(omkl, "simulate", lacks_jax, raising=False)
+    assert "omkl[sim]" in testing.check_method(omkl.Local(**SMALL)).skipped["runs_in_a_simulation"]
     with pytest.raises(SkipTest, match="array-api-strict"):  # pytest's parametrize skips it
         testing.QUANTIZER[-2](omkl.Sign())
