@@ -177,7 +177,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"weights": "metro"}, "weights: unknown weights 'metro'; did you mean 'metropolis'?"),
     ({"data": "bananna"}, "data: unknown data set 'bananna'; did you mean 'banana'?"),
     ({"data": "x.csv"}, "data: x.csv needs the column to predict; name it: target="),
-    ({"data": "banana", "target": "y"}, "data: target='y' for data that have no columns"),
+    ({"data": "banana", "target": "y"}, "data: target='y' for the data set 'banana';"),
     ({"data": 3}, "data: 3 given; it must be a text"),
     ({"data": {"file": "x.csv"}}, "data.target: target is missing"),
     ({"data": {"file": "x.csv", "target": "y"}}, "data: x.csv is not a file"),

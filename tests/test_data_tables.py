@@ -253,7 +253,7 @@ def test_what_cannot_be_learned_is_refused(text: str, options: dict[str, Any], m
 
 
 def test_roles_without_a_table_are_refused() -> None:
-    with pytest.raises(InputError, match="node='a' for data that have no columns with names"):
+    with pytest.raises(InputError, match="node='a' for the data set 'banana'; it is for"):
         omkl.Experiment(data="banana", node="a")
     with pytest.raises(InputError, match="a data frame needs the column to predict"):
         omkl.Experiment(data=Frame({"x": [1, 2], "y": [0, 1]}))

@@ -24,9 +24,10 @@ class Experiment(Roles):
     Attributes
     ----------
     data
-        The data to learn: a data set by name, such as ``"banana"`` (``omkl data`` lists them); a CSV or Parquet file or
-        a data frame, with ``target`` to say what to predict; arrays ``(X, y)`` with X ``(n, d)``, dealt out to the
-        nodes; or a stream ``(X, y)`` with X ``(T, J, d)`` and y ``(T, J)``.
+        The data to learn, a file such as ``rows.csv`` or a data set by name, such as ``banana``. ``omkl data`` lists
+        the data sets. A file is CSV or Parquet, and ``target`` says what to predict; in Python it may be a data frame.
+        Or arrays ``(X, y)``: with X ``(n, d)`` the rows are dealt out to the nodes, and X ``(T, J, d)`` with y
+        ``(T, J)`` is a stream.
     topology
         Which nodes hear each other, by a file such as ``edges.csv`` or by name; files are those that
         ``omkl.topology.read`` knows. Or a graph of ``omkl.topology``, a networkx graph, an adjacency or a gossip

@@ -31,13 +31,21 @@ START = datetime(1970, 1, 1)
 
 def texts(column: npt.NDArray[Any]) -> Texts:
     """Return cells as texts without spaces around them; what is missing is empty."""
-    found = np.strings.strip(column.astype(str))
-    return np.where(np.isin(np.strings.lower(found), MISSING), "", found)
+    values, which = distinct(column.astype(str))
+    found = np.strings.strip(values)
+    return np.where(np.isin(np.strings.lower(found), MISSING), "", found)[which]
+
+
+def distinct(cells: Texts) -> tuple[Texts, npt.NDArray[np.int64]]:
+    """Return the different cells and which of them each one is; sorting them, as NumPy does, takes much longer."""
+    known: dict[str, int] = {}
+    which = [known.setdefault(cell, len(known)) for cell in cells.tolist()]
+    return np.array(list(known), dtype=str), np.array(which, dtype=np.int64)
 
 
 def numbers(cells: Texts, style: str = PLAIN) -> Floats:
     """Return the numbers that cells are, written in a style; nan where there is none, or it is not finite."""
-    values, which = np.unique(cells, return_inverse=True)
+    values, which = distinct(cells)
     found = _plain(values) if style == PLAIN else None
     found = np.array([_number(value, style) for value in values.tolist()]) if found is None else found
     return np.where(np.isfinite(found), found, np.nan)[which]
@@ -48,7 +56,10 @@ def style_of(cells: Texts, has_decimal_commas: bool = False) -> str | None:
 
     ``1,234`` is a thousand and more, unless the table has decimal commas.
     """
-    there, styles = np.unique(cells[cells != ""]), [PLAIN, *(reversed(list(STYLES)) if has_decimal_commas else STYLES)]
+    there, styles = (
+        distinct(cells[cells != ""])[0],
+        [PLAIN, *(reversed(list(STYLES)) if has_decimal_commas else STYLES)],
+    )
     share = {style: float(np.isfinite(numbers(there, style)).mean()) for style in styles} if there.size else {}
     best = max(share, key=lambda style: share[style], default=PLAIN)
     return best if share.get(best, 0.0) >= COMMON else None
@@ -65,7 +76,7 @@ def seconds(cells: Texts) -> Floats:
 
 
 def _each(read: Callable[[str], float], cells: Texts) -> Floats:
-    values, which = np.unique(cells, return_inverse=True)
+    values, which = distinct(cells)
     return np.array([read(value) for value in values.tolist()], dtype=np.float64)[which]
 
 

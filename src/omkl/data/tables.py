@@ -214,9 +214,10 @@ def opened(data: Any, roles: Roles) -> Any:
     if not (reading.is_file(data) or reading.is_frame(data)):
         if given:
             told = ", ".join(f"{name}={value!r}" for name, value in given.items())
+            called = f"the data set {data!r}" if isinstance(data, str) else "data without names of columns"
             raise InputError(
-                f"{told} for data that have no columns with names; it is for a CSV or Parquet file or a data frame; "
-                "leave it out"
+                f"{told} for {called}; it is for a CSV or Parquet file or a data frame; leave it out, or give the path "
+                "of a file, as rows.csv"
             )
         return data
     if "target" not in given:
