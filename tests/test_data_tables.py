@@ -195,6 +195,22 @@ def test_times_order_the_rows_whatever_they_are_written_as(tmp_path: Path) -> No
     assert data.as_stream(table, 2)[0].X[:, :, 0].tolist() == [[2, 1], [3, 0]]  # not shuffled
 
 
+def test_time_and_node_are_inputs_only_where_they_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = "".join(f"2024-01-{1 + k // 8:02d} {3 * (k % 8):02d}:00,{'ab'[k % 2]},{k % 5},{k % 3}\n" for k in range(96))
+    text = f"t,place,x,y\n{rows}"
+    table = made(tmp_path, text, time="t", node="place")
+    assert table.encoding
+    assert table.encoding.names == ["x"]
+    assert "inputs: x; place tells nodes apart and is no input (if nodes differ, list it in use too)" in caplog.text
+    assert "t orders the rows and is no input (list it in use to make it one)" in caplog.text
+    caplog.clear()
+    table = made(tmp_path, text, time="t", node="place", use=["x", "place", "t"])
+    assert table.encoding
+    assert table.encoding.names == ["x", "place = b", "sine of day of t", "cosine of day of t"]
+    assert "inputs: x, place (2 texts), t" in caplog.text
+    assert "no input" not in caplog.text
+
+
 def test_dates_become_days_and_cycles(tmp_path: Path) -> None:
     days = "".join(f"{k + 1:02d}.03.2024 {6 * (k % 4):02d}:00,{k % 3}\n" for k in range(28))
     table = made(tmp_path, f"d,y\n{days}")
@@ -281,7 +297,7 @@ def test_names_and_units_stay_to_the_end(rooms: Frame, tmp_path: Path) -> None:
     predicted = again.predict(rooms)
     assert np.array_equal(predicted, model.predict(rooms))
     assert 4e5 < predicted.min() < predicted.max() < 6e5
-    with pytest.raises(InputError, match="unknown column 'x'"):
+    with pytest.raises(InputError, match="column 'x' is missing; this model takes columns x, z"):
         model.predict(Frame({"z": [1.0, 2.0]}))
 
 
@@ -310,3 +326,28 @@ def test_inputs_in_unlike_units_are_noticed(rooms: Frame) -> None:
     with pytest.warns(UserWarning, match="input 0 varies so much more .*standardize=True"):
         omkl.simulate((X, np.sign(z)), nodes=3, method=method)
     omkl.simulate((X, np.sign(z)), nodes=3, method=method, standardize=True)
+
+
+def test_a_model_says_which_columns_it_takes(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = "".join(f"{1013 + 8 * a:.1f},{'uvw'[k % 3]},{a:.3f}\n" for k, a in enumerate(rng.standard_normal(60)))
+    (tmp_path / "t.csv").write_text(f"pressure,place,y\n{rows}")
+    model = omkl.simulate(tmp_path / "t.csv", nodes=2, target="y").model()
+    assert "pressure, place" in str(model)
+    one = {"pressure": 1013.0, "place": "v"}
+    assert model.predict([one, one]).shape == (2,)
+    needs = r"takes .*columns pressure, place \(3 texts\): a CSV or Parquet file, a data frame or a list of dicts"
+    for wrong, says in (
+        ([[1013.0, "v"]], "X is not of numbers"),
+        ([[1013.0, 0.0]], r"X has shape \(1, 2\)"),
+        ([{"place": "v"}], "column 'pressure' is missing"),
+    ):
+        with pytest.raises(InputError, match=f"{says}.*{needs}"):
+            model.predict(wrong)
+    for changed, says in (
+        ({"pressure": 101.3}, "pressure holds 101.3, far from the 101[0-9]+ .* another unit"),
+        ({"pressure": "high"}, "pressure holds 'high', no number"),
+        ({"place": "z"}, "place holds 'z', an unknown text"),
+    ):
+        with pytest.warns(UserWarning, match=says):
+            model.predict([one | changed])

@@ -1,8 +1,11 @@
 """What is seen of results, models and graphs where they are printed."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+import omkl
 from omkl import Model, topology
 from omkl.losses import Squared
 from omkl.simulator.result import Result
@@ -38,13 +41,14 @@ def test_a_result_says_what_ran_and_what_came_of_it() -> None:
     # Losses 0.25 and 0.26: mean 0.255, standard error 0.005, and t(0.975) with one degree of freedom is 12.7062.
     title, *lines = str(result()).splitlines()
     assert title == "gossip on banana: path of 3 nodes, 20 rounds, 2 seeds"
-    assert lines[:4] == [
+    assert lines[:5] == [
         "  loss            0.8355 over all rounds, scored before learning",  # (18 * 0.9 + 2 * 0.255) / 20
         "  final loss      0.2550 ± 0.0635 over the last tenth, 95 % over 2 seeds",
+        "  rows            the same in one order for all seeds: ± does not cover that",
         "  final accuracy  75.00% over the last tenth",
         "  bytes           20.0 sent by a node in a round, header and all",
     ]
-    assert lines[4].startswith("  see             .loss")
+    assert lines[5].startswith("  see             .loss")
 
 
 def test_what_a_result_lacks_is_not_shown() -> None:
@@ -58,13 +62,33 @@ def test_what_a_result_lacks_is_not_shown() -> None:
 def test_a_regression_has_a_share_of_the_variance() -> None:
     run = result(accuracy=np.nan)
     run.config["method"]["loss"], run.config["target_variance"] = {"name": "squared"}, 1.671  # twice the mean loss
-    assert "  R2          0.5000 over all rounds, of the targets' variance\n" in str(run)
+    assert "  R2             0.5000 over all rounds, of the targets' variance\n" in str(run)
+    assert "  typical error  0.5050 over the last tenth" in str(run)  # the root of 0.255
+    run.config.update(guess=1.02, is_dealt=True)
+    assert "  R2             0.5000 over all rounds, 0.7500 over the last tenth, of the targets' variance\n" in str(run)
+    assert "  guessing       1.0200 over the last tenth, if one always guessed the mean\n" in str(run)
+    assert "does not cover that; another order: --shuffle 1 (shuffle=1)\n" in str(run)
+
+
+def test_what_guessing_loses() -> None:
+    """By hand: one of four labels is +1, all of them before the last tenth, so that a guess loses ln(4/3) there."""
+    X, y = np.zeros((20, 2, 1)), -np.ones((20, 2))
+    y[:10, 0] = 1
+    settings: dict[str, Any] = {"method": omkl.paper(), "nodes": 2}
+    assert omkl.simulate((X, y), "path", **settings).config["guess"] == pytest.approx(np.log(4 / 3))
+    squared = omkl.simulate((X, y), "path", **settings, loss="squared")
+    assert squared.config["guess"] == pytest.approx(0.5**2)
+    assert omkl.simulate((X, (y > 0).astype(int)), "path", **settings, loss="softmax").config["guess"] == pytest.approx(
+        np.log(4 / 3)
+    )
+    assert omkl.simulate((X, y), "path", **settings, loss="smoothed_hinge").config["guess"] is None
+    assert not squared.config["is_dealt"]
 
 
 def test_names_of_users_are_short_and_escaped() -> None:
     shown = result(graph={"name": "<script>alert(1)</script>\n" + "very " * 200})
     assert len(str(shown)) < MOST
-    assert len(str(shown).splitlines()) == 6
+    assert len(str(shown).splitlines()) == 7
     page = shown._repr_html_()
     assert "<script>" not in page
     assert "&lt;script&gt;" in page

@@ -1,5 +1,6 @@
 """A learned model: predict, save, load. One file format for simulator, node and estimators."""
 
+import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,6 +20,7 @@ from omkl.scaling import Inputs
 
 # One that has no basis, units, landmarks, relevance or table is written as ever, for readers that know of none.
 FORMAT, WITH_BASIS, WITH_UNITS, WITH_LANDMARKS, WITH_RELEVANCE, WITH_TABLE = 1, 2, 3, 4, 5, 6
+FAR = 10  # deviations: numbers so far from the mean are said to be
 MOST_SHOWN = 160  # characters of names of columns
 _ARRAYS = (
     "theta", "log_weights", "frequencies", "basis", "center", "scale", "landmarks", "limits", "bandwidths", "relevance"
@@ -133,14 +135,18 @@ class Model:
 
     def decision_function(self, X: Any) -> npt.NDArray[np.float32]:
         """Return the outputs f, shape ``(n, C)``, for inputs ``(n, d)``, or rows of a table as for ``predict``."""
-        if self.encoding is not None and (reading.is_file(X) or reading.is_frame(X)):
-            X = self.encoding.inputs(reading.read(X).columns)
-        x: Inputs = np.asarray(X, dtype=np.float32 if self.center is None else np.float64)
-        dimension = self.features.inputs
+        dimension, rows = self.features.inputs, None if self.encoding is None else reading.rows(X)
+        if self.encoding is not None and rows is not None:
+            X = self.encoding.inputs(rows)
+            for told in [*self.encoding.strange(rows), *self._far(X)]:
+                warnings.warn(f"{told}; the prediction may mean nothing", stacklevel=3)
+        wanted = f"rows of {dimension} numbers" + (f", or {self.encoding.wanted}" if self.encoding else "")
+        try:
+            x: Inputs = np.asarray(X, dtype=np.float32 if self.center is None else np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"X is not of numbers ({error}); this model takes {wanted}; pass these") from None
         if x.ndim != 2 or x.shape[1] != dimension:
-            raise InputError(
-                f"X has shape {x.shape}; this model takes (n, {dimension}); pass rows of {dimension} numbers"
-            )
+            raise InputError(f"X has shape {x.shape}; this model takes (n, {dimension}); pass {wanted}")
         if not np.isfinite(x).all():
             raise InputError(
                 f"X has a non-finite value in row {int(np.argwhere(~np.isfinite(x))[0][0])}; fill or drop it"
@@ -150,6 +156,18 @@ class Model:
         z = transform(x, self.features)
         f = np.asarray(algorithm.predict(self.theta, self.log_weights, z).output)
         return f if self.encoding is None else np.asarray(self.encoding.in_units(f), dtype=np.float32)
+
+    def _far(self, X: npt.NDArray[Any]) -> list[str]:
+        """Return which columns of numbers hold what is far from all that was seen, as in another unit."""
+        if self.encoding is None or self.center is None or self.scale is None:
+            return []
+        names, numbers = self.encoding.names, [one.name for one in self.encoding.columns if one.kind == "number"]
+        off = (np.abs(X - self.center) / self.scale).max(axis=0, initial=0.0)
+        return [
+            f"{name} holds {X[np.abs(X[:, k] - self.center[k]).argmax(), k]:.4g}, far from the "
+            f"{self.center[k]:.4g} ± {self.scale[k]:.2g} that was seen: is it in another unit?"
+            for k, name in enumerate(names) if off[k] > FAR and name in numbers
+        ]  # fmt: skip
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return predictions ``(n,)``: -1 and +1, class numbers, or real values, according to the loss.
@@ -162,6 +180,20 @@ class Model:
             return decided
         places = (decided + 1) // 2 if self.theta.shape[1] == 1 else decided
         return np.asarray(np.array(self.encoding.classes)[places])
+
+    def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return the probability of every class, ``(n, classes)``, for logistic and softmax losses.
+
+        Columns are in the order of the labels: -1 and +1, or 0, 1, 2, ..., or ``encoding.classes``.
+        """
+        chances = getattr(self.loss, "probabilities", None)
+        if chances is None:
+            raise InputError(
+                f"loss is {self.loss.name}; it has no probabilities; logistic and softmax have; use predict"
+            )
+        outputs = self.decision_function(X)
+        found = np.array([list(chances(f).values()) for f in outputs], dtype=np.float64)
+        return found.reshape(len(outputs), max(2, self.theta.shape[1]))
 
     def save(self, path: str | Path) -> None:
         """Write the model as npz with a JSON header, never pickle."""

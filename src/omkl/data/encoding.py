@@ -5,7 +5,7 @@ One of dates becomes the days since 1970, and where it stands in the day, the we
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -14,13 +14,14 @@ import numpy.typing as npt
 
 from omkl.data import cells
 from omkl.data.cells import Floats, Texts
-from omkl.data.reading import Columns
-from omkl.errors import InputError, pick
+from omkl.data.reading import Columns, brief
+from omkl.errors import InputError
 
 MOST_TEXTS = 20  # of a column, that become a column each
 MOST_LETTERS = 100  # of a text that may be a category
 MANY = 0.05  # of the cells missing: so many get a column that tells
 DAY = 86400.0
+MOST_LISTED = 12  # columns in a line
 PERIODS: Mapping[str, float] = {"day": DAY, "week": 7 * DAY, "year": 365.2425 * DAY}
 OTHER = "other"
 COUNTER = re.compile(
@@ -152,9 +153,21 @@ class Encoding:
         """What the inputs are called."""
         return [name for one in self.columns for name in one.names]
 
+    @property
+    def wanted(self) -> str:
+        """What rows must have, in words."""
+        return f"columns {listed(self.columns)}: a CSV or Parquet file, a data frame or a list of dicts"
+
     def inputs(self, columns: Columns) -> Floats:
         """Return the inputs ``(n, d)`` of columns, of which others than these do not count."""
-        return np.concatenate([one.encode(pick("column", one.name, columns)) for one in self.columns], axis=1)
+        for one in self.columns:
+            if one.name not in columns:
+                raise InputError(f"column {one.name!r} is missing; this model takes {self.wanted}; add it")
+        return np.concatenate([one.encode(columns[one.name]) for one in self.columns], axis=1)
+
+    def strange(self, columns: Columns) -> list[str]:
+        """Return what cells hold that cannot be read or was never seen, in words."""
+        return [told for one in self.columns if (told := _strange(one, columns[one.name]))]
 
     def in_units(self, outputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return outputs ``(n, C)`` of a learner in the units of the target."""
@@ -170,6 +183,26 @@ class Encoding:
         """Return the encoding of a record."""
         made = [KINDS[one["kind"]](**{key: one[key] for key in one if key != "kind"}) for one in record["columns"]]
         return cls(**{**record, "columns": made})
+
+
+def listed(encoders: Sequence[Encoder]) -> str:
+    """Return the columns, and the number of texts in each that holds texts."""
+    shown = [f"{one.name} ({len(one.values)} texts)" if isinstance(one, Category) else one.name for one in encoders]
+    more = [f"and {len(shown) - MOST_LISTED} more"] if len(shown) > MOST_LISTED else []
+    return ", ".join([*shown[:MOST_LISTED], *more])
+
+
+def _strange(encoder: Encoder, column: npt.NDArray[Any]) -> str | None:
+    if column.dtype.kind in "biufM":
+        return None
+    found = cells.texts(column)
+    if isinstance(encoder, Category):
+        odd, what = np.array([not encoder.others and cell not in encoder.values for cell in found]), "an unknown text"
+    else:
+        date = isinstance(encoder, Date)
+        values = date_cells(column, encoder.epoch) if isinstance(encoder, Date) else number_cells(column, encoder.style)  # type: ignore[attr-defined]
+        odd, what = np.isnan(values) & (found != ""), "no date" if date else "no number"
+    return f"{encoder.name} holds {brief(found[int(np.argmax(odd))])}, {what}" if odd.any() else None
 
 
 def number_cells(column: npt.NDArray[Any], style: str = cells.PLAIN) -> Floats:

@@ -68,6 +68,16 @@ def read(source: Any) -> Read:
     raise InputError(f"{path} ends in {path.suffix!r}; a table is read from {known}; convert it, or rename it")
 
 
+def rows(source: Any) -> Columns | None:
+    """Return the columns of a file, a data frame or a list of dicts; None where it is something else."""
+    if is_frame(source) or is_file(source):
+        return read(source).columns
+    if not isinstance(source, list) or not source or not all(isinstance(row, Mapping) for row in source):
+        return None
+    names = [name for name in source[0] if all(name in row for row in source)]
+    return {str(name): _plain([row[name] for row in source]) for name in names}
+
+
 def brief(cell: Any) -> str:
     """Return a cell as a message shows it."""
     text = str(cell)

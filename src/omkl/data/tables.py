@@ -36,9 +36,11 @@ class Roles:
         Which column of a table to predict; several as a list. A column of two values or of texts is learned as classes,
         a column of numbers as a number; ``loss`` changes that.
     node
-        Which column says which node sees a row. Without it the rows are dealt out to the nodes.
+        Which column says which node sees a row. Without it the rows are dealt out to the nodes. It is no input, unless
+        ``use`` names it; name it if nodes differ from each other.
     time
-        Which column holds the time of a row. The rows are then learned in the order of time and not shuffled.
+        Which column holds the time of a row. The rows are then learned in the order of time and not shuffled. Time is
+        no input, unless ``use`` names it.
     use
         Which columns are inputs; a list. Without it all are that are nothing else and say something.
     drop
@@ -190,7 +192,7 @@ def read_table(
             raise InputError(f"column {name!r} is the target and more; it can be one thing only; name another")
     rows, notes = _rows(found, targets, node, time)
     columns = {name: column[rows] for name, column in known.items()}
-    wanted = used or [name for name in columns if name not in {*targets, *dropped, node}]
+    wanted = list(dict.fromkeys(used)) or [name for name in columns if name not in {*targets, *dropped, node, time}]
     encoders, told = _encoders(columns, found, [name for name in wanted if name != time], bool(used))
     if time is not None and time in wanted:
         encoders += _time_of(time, columns[time])
@@ -201,9 +203,14 @@ def read_table(
         None if node is None else cells.texts(columns[node]),
         Encoding(encoders, targets, classes), found.name, (*found.notes, *notes, *told, *also), time is not None,
     )  # fmt: skip
-    if table.notes:
-        more = f"; and {len(table.notes) - MOST_TOLD} more" if len(table.notes) > MOST_TOLD else ""
-        logger.warning("%s: %s%s", table.name, "; ".join(table.notes[:MOST_TOLD]), more)
+    about = [f"inputs: {encoding.listed(encoders)}"]
+    if node is not None and node not in wanted:
+        about.append(f"{node} tells nodes apart and is no input (if nodes differ, list it in use too)")
+    if time is not None and time not in wanted:
+        about.append(f"{time} orders the rows and is no input (list it in use to make it one)")
+    more = [f"and {len(table.notes) - MOST_TOLD} more"] if len(table.notes) > MOST_TOLD else []
+    level = logging.INFO if len(about) == 1 and not table.notes else logging.WARNING
+    logger.log(level, "%s: %s", table.name, "; ".join([*about, *table.notes[:MOST_TOLD], *more]))
     return table
 
 
@@ -255,7 +262,7 @@ def _several(role: str, names: str | Sequence[str] | None, known: Columns) -> li
     if names is None:
         return []
     if not isinstance(names, str):
-        return list(dict.fromkeys(name for each in names for name in _several(role, str(each), known)))
+        return [name for each in names for name in _several(role, str(each), known)]
     return [names] if names in known or "," not in names else [name.strip() for name in names.split(",")]
 
 

@@ -116,22 +116,42 @@ class Result:
         summary, seeds = self.summary(), len(self.seeds)
         half = float(metrics.half_interval(self.last(self.loss)))
         apart, over = (f" ± {_figure(half)}", f", 95 % over {seeds} seeds") if seeds > 1 else ("", "")
+        again = "; another order: --shuffle 1 (shuffle=1)" if self.config.get("is_dealt") else ""
         lines = {
             "loss": f"{_figure(summary['loss'])} over all rounds, scored before learning",
             "final loss": f"{_figure(summary['final_loss'])}{apart} over the last tenth{over}",
+            "rows": f"the same in one order for all seeds: ± does not cover that{again}" if over else "nan",
+            "guessing": f"{_figure(self._guess)} over the last tenth, if one always guessed {self._guessed}",
             "typical error": f"{_figure(self._typical_error(), 1000)} over the last tenth, root mean square",
             "final accuracy": f"{summary['final_accuracy']:.2%} over the last tenth",
-            "R2": f"{self.r2.mean():.4f} over all rounds, of the targets' variance",
+            "R2": f"{self.r2.mean():.4f} over all rounds{self._late_r2()}, of the targets' variance",
             "bytes": f"{summary['bits_per_node_round'] / 8:,.1f} sent by a node in a round, header and all",
         }
         return {name: text for name, text in lines.items() if not text.startswith("nan")}
 
+    @property
+    def _is_squared(self) -> bool:
+        return bool(self.config["method"]["loss"]["name"] == "squared")
+
+    @property
+    def _guess(self) -> float:
+        """What always guessing the same loses over the last tenth; nan where that is not known."""
+        guess = self.config.get("guess")
+        return np.nan if guess is None else float(guess)
+
+    @property
+    def _guessed(self) -> str:
+        return "the mean" if self._is_squared else "each class as often as it comes"
+
     def _typical_error(self) -> float:
-        """Return the root of the squared loss, in the units of the one target of a table; nan of all else."""
-        record = self.config["data"]
-        scale = record.get("table", {}).get("scale") if isinstance(record, dict) else None
-        squared = self.config["method"]["loss"]["name"] == "squared"
-        return float(self.last(self.loss).mean() ** 0.5) if squared and scale and len(scale) == 1 else np.nan
+        """Return the root of the squared loss, in the units of the one target; nan of all else."""
+        return float(self.last(self.loss).mean() ** 0.5) if self._is_squared and self.theta.shape[-2] == 1 else np.nan
+
+    def _late_r2(self) -> str:
+        """Return the share of the variance that was predicted in the end, in words."""
+        if not (self._is_squared and self._guess > 0):
+            return ""
+        return f", {1 - float(self.last(self.loss).mean()) / self._guess:.4f} over the last tenth"
 
     @property
     def names(self) -> tuple[str, ...]:

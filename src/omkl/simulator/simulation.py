@@ -177,6 +177,8 @@ def run_cases(
         **({} if names is None else {"names": list(names)}),
         "rounds": rounds,
         "target_variance": unit * float(np.var(targets, axis=(0, 1), dtype=np.float64).sum()),
+        "is_dealt": given.shuffle is not None and _is_dealt(source),
+        "guess": _guess(methods[0].objective, targets, unit),
         "versions": versions(),
     }
     configs = [
@@ -201,6 +203,32 @@ def run_cases(
         name: _result(method, outcome, features, runs, recorded, config, moments, unit)
         for name, method, outcome, config in zip(cases, methods, measured, configs, strict=True)
     }
+
+
+def _is_dealt(source: Any) -> bool:
+    """Return whether the rows are shuffled and dealt out to the nodes."""
+    if isinstance(source, Table):
+        return source.node is None and not source.is_ordered
+    return bool(np.ndim(source[0]) == 2)
+
+
+def _guess(objective: Loss, targets: npt.NDArray[np.float32], unit: float) -> float | None:
+    """Return what always guessing the same loses over the last tenth: the mean of all targets, or the classes' shares.
+
+    None where the best guess is not known.
+    """
+    tail = targets[-max(1, round(0.1 * len(targets))) :].astype(np.float64)
+    mean = targets.mean(axis=(0, 1), dtype=np.float64)
+    if objective.name == "squared":
+        return unit * float(((tail - mean) ** 2).sum(axis=-1).mean())
+    if objective.name == "logistic":
+        mean, tail = (
+            np.array([(1 - mean[0]) / 2, (1 + mean[0]) / 2]),
+            np.concatenate([(1 - tail) / 2, (1 + tail) / 2], -1),
+        )
+    elif objective.name != "softmax":
+        return None
+    return float(-(tail * np.log(np.maximum(mean, 1e-12))).sum(axis=-1).mean())
 
 
 def _place(given: Experiment, graphs: Sequence[Topology]) -> Any:
