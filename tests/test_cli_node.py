@@ -26,6 +26,7 @@ from omkl.node.transports import Arrival
 from omkl.node.transports.zenoh import ZenohTransport
 from omkl.wire import write_hello
 from tests import node_processes
+from tests.certificates import TLS, certify
 from tests.node_processes import CHECKPOINT, Daemon, as_csv, as_json, daemons, samples, write_network
 
 
@@ -189,6 +190,63 @@ def test_a_neighbor_that_comes_late_is_waited_for(tmp_path: Path) -> None:
             b.until("link", peer="a", after="connecting")
 
 
+def test_what_tls_lacks_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "network.toml"
+    assert run("node", "init", path, "--nodes", 2).exit_code == Exit.OK
+    assert "predict is for: everyone in reach" in run("node", "check", path).stdout
+    made = run("node", "certificates", "--network", path).stdout
+    assert "add these lines at its end, and write tls/ for tcp/ in every listen" in made
+    text = path.read_text().replace('"tcp/', '"tls/') + made[made.index("\n[tls]") :]
+    path.write_text(text)
+    told = " ".join(run("node", "check", path).stdout.split())
+    assert "predict is for: everyone with a certificate of this authority" in told
+    assert "not on this device" not in told
+    (tmp_path / "certificates" / "b.key").unlink()
+    (tmp_path / "certificates" / "ca.pem").unlink()
+    told = " ".join(run("node", "check", path).stdout.split())
+    assert "ca.pem (a, b)" in told
+    assert "b.key (b); a node needs" in told
+
+
+def test_what_was_read_and_not_taken_is_told(tmp_path: Path) -> None:
+    for tables, says in (
+        ("", "are lost; send them again"),
+        (CHECKPOINT, "are in the checkpoint, and taken at the next"),
+    ):
+        (folder := tmp_path / str(len(tables))).mkdir()
+        path = write_network(folder, tables=tables)
+        with Daemon(path, "a", "--input", "-") as a:  # b is not there: a round waits for the deadline
+            a.write(as_json(samples(200)))
+            a.until("waiting")
+            code, told = a.stop()
+        assert code == Exit.OK
+        assert told["lines"] > told["taken"] == 0
+        assert f"; {told['lines']} more that it had read {says}" in told["message"]
+
+
+def test_who_else_answers_is_told(tmp_path: Path) -> None:
+    path = write_network(tmp_path, "a")
+    with Daemon(path, "a") as a:
+        a.until("joined")
+        for change, says in (
+            (("inputs = 2", "inputs = 3"), "goes by another file than this: x has shape (3,)"),
+            (('name = "test"', 'name = "other"'), "has not answered; a of network test is there"),
+            (("tcp/", "tls/"), "does it speak TLS?"),
+        ):
+            other = tmp_path / "other.toml"
+            text = path.read_text().replace(*change)
+            if change[1] == "tls/":
+                certify(tmp_path, "a")
+                text += TLS.format(tmp_path)
+            other.write_text(text)
+            x = "1,2,3" if "inputs" in change[0] else "1,2"
+            asked = run("node", "predict", "--network", other, "--id", "a", "--x", x, "--timeout", 1)
+            assert asked.exit_code == Exit.INPUT
+            assert says in asked.stderr
+    asked = run("node", "predict", "--network", path, "--id", "a", "--x", "1,2,3")
+    assert "the network's file says 2 finite numbers" in asked.stderr
+
+
 @pytest.mark.parametrize("form", ["jsonl", "csv"])
 def test_streams_from_standard_input(tmp_path: Path, form: str) -> None:
     path, rows = write_network(tmp_path), samples(40)
@@ -291,7 +349,7 @@ def test_asked_over_zenoh(tmp_path: Path) -> None:
         assert table[1].split() == ["probabilities", "-1:", f"{1 - likely:.2%},", "1:", f"{likely:.2%}"]
         assert [line.split()[0] for line in table] == ["label", "probabilities", "output", "round"]
         wrong = run("node", "predict", *place, "--x", "0.5")
-        assert (wrong.exit_code, "this network takes 2 numbers" in wrong.stderr) == (Exit.INPUT, True)
+        assert (wrong.exit_code, "the network's file says 2 finite numbers" in wrong.stderr) == (Exit.INPUT, True)
         if hasattr(signal, "SIGUSR1"):
             os.kill(a.process.pid, signal.SIGUSR1)
             a.until("export", path=str(tmp_path / "kept.npz"))
@@ -358,7 +416,7 @@ def test_metrics_of_a_device_by_a_flag(tmp_path: Path) -> None:
     path = write_network(tmp_path)
     (port,) = free_ports(1)
     with Daemon(path, "a", "--metrics", f"127.0.0.1:{port}") as a:
-        a.until("joined")
+        a.until("waiting")  # it has begun
         assert get(f"127.0.0.1:{port}", "/healthz")[0] == 200
     refused = run("node", "--network", path, "--id", "a", "--metrics", "17447")
     assert (refused.exit_code, "it must be a host and a port" in refused.stderr) == (Exit.INPUT, True)

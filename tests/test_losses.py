@@ -1,4 +1,5 @@
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from omkl import losses
 from omkl.errors import InputError
 from omkl.losses import Huber, Logistic, Loss, SmoothedHinge, Softmax, Squared
+from omkl.model import Model, load_model
 
 
 @pytest.mark.parametrize("margin", [1e4, 1e30])
@@ -117,3 +119,21 @@ def test_probabilities_by_hand() -> None:
     assert Softmax(3).probabilities([0.0, np.log(2), 0.0]) == pytest.approx({0: 0.25, 1: 0.5, 2: 0.25})
     assert Logistic().probabilities([1000.0]) == {-1: 0.0, 1: 1.0}
     assert Softmax().probabilities([-1000.0, 1000.0]) == {0: 0.0, 1: 1.0}
+
+
+def test_probabilities_of_a_saved_model(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for loss, classes in ((Logistic(), 2), (Softmax(3), 3)):
+        shapes = (1, 4, 2), (1, 1 if classes == 2 else 3, 8)
+        frequencies, theta = (rng.normal(size=shape).astype(np.float32) for shape in shapes)
+        Model(frequencies, theta, np.zeros(1, np.float32), loss).save(tmp_path / "model.npz")
+        model, X = load_model(tmp_path / "model.npz"), rng.normal(size=(20, 2))
+        chances = model.predict_proba(X)
+        assert chances.shape == (20, classes)
+        np.testing.assert_allclose(chances.sum(axis=1), 1)
+        labels = np.array([-1, 1] if classes == 2 else [0, 1, 2])
+        np.testing.assert_array_equal(labels[chances.argmax(axis=1)], model.predict(X))
+        assert model.predict_proba(np.empty((0, 2))).shape == (0, classes)
+    model = Model(frequencies, theta[:, :1], np.zeros(1, np.float32), Squared())
+    with pytest.raises(InputError, match="loss is squared; it has no probabilities"):
+        model.predict_proba(X)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from omkl.errors import InputError
 from omkl.methods import Gossip
-from omkl.node.inputs import MOST_BYTES, Bad, Csv, HeaderError, Sample, parse_json, read
+from omkl.node.inputs import MOST_BYTES, Bad, Csv, Detected, HeaderError, Sample, parse_json, read
 from omkl.node.learning import Learning
 from omkl.quantizers import Nearest
 
@@ -38,6 +38,34 @@ def samples(text: str, inputs: int = 2, label: str | None = None) -> list[tuple[
 )
 def test_csv(text: str, label: str | None, expected: Any) -> None:
     assert samples(text, label=label) == expected
+
+
+def test_the_first_line_tells_csv_from_json() -> None:
+    header = rows_detected("east [m],north,y\n1,2,1\n")
+    assert header == [(2, Sample([1, 2], 1))]
+    assert rows_detected("1,2,1\n") == [(1, Sample([1, 2], 1))]
+    # The first line is cut off, as by tail: the second tells.
+    cut, whole = rows_detected('2, 3], "y": 1}\n{"x": [1, 2], "y": 1}\n')
+    assert (type(cut[1]), whole[1]) == (Bad, Sample([1, 2], 1))
+
+
+def rows_detected(text: str) -> list[tuple[int, Sample | Bad]]:
+    return list(read(io.BytesIO(text.encode()), Detected(Csv(2))))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("y,east,north\n1,2,warm\n", "north is 'warm'"),
+        ("y,east,north\n1,,2\n", "east is ''"),
+        ("1,2,3\n1,nan,3\n", "column 2 is 'nan'"),
+        ("1,2,3\n1,2,warm\n", "column 3 is 'warm'; a cell is a finite number; leave it empty if there is no label"),
+    ],
+)
+def test_a_bad_cell_has_the_name_of_its_column(text: str, says: str) -> None:
+    (*_, (_, bad)) = rows(text)
+    assert isinstance(bad, Bad)
+    assert bad.why.startswith(says)
 
 
 def test_csv_of_several_values() -> None:

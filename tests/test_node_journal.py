@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from omkl.node.events import Differs, Diverged, Dropped, Gossiped, Moved, Recovered, Renewed, Resynced, Scored
-from omkl.node.journal import BURST, LINK_BURST, PAUSE, Journal, JsonLines, TextLines, Throttle
+from omkl.node.journal import BURST, LINK_BURST, PAUSE, PROGRESS, Journal, JsonLines, TextLines, Throttle
 from omkl.node.links import LinkState
 from omkl.node.transports import Arrival
 from omkl.wire import Kind
@@ -40,10 +40,10 @@ def test_events_become_lines(journal: Journal, caplog: pytest.LogCaptureFixture)
     journal.watch(Renewed(5, "b knows round 9 of it, the checkpoint 3"))
     journal.watch(Diverged(9))
     assert [(record.levelname, record.getMessage()) for record in caplog.records[:5]] == [
-        ("INFO", "b is synced: level at its round 3"),
+        ("INFO", "b is synced: nothing is missing, from its round 3 on"),
         ("WARNING", "b is left out: silent for 5 s"),
         ("INFO", "the copy of b is replaced by a snapshot of its round 7"),
-        ("WARNING", "the models of round 8 are back from b, but for one quantization error"),
+        ("INFO", "what this node had learned until round 8 is back: b had kept it, up to rounding"),
         ("WARNING", "takes boot 5 in place of its own: b knows round 9 of it, the checkpoint 3"),
     ]
     assert caplog.records[5].levelname == "ERROR"
@@ -64,7 +64,27 @@ def test_progress_is_told_every_so_many_rounds_but_not_too_often(
     ]
 
 
+def test_what_is_refused_stands_beside_the_loss(
+    journal: Journal, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for t, refused in ((10, 1), (20, 3)):
+        clock.now += 2 * PROGRESS
+        for _ in range(refused):
+            journal.refuse("label 7")
+        for _ in range(2):
+            journal.watch(Scored(t, NOTHING, 0.5))
+        journal.watch(Gossiped(t, 30, 2))
+    told = [(one.levelname, one.getMessage()) for one in caplog.records if one.omkl["event"] == "progress"]  # type: ignore[attr-defined]
+    assert told[0] == (
+        "INFO",
+        "round 10: loss 0.5000, 30.0 bytes a round, 2 of 2 neighbors, 0.5 rounds/s, 1 observations refused",
+    )
+    assert told[1][0] == "WARNING"
+    assert told[1][1].endswith(", 3 observations refused")
+
+
 def test_a_flood_is_told_in_few_lines(journal: Journal, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger="omkl.node.journal")
     for k in range(1000):
         journal.watch(Dropped(f"stranger{k}", "is no neighbor"))
         journal.watch(Dropped("b", "round 3 again"))
@@ -107,7 +127,7 @@ def test_what_was_held_back_last_is_told_in_the_end(
     journal.remind()
     journal.remind()
     (told,) = caplog.messages
-    assert told.startswith("b is synced: level at its round 3 (")
+    assert told.startswith("b is synced: nothing is missing, from its round 3 on (")
     assert told.endswith(" like it were not told)")
 
 

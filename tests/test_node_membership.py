@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from omkl.cli.app import app
 from omkl.errors import InputError
 from omkl.node.config import load
 from omkl.node.setup.membership import Change, add, remove
@@ -66,6 +68,18 @@ def test_a_node_is_removed_and_the_others_keep_their_links(ring: Path) -> None:
     assert links(change) == ["ac", "ae", "cd", "de"]
     assert (change.restart, change.weighed) == (["a", "c"], [])
     assert load(ring).role("a") == change.after.role("a")
+
+
+def test_a_dry_run_leaves_the_file_as_it_is(ring: Path) -> None:
+    before = ring.read_text()
+    for args, says in (
+        (["add", "--id", "m", "--neighbors", "c,d"], "a neighbor of c, d\ncopy the file to c, d, m; restart c, then d"),
+        (["remove", "--id", "b"], "without b, 4 nodes\nstop b; copy the file to a, c"),
+    ):
+        told = CliRunner().invoke(app, ["node", *args, "--network", str(ring), "--dry-run"])
+        assert told.stdout.startswith(f"{ring} is left as it is; without --dry-run:\n")
+        assert says in told.stdout
+        assert ring.read_text() == before
 
 
 def test_a_file_that_somebody_wrote_is_changed_where_it_must_be(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ class Loss(Protocol):
         """Return 1.0 where the decision is the target's, else 0.0; nan in regression."""
 
 
-class _TwoClasses:
+class TwoClasses:
     """Labels -1 and +1, and outputs whose sign decides."""
 
     name: ClassVar[str]
@@ -78,7 +78,7 @@ class _TwoClasses:
 
 
 @dataclass(frozen=True)
-class Logistic(_TwoClasses):
+class Logistic(TwoClasses):
     """Two classes, labels -1 and +1: C(f, y) = ln(1 + exp(-y f)), summed over outputs."""
 
     name: ClassVar[str] = "logistic"
@@ -111,7 +111,7 @@ class Logistic(_TwoClasses):
 
 
 @dataclass(frozen=True)
-class SmoothedHinge(_TwoClasses):
+class SmoothedHinge(TwoClasses):
     """Two classes, labels -1 and +1: the hinge max(0, 1 - y f), rounded off by a parabola between margins 0 and 1.
 
     References
@@ -309,6 +309,19 @@ def named(loss: str | Loss) -> Loss:
     """Return the loss of that name, or the loss itself."""
     found: Loss = registry.named("loss", loss, LOSSES, Loss, "omkl.Softmax(classes=3)")
     return found
+
+
+def guess(loss: Loss) -> float | None:
+    """Return what always guessing all classes alike loses; None in regression, or where the classes are not known.
+
+    >>> round(guess(Logistic()), 2), round(guess(Softmax(4)), 2), guess(Squared())
+    (0.69, 1.39, None)
+    """
+    classes = getattr(loss, "classes", 1)
+    nothing = np.zeros(classes or 1, dtype=np.float32)
+    if classes is None or isinstance(loss, _Regression) or math.isnan(float(loss.score(nothing, nothing))):
+        return None
+    return float(loss.value(nothing, np.asarray(loss.encode([1]))[0]))
 
 
 def _numeric(labels: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -181,6 +181,20 @@ class Model:
         places = (decided + 1) // 2 if self.theta.shape[1] == 1 else decided
         return np.asarray(np.array(self.encoding.classes)[places])
 
+    def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return the probability of every class, ``(n, classes)``, for logistic and softmax losses.
+
+        Columns are in the order of the labels: -1 and +1, or 0, 1, 2, ..., or ``encoding.classes``.
+        """
+        chances = getattr(self.loss, "probabilities", None)
+        if chances is None:
+            raise InputError(
+                f"loss is {self.loss.name}; it has no probabilities; logistic and softmax have; use predict"
+            )
+        outputs = self.decision_function(X)
+        found = np.array([list(chances(f).values()) for f in outputs], dtype=np.float64)
+        return found.reshape(len(outputs), max(2, self.theta.shape[1]))
+
     def save(self, path: str | Path) -> None:
         """Write the model as npz with a JSON header, never pickle."""
         with storage.replacing(path) as file:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 Network: TypeAlias = Annotated[Path, typer.Option("--network", help="The network's file.", metavar="NETWORK.toml")]
 Id: TypeAlias = Annotated[str, typer.Option("--id", help="Id of the node.", metavar="ID")]
+DryRun: TypeAlias = Annotated[
+    bool, typer.Option("--dry-run", help="Print what would be done, and leave the file as it is.")
+]
 Host: TypeAlias = Annotated[
     str | None,
     typer.Option(help="Address of the node. Without it: that of the last node.", metavar="HOST", show_default=False),
@@ -146,22 +149,27 @@ def certificates(
 ) -> None:
     """Make the certificates that a network's file names, with OpenSSL; those that exist are left as they are.
 
-    A device needs ca.pem and its own two files. Keep ca.key, the authority's key, where it was made.
+    A device needs ca.pem and its own two files. Keep ca.key, the authority's key, where it was made. If the network's
+    file has no [tls], the command prints the lines to add.
 
     Example: omkl node certificates screen
     """
     config = load("config").load(network)
-    if config.tls is None:
-        raise InputError(f"{network} has no [tls]; certificates are of use with it; write it, or omkl node init --tls")
-    folder, wanted = config.tls.certificate.parent, [*config.ids, *sorted(config.access.names), *(names or [])]
-    if vars(config.tls) != {key: folder / name for key, name in FILES.items()}:
+    folder = network.parent / FOLDER if config.tls is None else config.tls.certificate.parent
+    wanted = [*config.ids, *sorted(config.access.names), *(names or [])]
+    if config.tls is not None and vars(config.tls) != {key: folder / name for key, name in FILES.items()}:
         raise InputError(f"[tls] of {network} names other files than {', '.join(FILES.values())}; make them by openssl")
     missing = [name for name in dict.fromkeys(wanted) if not (folder / f"{name}.pem").exists()]
     if missing:
         _openssl(folder, missing)
     print(f"{folder}: made {', '.join(missing) or 'none, all were there'}")
+    if config.tls is None:
+        lines = "\n".join(f'{key} = "{FOLDER}/{name}"' for key, name in FILES.items())
+        print(f"{network} has no [tls] yet: add these lines at its end, and write tls/ for tcp/ in every listen")
+        print(f"\n[tls]\n{lines}")
 
 
+FOLDER = "certificates"  # beside the network's file, where that names none
 FILES = {"ca": "ca.pem", "certificate": "{id}.pem", "key": "{id}.key"}
 
 
@@ -182,12 +190,14 @@ def add(
         ),
     ] = None,
     network: Network = Path("network.toml"),
+    dry_run: DryRun = False,
 ) -> None:
     """Add a node to a network's file, and print what to do next.
 
     Example: omkl node add --id m --neighbors c,d --host 192.168.1.22
     """
-    change = load("setup.membership").add(network, id, _split(neighbors), host, port, metrics)
+    change = load("setup.membership").add(network, id, _split(neighbors), host, port, metrics, dry_run)
+    _tell_dry(network, dry_run)
     listen = change.after.members[-1].listen
     print(f"{network}: {id} on {listen}, a neighbor of {', '.join(change.after.neighbors(id))}")
     if change.after.tls is not None:
@@ -205,6 +215,7 @@ def remove(
         ),
     ] = None,
     network: Network = Path("network.toml"),
+    dry_run: DryRun = False,
 ) -> None:
     """Remove a node from a network's file, and print what to do next.
 
@@ -213,10 +224,16 @@ def remove(
     links = [tuple(_split(one)) for one in link or []]
     if wrong := [one for one in links if len(one) != 2]:
         raise InputError(f"link is {','.join(wrong[0])!r}; a link joins two nodes; write --link c,d")
-    change = load("setup.membership").remove(network, id, links)
+    change = load("setup.membership").remove(network, id, links, dry_run)
+    _tell_dry(network, dry_run)
     print(f"{network}: without {id}, {len(change.after.ids)} nodes")
     print(f"stop {id}; copy the file to {', '.join(change.restart)}; restart {_each(change)}")
     _tell_weights(change)
+
+
+def _tell_dry(network: Path, dry_run: bool) -> None:
+    if dry_run:
+        print(f"{network} is left as it is; without --dry-run:")
 
 
 def _each(change: "Change") -> str:

@@ -46,7 +46,7 @@ FormatIn: TypeAlias = Annotated[
     inputs.Format | None,
     typer.Option(
         rich_help_panel=OBSERVATIONS,
-        help="Format of --input. Without it: csv for a file .csv, else jsonl.",
+        help="Format of --input. Without it: csv for a file .csv, else by the first line.",
         show_default=False,
     ),
 ]
@@ -106,12 +106,13 @@ def run(
 
     Observations come from --input, and on the zenoh key omkl/NETWORK/ID/observe. A line of JSON is
     {"x": [0.5, -1.0], "y": 1}; without y it is only predicted. In CSV the label is the column --label, else y, else the
-    last one; a first line of names is a header. After the last line the node goes on in its neighbors' rounds, unless
-    you give --until-end.
+    last one; a first line of names is a header. Two classes are -1 and 1, or 0 and 1. After the last line the node goes
+    on in its neighbors' rounds, unless you give --until-end.
 
     The log goes to standard error. Exit codes: 0 after SIGTERM or --until-end, 130 after Ctrl-C, 2 if the network's
-    file or a line is wrong or a port is taken, 4 if the model diverged, 5 if a disk fails when it begins or leaves,
-    or an address in the file is not this device's, as before its network is up.
+    file is wrong, a port is taken, or the first 20 lines are all refused (with --strict, any line), 4 if the model
+    diverged, 5 if a disk fails when it begins or leaves, or an address in the file is not this device's, as before its
+    network is up.
 
     Example: omkl node --network network.toml --id a --input a.csv
     """
@@ -232,7 +233,25 @@ def _describe(config: "NetworkConfig") -> dict[str, Any]:
     }
     contract = dict(line.partition(" ")[::2] for line in config.role(config.ids[0]).contract().splitlines())
     access = {service: list(names) for service, names in vars(config.access).items()}
-    return {"name": config.name, "inputs": config.inputs, "nodes": nodes, "access": access, "contract": contract}
+    return {
+        "name": config.name,
+        "inputs": config.inputs,
+        "nodes": nodes,
+        "access": access,
+        "contract": contract,
+        "missing": _missing(config),
+    }
+
+
+def _missing(config: "NetworkConfig") -> dict[str, list[str]]:
+    """Return the files of TLS that are not there, and whose each is."""
+    found: dict[str, list[str]] = {}
+    for id in config.ids if config.tls else ():
+        assert config.tls
+        for path in vars(config.tls.named(id)).values():
+            if not path.exists():
+                found.setdefault(str(path), []).append(id)
+    return found
 
 
 def _print(config: "NetworkConfig") -> None:
@@ -245,8 +264,12 @@ def _print(config: "NetworkConfig") -> None:
     timing = config.timing
     console.print(f"{config.name}: {len(config.ids)} nodes, {config.inputs} inputs, {timing.mode}")
     console.print(page)
+    everyone = "everyone in reach" if config.tls is None else "everyone with a certificate of this authority"
     for service, names in about["access"].items():
-        who = "everyone in reach" if names == ["*"] else ", ".join(names) or "nobody"
+        who = everyone if names == ["*"] else ", ".join(names) or "nobody"
         console.print(f"  {service} is for: {who}")
     for key, value in about["contract"].items():
         console.print(f"  {key}: {value}")
+    if missing := about["missing"]:
+        files = ", ".join(f"{path} ({', '.join(ids)})" for path, ids in missing.items())
+        console.print(f"not on this device: {files}; a node needs tls.ca and its own two; omkl node certificates")

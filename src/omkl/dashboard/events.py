@@ -37,8 +37,9 @@ def network(
     disagreement: str,
     states: Sequence[str],
     settings: Mapping[str, str],
+    guess: float | None = None,
 ) -> Event:
-    """Return the event that comes first."""
+    """Return the event that comes first; ``guess`` is the loss of a constant guess, where there is one."""
     given = {key: value for key, value in locals().items() if key != "positions"}
     return {
         "event": "network",

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from omkl import losses
 from omkl.dashboard import events
 from omkl.dashboard.events import Event, all_digits, digits
 from omkl.dashboard.layout import spread_out
 from omkl.dashboard.recorder import SPREAD
 from omkl.errors import InputError
+from omkl.methods import presets
 from omkl.node.client import guest
 from omkl.node.config import NetworkConfig, load
 
@@ -77,13 +79,14 @@ def described(config: NetworkConfig) -> Event:
         kernels=method.labels,
         rounds=None,
         loss=method.objective.name,
+        guess=losses.guess(method.objective),
         disagreement="distance from its neighbors' hidden states",
         states=STATES,
         settings={
             "network": config.name,
             "mode": config.timing.mode,
             "deadline": f"{config.timing.deadline:g} s",
-            "method": method.name,
+            "method": presets.called(method),
             "quantizer": method.channel.quantizer.name,
             "inputs": str(config.inputs),
             "TLS": "no" if config.tls is None else "yes",

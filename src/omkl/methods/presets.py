@@ -1,5 +1,6 @@
 """Settings by name: the default, a cheaper one, its learner without messages, and those of the paper."""
 
+from dataclasses import replace
 from typing import Any
 
 from omkl.features import gaussian
@@ -7,6 +8,7 @@ from omkl.landmarks import Landmarks
 from omkl.learners import Pooled
 from omkl.methods.gossip import Gossip
 from omkl.methods.local import Local
+from omkl.methods.protocol import Method
 from omkl.quantizers import QSGD, Nearest
 from omkl.reach import Reach
 from omkl.sending import Budget
@@ -64,6 +66,22 @@ def recommended(**changes: Any) -> Gossip:
         quantizer=Nearest(2.5),
         pace=Budget(48),
     ).replace(**changes)
+
+
+def called(method: Method) -> str:
+    """Return the name of the preset that a method is, but for its loss and where its landmarks come from; or its own.
+
+    >>> called(recommended(loss="squared")), called(recommended(gamma=0.1))
+    ('recommended', 'gossip')
+    """
+    if isinstance(method, Gossip):
+        for make in (recommended, frugal, paper):
+            own, basis = make(loss=method.loss), method.bank.basis
+            if isinstance(own.bank.basis, Landmarks) and isinstance(basis, Landmarks):
+                own = own.replace(basis=replace(own.bank.basis, source=basis.source))
+            if own == method:
+                return make.__name__
+    return method.name
 
 
 def frugal(**changes: Any) -> Gossip:

@@ -59,8 +59,14 @@ def check_own(files: Files, id: str) -> Certificate:
     return found
 
 
-def diagnose(endpoint: str, peer: str, files: Files | None) -> str:
-    """Return why a neighbor is not reached at an endpoint, as ``tls/192.168.1.10:7447``, as far as can be found out."""
+NEIGHBOR = "is it a node of this network, with this one among its neighbors?"
+
+
+def diagnose(endpoint: str, peer: str, files: Files | None, rest: str = NEIGHBOR) -> str:
+    """Return why a node is not reached at an endpoint, as ``tls/192.168.1.10:7447``, as far as can be found out.
+
+    ``rest`` is asked where its port answers as it should.
+    """
     host, _, port = endpoint.partition("/")[2].rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), PATIENCE) as connection:
@@ -75,7 +81,7 @@ def diagnose(endpoint: str, peer: str, files: Files | None) -> str:
         return f"{error.strerror or error}; is the address right?"
     if name not in (None, peer):
         return f"the certificate there is that of {name!r}, so nothing it says is heard; is the address right?"
-    return "its port answers; is it a node of this network, with this one among its neighbors?"
+    return f"its port answers; {rest}"
 
 
 def _greet(connection: socket.socket, files: Files) -> str:

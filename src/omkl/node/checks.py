@@ -18,6 +18,7 @@ from omkl.experiment import Experiment
 from omkl.landmarks import Landmarks
 from omkl.losses import Softmax
 from omkl.methods import Choco, Gossip, Method
+from omkl.node.labels import Labels
 from omkl.node.settings import Access, Member, Timing, Tls
 from omkl.quantizers import QSGD, Exact, Nearest
 from omkl.scaling import Inputs
@@ -161,7 +162,7 @@ def labelled(
                 'or take "rows"'
             )
         table = numbers(labels, "y")
-        if len(method.objective.encode(table)) != len(np.asarray(given)):
+        if len(Labels(method.objective).encode(table)) != len(np.asarray(given)):
             raise InputError(
                 f"{len(table)} labels y for {len(np.asarray(given))} rows X; every row needs one; add them"
             )

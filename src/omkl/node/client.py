@@ -3,14 +3,23 @@
 import json
 from collections.abc import Sequence
 
+import numpy as np
+
+from omkl.errors import InputError
 from omkl.node.config import NetworkConfig
 from omkl.node.node import certificate
-from omkl.node.transports.zenoh import Endpoints, Guest, ask
+from omkl.node.transports.zenoh import Endpoints, Guest, RefusedError, ask
 
 
 def predict(config: NetworkConfig, id: str, x: Sequence[float], timeout: float, name: str | None = None) -> str:
     """Return what a node predicts for an input, as JSON; ``name`` is whose certificate to show, else the node's own."""
-    return _ask(config, id, "predict", json.dumps({"x": list(x)}).encode(), timeout, name).decode()
+    if len(x) != config.inputs or not np.isfinite(x).all():
+        raise InputError(f"x is {list(x)}; the network's file says {config.inputs} finite numbers; see inputs")
+    try:
+        return _ask(config, id, "predict", json.dumps({"x": list(x)}).encode(), timeout, name).decode()
+    except RefusedError as error:
+        place = config.members[config.index(id)].listen
+        raise InputError(f"the node at {place} goes by another file than this: {error}; compare both files") from None
 
 
 def model(config: NetworkConfig, id: str, timeout: float, name: str | None = None) -> bytes:

@@ -21,6 +21,7 @@ from omkl.experiment import Experiment
 from omkl.methods import Gossip, for_inputs
 from omkl.methods.tables import as_table
 from omkl.node import checks
+from omkl.node.labels import Labels
 from omkl.node.role import DIGEST_BYTES, Role
 from omkl.node.settings import Access, Calibration, Checkpoint, Member, Timing, Tls, check_word
 from omkl.scaling import Inputs
@@ -112,7 +113,7 @@ class NetworkConfig:
             timing=self.timing,
             standardize=self.standardize,
             calibration=self.calibration,
-            targets=None if self.labels is None else self.method.objective.encode(self.labels),
+            targets=None if self.labels is None else Labels(self.method.objective).encode(self.labels),
             settings=self._digest(),
         )
 

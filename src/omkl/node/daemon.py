@@ -11,12 +11,14 @@ from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
+from omkl import losses
 from omkl.node import certificates
 from omkl.node.config import NetworkConfig
 from omkl.node.door import fitted
 from omkl.node.feed import Feed, Reader
 from omkl.node.journal import Journal
 from omkl.node.node import Node, endpoints
+from omkl.node.units import Units
 
 ONCE = 1.0  # seconds within which a signal is the same one again, as when a whole group is told
 LOOK = 0.2  # seconds between two looks at how the node does
@@ -91,16 +93,14 @@ def run(
         The file of the model, written on leaving and on SIGUSR1.
     """
     journal = Journal(id, {peer: _reached_at(config, id, peer) for peer in config.neighbors(id)})
-
-    def refuse(why: str) -> None:
-        journal.say_rarely(logging.WARNING, "refused", f"no observation, skipped: {why}", None, why=why)
-
     with (
         listening() as signals,
         fitted(len(config.neighbors(id))),
-        Node(config, id, [journal.watch], [journal.tap], [refuse]) as node,
+        Node(config, id, [journal.watch], [journal.tap], [journal.refuse]) as node,
     ):
         announce(journal, node, feed)
+        units = Units(node.protocol, journal)
+        node.attend(units.watch, units.tap)
         node.start()
         reader = None if feed is None else Reader(node, feed, predictions, signals.wake)
         end = stay(node, journal, signals, reader, export)
@@ -109,10 +109,19 @@ def run(
             reader.finish(LAST_WORDS)
         if export is not None:
             save(node, journal, export)
-    lines = {} if reader is None else {"lines": reader.lines, "taken": reader.taken}
-    told = "".join(f", {number} {what}" for what, number in lines.items())
+    lines, told = ({}, "") if reader is None else counted(reader, node)
     journal.say(logging.INFO, "left", f"left after round {node.protocol.round}: {end}{told}", why=end, **lines)
     return end
+
+
+def counted(reader: Reader, node: Node) -> tuple[dict[str, int], str]:
+    """Return what became of the lines of a stream that were read, and the same in words."""
+    lines = {"lines": reader.lines, "taken": reader.taken, "refused": reader.refused}
+    told = f"; of its stream it took {reader.taken} lines, and refused {reader.refused}"
+    if waiting := reader.lines - reader.taken:
+        kept = "in the checkpoint, and taken at the next start" if node.keeps else "lost; send them again"
+        told += f"; {waiting} more that it had read are {kept}"
+    return lines, told
 
 
 def stay(node: Node, journal: Journal, signals: Signals, reader: Reader | None, export: Path | None) -> End:
@@ -171,6 +180,10 @@ def announce(journal: Journal, node: Node, feed: Feed | None) -> None:
         address = _reached_at(config, id, peer)
         text = f"connects to {peer} at {address}" if address else f"{peer} connects here"
         journal.say(logging.INFO, "neighbor", text, peer=peer, address=address)
+    if (guess := losses.guess(config.method.objective)) is not None:
+        journal.say(
+            logging.INFO, "guess", f"a loss of {guess:.2f} is that of knowing nothing; less is better", loss=guess
+        )
     key = f"omkl/{config.name}/{id}/observe" if config.access.observe else None
     sources = ["standard input" if str(feed.file) == "-" else str(feed.file)] if feed else []
     sources += [f"the zenoh key {key}"] if key else []

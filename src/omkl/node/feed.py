@@ -16,12 +16,14 @@ from omkl.errors import DivergedError, InputError
 from omkl.node import inputs
 from omkl.node.events import Scored
 from omkl.node.inputs import Bad, Format, Sample
+from omkl.node.labels import Labels, Observed
 from omkl.node.node import Node
 from omkl.node.runtime import Room
 
 GONE = (errno.EPIPE, errno.ECONNRESET, errno.EBADF)  # what says that nobody reads any more
 PAUSE = 0.5  # seconds until a line that could not be written is tried again
-AHEAD = 32  # lines read ahead of their round; without a checkpoint so many at most are lost when a node leaves
+AHEAD = 32  # lines read ahead of their round
+HOPELESS = 20  # lines that are all refused, from the first one on, end the node
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +37,7 @@ class Feed:
     file
         What to read; ``-`` is standard input.
     format
-        How its lines are written; None goes by the file's name, which ends in .csv or not.
+        How its lines are written; None goes by the file's name, if it ends in .csv, or by the first line.
     label
         The column that holds the label, by name, in CSV with a header.
     strict
@@ -61,10 +63,11 @@ class Feed:
 
     def parser(self, columns: int, targets: int = 1) -> inputs.Parse:
         """Return what reads a line of so many inputs, and targets."""
-        by_name = Format.CSV if self.file.suffix.lower() == ".csv" else Format.JSONL
-        if (self.format or by_name) is Format.JSONL:
+        if self.format is Format.JSONL:
             return inputs.parse_json
-        return inputs.Csv(columns, self.label, targets)
+        rows = inputs.Csv(columns, self.label, targets)
+        is_csv = self.format is Format.CSV or self.file.suffix.lower() == ".csv"
+        return rows if is_csv else inputs.Detected(rows)
 
 
 class Reader:
@@ -75,12 +78,13 @@ class Reader:
 
     Attributes
     ----------
-    lines, taken
-        How many lines held a sample, and how many of them have been predicted and learned.
+    lines, taken, refused
+        How many lines held a sample, how many of them have been predicted and learned, and how many held none.
     """
 
     def __init__(self, node: Node, feed: Feed, predictions: TextIO | None, wake: threading.Event) -> None:
-        self.lines = self.taken = 0
+        self.lines = self.taken = self.refused = 0
+        self._labels = Labels(node.config.method.objective)
         self._node, self._feed, self._wake = node, feed, wake
         self._output = None if predictions is None else Output(predictions, node.id)
         self._room = Room(AHEAD)
@@ -109,6 +113,8 @@ class Reader:
                 parse = self._feed.parser(config.inputs, getattr(config.method.objective, "outputs", 1))
                 for number, found in inputs.read(file, parse):
                     self._take(number, found)
+            if self._feed.until_end and self.refused and not self.lines:
+                raise InputError(f"none of {self.refused} lines was taken; the log says why; mend {self._feed.file}")
             self._node.wait()
             self.finish(None)
             self._node.end()
@@ -123,7 +129,7 @@ class Reader:
                 raise InputError(found.why)
             if not self._admitted:  # else the line before was refused, and has left its place to this one
                 self._admitted = self._room.take(None)
-            self._node.observe(found.x, found.y, done=partial(self._done, number))
+            self._node.admit(Observed(*found, self._labels), done=partial(self._done, number))
             self._admitted = False
             self.lines += 1
         except DivergedError:
@@ -133,6 +139,13 @@ class Reader:
             if self._feed.strict:
                 raise InputError(why) from None
             self._node.refuse(why)
+            self._count_refused(why)
+
+    def _count_refused(self, why: str) -> None:
+        """Give up a stream of which nothing is of use: whoever looks at the node would think that it learns."""
+        self.refused += 1
+        if not self.lines and self.refused == HOPELESS:
+            raise InputError(f"none of the first {HOPELESS} lines was taken; {why}")
 
     def _done(self, number: int, event: Scored) -> None:
         if self._output is None:

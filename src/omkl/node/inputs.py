@@ -8,6 +8,8 @@ numbers is a header. An empty label is none, and so is a row that ends before it
 
 import csv
 import json
+import math
+import reprlib
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
@@ -89,6 +91,7 @@ class Csv:
 
     def __init__(self, inputs: int, label: str | None = None, columns: int = 1) -> None:
         self._inputs, self._label, self._place, self._columns = inputs, label, inputs, columns
+        self._names: list[str] = []
         self._first = True
 
     def __call__(self, text: str) -> Sample | None:
@@ -105,9 +108,23 @@ class Csv:
             raise HeaderError(f"no header; the label is to be {self._label!r}; name the columns in the first line")
         if len(row) != self._inputs + self._columns and (len(row), self._place) != (self._inputs, self._inputs):
             raise InputError(f"{len(row)} columns; {self._wanted}")
-        label = [row.pop(self._place) for _ in range(len(row) - self._inputs)]
-        values = [float(cell) for cell in label] if any(label) else [None]
-        return Sample([float(cell) for cell in row], values[0] if len(values) == 1 else values)
+        cells = list(enumerate(row))
+        label = [cells.pop(self._place) for _ in range(len(row) - self._inputs)]
+        if any(cell for _, cell in label):
+            values: list[Any] = [self._number(cell, k, "leave it empty if there is no label") for k, cell in label]
+        else:
+            values = [None]
+        return Sample([self._number(cell, k) for k, cell in cells], values[0] if len(values) == 1 else values)
+
+    def begins(self, text: str) -> bool:
+        """Return whether a line may be one of CSV, and none of JSON."""
+        return "{" not in text and "}" not in text and ("," in text or _is_number(text))
+
+    def _number(self, cell: str, column: int, other: str = "fill it in or drop the row") -> float:
+        if not _is_number(cell) or not math.isfinite(float(cell)):
+            name = self._names[column] if column < len(self._names) else f"column {column + 1}"
+            raise InputError(f"{name} is {reprlib.repr(cell)}; a cell is a finite number; {other}")
+        return float(cell)
 
     @property
     def _wanted(self) -> str:
@@ -120,8 +137,25 @@ class Csv:
             raise HeaderError(f"a header of {len(names)} columns; {self._wanted}")
         if self._label is not None and self._label not in names:
             raise HeaderError(unknown("column", self._label, names))
-        wanted = self._label or "y"
+        self._names, wanted = names, self._label or "y"
         return min(names.index(wanted), self._inputs) if wanted in names else self._inputs
+
+
+class Detected:
+    """Reads CSV if the first line that can be read is one of such a table, else JSON."""
+
+    def __init__(self, rows: Csv) -> None:
+        self._rows = rows
+        self._parse: Parse | None = None
+
+    def __call__(self, text: str) -> Sample | None:
+        """Return what a line holds, None for the header of CSV."""
+        if self._parse is not None:
+            return self._parse(text)
+        parse: Parse = self._rows if self._rows.begins(text) else parse_json
+        found = parse(text)
+        self._parse = parse
+        return found
 
 
 def _is_number(cell: str) -> bool:

@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import re
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
@@ -41,6 +42,11 @@ RETURNS = 4  # of a boot that had been replaced; a frame that was late, or damag
 DIFFERENCES = {
     "settings": "has other settings; both learn on; compare network.toml on both, restart the older",
     "weight": "has another weight for this link, by its graph or rule; the smaller counts; restart the older in time",
+}
+PLAIN = {
+    r"^contracts agree$": "their settings fit",
+    r"^level at its round (\d+)$": r"nothing is missing, from its round \1 on",
+    r"^snapshot of its round (\d+)$": r"its state of round \1 has come",
 }
 ADVICE = "lower eta or gamma, scale the inputs, or use a finer quantizer (see omkl explain)"
 
@@ -96,6 +102,11 @@ class Journal:
 
         throttle.write((event, key), self._clock(), write)
 
+    def refuse(self, why: str) -> None:
+        """Write that an observation was refused, and count it; from any thread."""
+        self._progress.refused += 1
+        self.say_rarely(logging.WARNING, "refused", f"no observation, skipped: {why}", None, why=why)
+
     def watch(self, event: Event) -> None:
         """Write what an event is worth."""
         match event:
@@ -105,7 +116,8 @@ class Journal:
                 self._gossiped(event)
             case Moved(peer, before, after, why):
                 level = logging.WARNING if after in (LinkState.LEFT_OUT, LinkState.REFUSED) else logging.INFO
-                self._say_of(peer, level, "link", f"{peer} is {after}: {why}", before=before, after=after, why=why)
+                text = f"{peer} is {after}: {_plainly(why)}"
+                self._say_of(peer, level, "link", text, before=before, after=after, why=why)
             case Resynced(peer, round):
                 text = f"the copy of {peer} is replaced by a snapshot of its round {round}"
                 self._say_of(peer, logging.INFO, "resync", text, round=round)
@@ -123,8 +135,8 @@ class Journal:
         """Say with what the node begins, and under which name."""
         match event:
             case Recovered(peer, round):
-                text = f"the models of round {round} are back from {peer}, but for one quantization error"
-                self.say(logging.WARNING, "recovered", text, peer=peer, round=round)
+                text = f"what this node had learned until round {round} is back: {peer} had kept it, up to rounding"
+                self.say(logging.INFO, "recovered", text, peer=peer, round=round)
             case Begun(awaited):
                 text = f"begins before {', '.join(awaited)} have answered; what they have kept of it is taken later"
                 self.say(logging.WARNING, "begun", text, awaited=awaited)
@@ -173,7 +185,7 @@ class Journal:
         # Anyone may claim any name. Of a neighbor it is mostly what came twice; links tell of the rest.
         peer, why, reason, times = event
         known = peer if peer in self._peers or peer == CLIENTS else None
-        level = logging.INFO if known and reason == "content" else logging.WARNING
+        level = logging.DEBUG if known and reason == "content" else logging.WARNING
         many = f" {times:,} times" if times > 1 else ""
         text = f"bytes from {known or 'a stranger'} dropped{many}: {why}"
         self.say_rarely(level, "dropped", text, (known, reason), peer=known, why=why, reason=reason, times=times)
@@ -184,11 +196,13 @@ class Journal:
         if event.round % self._every == 0 and now >= progress.since + PROGRESS:
             fields = progress.summary(now) | {"round": event.round, "neighbors": event.mixed}
             loss = "no label yet" if fields["loss"] is None else f"loss {fields['loss']:.4f}"
+            refused = f", {fields['refused']} observations refused" if fields["refused"] else ""
             text = (
                 f"round {event.round}: {loss}, {fields['bytes_per_round']:.1f} bytes a round, {event.mixed} of "
-                f"{len(self._peers)} neighbors, {fields['rounds_per_second']:.3g} rounds/s"
+                f"{len(self._peers)} neighbors, {fields['rounds_per_second']:.3g} rounds/s{refused}"
             )
-            self.say(logging.INFO, "progress", text, **fields)
+            mostly = fields["refused"] > fields["observations"]
+            self.say(logging.WARNING if mostly else logging.INFO, "progress", text, **fields)
             self._progress = Progress(now)
 
 
@@ -219,11 +233,12 @@ class Progress:
 
     def __init__(self, now: float) -> None:
         self.since = now
-        self._rounds = self._bytes = self._labels = 0
+        self.refused = self._rounds = self._bytes = self._labels = self._taken = 0
         self._loss = 0.0
 
     def score(self, loss: float | None) -> None:
         """Count an observation."""
+        self._taken += 1
         if loss is not None:
             self._loss += loss
             self._labels += 1
@@ -238,6 +253,8 @@ class Progress:
         rounds = max(1, self._rounds)
         return {
             "loss": self._loss / self._labels if self._labels else None,
+            "observations": self._taken,
+            "refused": self.refused,
             "bytes_per_round": self._bytes / rounds,
             "rounds_per_second": self._rounds / max(now - self.since, 1e-9),
         }
@@ -308,6 +325,13 @@ class JsonLines(logging.Formatter):
         head = {"time": _time(record), "level": record.levelname.lower()}
         fields = head | getattr(record, "omkl", {}) | {"message": _message(self, record)}
         return json.dumps(fields, default=str)
+
+
+def _plainly(why: str) -> str:
+    """Return in a reader's words what a link says of itself."""
+    for pattern, plain in PLAIN.items():
+        why = re.sub(pattern, plain, why)
+    return why
 
 
 def handler(lines: LogFormat) -> logging.Handler:

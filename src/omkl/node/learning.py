@@ -15,6 +15,7 @@ from omkl.losses import Loss
 from omkl.methods import Gossip
 from omkl.model import Model, model_of
 from omkl.node.halves import Floats, halves, total
+from omkl.node.labels import Labels
 from omkl.quantizers import Message
 from omkl.scaling import Inputs, Moments
 
@@ -185,12 +186,12 @@ class Learning:
             )
         return np.asarray(x, dtype=np.float64) if self.moments else array
 
-    def targets(self, y: npt.ArrayLike) -> Floats:
-        """Return one label as the loss wants it, shape ``(C,)``."""
+    def targets(self, y: npt.ArrayLike, labels: Labels | None = None) -> Floats:
+        """Return one label as the loss wants it, shape ``(C,)``; ``labels`` are those of its source."""
         rule = "a label is one finite number, or as many as there are outputs; drop the sample"
         try:
             with np.errstate(over="ignore"):
-                target = np.asarray(self.method.objective.encode(np.asarray(y)[None])[0])
+                target = np.asarray((labels or Labels(self.method.objective)).encode(np.asarray(y)[None])[0])
         except InputError:
             raise
         except (TypeError, ValueError, OverflowError) as error:

@@ -26,12 +26,18 @@ from omkl.node.transports import Arrival
 
 DIFFERENCES = ("settings", "weight")
 RECENT = 100  # observations over which the loss is averaged, about
+FEW = 10  # observations that are enough to say that most are refused
 BY_PEER = ("sent_bytes", "received_bytes", "resyncs", "frames_dropped")
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
 class Metrics:
     """The metrics of one node: a watch and a tap of its runtime.
+
+    Attributes
+    ----------
+    refused
+        Observations that were not taken.
 
     Parameters
     ----------
@@ -46,7 +52,8 @@ class Metrics:
         self._links = protocol.links
         self._objective = protocol.role.method.objective
         self._at: float | None = None
-        self._loss, self._right = Recent(), Recent()
+        self._loss, self._right, self._bad = Recent(), Recent(), Recent()
+        self.refused = 0
         self._of_links: dict[str, Counter] = {}
         self._rounds = self._counter("rounds", "Rounds of gossip taken.")
         self._gossip = self._counter("gossip_bytes", "Bytes of gossip frames, each once however many hear it.")
@@ -129,7 +136,14 @@ class Metrics:
 
     def refuse(self) -> None:
         """Count an observation that was not taken."""
+        self.refused += 1
+        self._bad.add(1.0)
         self._kinds["bad"].inc()
+
+    @property
+    def mostly_refused(self) -> bool:
+        """Whether more than half of the last observations were not taken; some are needed to say so."""
+        return self._bad.count >= FEW and self._bad.mean > 0.5
 
     def answer(self) -> None:
         """Count a prediction that was asked for."""
@@ -151,6 +165,7 @@ class Metrics:
         return score
 
     def _score(self, loss: float | None) -> None:
+        self._bad.add(0.0)
         self._kinds["unlabelled" if loss is None else "labelled"].inc()
         if loss is not None:
             self._loss.add(loss)

@@ -18,6 +18,7 @@ from omkl.model import Model
 from omkl.node import config as configs
 from omkl.node.config import NetworkConfig
 from omkl.node.halves import Floats
+from omkl.node.labels import Labels, Observed
 from omkl.node.links import LinkState
 from omkl.node.metrics import Metrics, disagreement
 from omkl.node.persistence import saved
@@ -72,7 +73,7 @@ class Node:
         refuse: Sequence[Refuse] = (),
         disk: Disk | None = None,
     ) -> None:
-        self.config, self.id = config, id
+        self.config, self.id, self._labels = config, id, Labels(config.method.objective)
         self._watches, self._taps = Each(map(Guarded, watch)), Each(map(Guarded, taps))
         self.refuse = Each(refuse)
         """Tells of an observation that nobody could take, and why."""
@@ -107,6 +108,11 @@ class Node:
             self.close()
             raise
         return self
+
+    def attend(self, watch: Watch, tap: Tap) -> None:
+        """Call more functions with what happens, from ``start`` on."""
+        self._watches.append(Guarded(watch))
+        self._taps.append(Guarded(tap))
 
     @classmethod
     def join(cls, network: str | Path | NetworkConfig, id: str, watch: Sequence[Watch] = ()) -> Self:
@@ -144,12 +150,16 @@ class Node:
 
         This returns at once, unless many samples wait for their round already: then it waits until one has been taken.
         When the sample has been taken, the node's thread calls ``done`` with the prediction and its loss. ``wait``
-        waits for all samples.
+        waits for all samples. If the loss has two classes, labels are -1 and 1, or 0 and 1.
         """
+        self.admit(Observed(x, y, self._labels), timeout, done)
+
+    def admit(self, given: Observed, timeout: float | None = None, done: Done | None = None) -> None:
+        """Give the node a sample of a source that has labels of its own, as ``observe`` does."""
         learning = self.protocol.learning
-        target = None if y is None else learning.targets(y)
+        target = None if given.y is None else learning.targets(given.y, given.labels)
         done = done if self._metrics is None else self._metrics.scoring(target, done)
-        sample = Observation(learning.inputs(x), target, done)
+        sample = Observation(learning.inputs(given.x), target, done)
         until = None if timeout is None else time.monotonic() + timeout
         while not self.runtime.observe(sample, _pause(until)):
             self.check()
@@ -231,7 +241,7 @@ class Node:
         return {
             "/metrics": lambda: Page(200, CONTENT_TYPE_LATEST, generate_latest(metrics.registry)),
             "/healthz": lambda: _report(self.runtime.is_alive and not self.protocol.diverged, self._status()),
-            "/readyz": lambda: _report(self.is_ready, self._status()),
+            "/readyz": lambda: _report(self.is_ready and not metrics.mostly_refused, self._status()),
         }
 
     @property
@@ -255,10 +265,15 @@ class Node:
         links = self.protocol.links.values()
         return self.runtime.is_alive and all(link.state in READY for link in links) and not self.protocol.behind
 
+    @property
+    def keeps(self) -> bool:
+        """Whether it keeps a checkpoint."""
+        return self.config.checkpoint is not None
+
     def _status(self) -> dict[str, Any]:
         links = {peer: link.state.value for peer, link in self.protocol.links.items()}
-        protocol = self.protocol
-        counts = {"round": protocol.round, "taken": protocol.taken, "lost": protocol.lost}
+        protocol, refused = self.protocol, 0 if self._metrics is None else self._metrics.refused
+        counts = {"round": protocol.round, "taken": protocol.taken, "lost": protocol.lost, "refused": refused}
         differ = {peer: link.differs for peer, link in protocol.links.items() if link.differs}
         awaited = [peer for peer in protocol.awaited if protocol.links[peer].state is not LinkState.REFUSED]
         lacks = {"awaited": awaited, "behind": protocol.behind}

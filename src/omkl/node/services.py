@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from omkl.errors import InputError
 from omkl.node import inputs
 from omkl.node.events import Scored
+from omkl.node.labels import Labels, Observed
 
 if TYPE_CHECKING:
     from omkl.node.node import Node
@@ -29,7 +30,7 @@ class Services:
     """The answers of one node."""
 
     def __init__(self, node: "Node") -> None:
-        self._node = node
+        self._node, self._labels = node, Labels(node.config.method.objective)
 
     def declare(self, transport: "ZenohTransport") -> None:
         """Begin to answer what anyone may ask for."""
@@ -57,7 +58,7 @@ class Services:
 
         try:
             sample = _parsed(payload)
-            node.observe(sample.x, sample.y, timeout=0, done=done if node.durable else None)
+            node.admit(Observed(*sample, self._labels), timeout=0, done=done if node.durable else None)
         except (InputError, TimeoutError) as error:
             node.refuse(str(error))
             raise InputError(str(error)) from None

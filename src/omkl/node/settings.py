@@ -119,11 +119,15 @@ class Tls:
 
     def of(self, id: str) -> "Tls":
         """Return the files of one node; refuse those that are not there."""
-        files = {name: Path(str(path).replace("{id}", id)) for name, path in vars(self).items()}
-        for name, path in files.items():
+        files = self.named(id)
+        for name, path in vars(files).items():
             if not path.is_file():
                 raise InputError(f"tls.{name}: {path} is not a file; TLS needs it on this device; copy it there")
-        return Tls(**files)
+        return files
+
+    def named(self, id: str) -> "Tls":
+        """Return the files of one node, whether they are there or not."""
+        return Tls(**{name: Path(str(path).replace("{id}", id)) for name, path in vars(self).items()})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,7 +45,7 @@ const DRAWN = {
     const high = { ...low, y: column(frames, (f) => f.spread?.[1]), fill: "tonexty", fillcolor: colors.band };
     const traces = [low, high, curve(frames, (f) => f.loss, colors.accent), head(frames, (f) => f.loss, colors.accent)];
     const top = Math.max(run.scales().top.loss, 1e-9);
-    return { traces, top: Math.min(top, 2 * (run.scales().loss?.[1] ?? top)), guess: run.network.loss === "logistic", title: "round" };
+    return { traces, top: Math.min(top, 2 * (run.scales().loss?.[1] ?? top)), guess: run.network.guess ?? (run.network.loss === "logistic" ? GUESS : 0), title: "round" };
   },
   weights(frames, run, colors) {
     const named = (kernel, p) => curve(frames, (f) => f.weights?.[p], colors.lines[p % colors.lines.length], { name: kernel });
@@ -81,11 +81,11 @@ const DRAWN = {
 function layout({ top, legend, guess, kinds, title }, [first, last], colors) {
   const axis = { color: colors.muted, gridcolor: colors.line, zeroline: false, fixedrange: true, tickfont: { size: 11 } };
   const apart = { ticks: "outside", ticklen: 5, tickcolor: "rgba(0,0,0,0)" }; // the first round from the zero beside it
-  const shapes = guess && top > GUESS * 0.8
-    ? [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: GUESS, y1: GUESS, line: { color: colors.muted, width: 1, dash: "dot" } }]
+  const shapes = guess && top > guess * 0.8
+    ? [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: guess, y1: guess, line: { color: colors.muted, width: 1, dash: "dot" } }]
     : [];
   const annotations = shapes.length
-    ? [{ xref: "paper", x: 1, xanchor: "right", y: GUESS, yanchor: "bottom", text: "a constant guess", showarrow: false, font: { size: 11, color: colors.muted } }]
+    ? [{ xref: "paper", x: 1, xanchor: "right", y: guess, yanchor: "bottom", text: "a constant guess", showarrow: false, font: { size: 11, color: colors.muted } }]
     : [];
   return {
     margin: { l: kinds ? 70 : 44, r: 10, t: 6, b: title ? 38 : 28 },
@@ -96,7 +96,7 @@ function layout({ top, legend, guess, kinds, title }, [first, last], colors) {
     xaxis: { ...axis, range: [first, Math.max(last, first + 1)], showgrid: false, nticks: 6, ...apart, title: title && { text: title, standoff: 4, font: { size: 11 } } },
     yaxis: kinds
       ? { ...axis, type: "category", categoryorder: "array", categoryarray: kinds, range: [-0.6, kinds.length - 0.4] }
-      : { ...axis, range: [0, Math.max(guess && top > GUESS * 0.8 ? GUESS * 1.1 : 0, top * 1.06 || 1)], nticks: 5, exponentformat: "SI" },
+      : { ...axis, range: [0, Math.max(guess && top > guess * 0.8 ? guess * 1.1 : 0, top * 1.06 || 1)], nticks: 5, exponentformat: "SI" },
     showlegend: Boolean(legend),
     legend: { orientation: "h", y: 1, yanchor: "bottom", x: 0, font: { size: 11 } },
     hovermode: kinds ? "closest" : "x",

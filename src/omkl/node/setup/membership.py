@@ -46,9 +46,9 @@ class Change(NamedTuple):
 
 def add(
     path: Path, id: str, neighbors: Sequence[str], host: str | None = None, port: int | None = None,
-    metrics: str | None = None,
+    metrics: str | None = None, dry_run: bool = False,
 ) -> Change:  # fmt: skip
-    """Return what became of a network's file with one node more, linked to these neighbors; it is written.
+    """Return what became of a network's file with one node more, linked to these neighbors; a dry run writes nothing.
 
     ``host`` is its address, this machine's where the last node has it too; it listens on the last one's port, or where
     that is taken on the first free one after it.
@@ -67,11 +67,14 @@ def add(
     lines = path.read_text(encoding="utf-8").splitlines()
     lines[_tables(lines)[-1][1] : _tables(lines)[-1][1]] = ["", *table.splitlines()]
     links = _links(before) + [(peer, id) for peer in dict.fromkeys(neighbors)]
-    return _write(path, before, lines, links, [*before.ids, id])
+    return _write(path, before, lines, links, [*before.ids, id], dry_run)
 
 
-def remove(path: Path, id: str, links: Sequence[tuple[str, str]] = ()) -> Change:
-    """Return what became of a network's file without a node, and with these links in place of its own."""
+def remove(path: Path, id: str, links: Sequence[tuple[str, str]] = (), dry_run: bool = False) -> Change:
+    """Return what became of a network's file without a node, and with these links in place of its own.
+
+    A dry run writes nothing.
+    """
     before = load(path)
     place = before.index(id)
     if len(before.ids) == 1:
@@ -88,7 +91,7 @@ def remove(path: Path, id: str, links: Sequence[tuple[str, str]] = ()) -> Change
                 raise InputError(unknown("node", one, left))
     kept = [link for link in _links(before) if id not in link]
     fresh = [link for link in links if link not in kept and link[::-1] not in kept]
-    return _write(path, before, lines, kept + fresh, left)
+    return _write(path, before, lines, kept + fresh, left, dry_run)
 
 
 def _listen(before: NetworkConfig, id: str, host: str | None, port: int | None) -> str:
@@ -139,7 +142,7 @@ def _tables(lines: Sequence[str]) -> list[tuple[int, int]]:
     return found
 
 
-def _write(path: Path, before: NetworkConfig, lines: list[str], links: Links, ids: list[str]) -> Change:
+def _write(path: Path, before: NetworkConfig, lines: list[str], links: Links, ids: list[str], dry_run: bool) -> Change:
     """Write the lines with these links, if what they come to is what was wanted."""
     lines = _linked(lines, links)
     text = "\n".join(lines) + "\n"
@@ -150,7 +153,8 @@ def _write(path: Path, before: NetworkConfig, lines: list[str], links: Links, id
     same = replace(after, members=before.members, topology=before.topology) == before
     if after.ids != ids or sorted(map(sorted, _links(after))) != sorted(map(sorted, links)) or not same:
         raise InputError(f"{path} is not written as this can change it; edit it by hand: links = {_text(links)}")
-    storage.write_whole(path, text)
+    if not dry_run:
+        storage.write_whole(path, text)
     return Change(before, after)
 
 

@@ -76,7 +76,7 @@ def write(
     text = string.Template((files(__package__) / TEXT).read_text(encoding="utf-8")).substitute(
         name=json.dumps(name), topology=json.dumps(topology), inputs=json.dumps(width), file=path.name, first=names[0],
         nodes=members, loss=loss if loss.startswith("{") else json.dumps(loss),
-        standardize=_line("standardize = true    # x as it comes, scaled by what the node has seen", standardize),
+        standardize=_line("standardize = true    # x in raw units, scaled by what the node has seen", standardize),
         basis='basis = {source = "normal"}' if calibration is None else '# basis = {source = "normal"}',
         calibration=_lines(f"[calibration]\nfile = {json.dumps(str(calibration or 'calibration.npz'))}", calibration),
         tls=_lines(TLS.strip(), tls),

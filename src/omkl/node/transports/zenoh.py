@@ -47,6 +47,7 @@ LONGEST_PUT = 0.25  # seconds that a neighbor which does not read may hold up th
 
 LEAST_LIMIT = 2**16  # bytes; zenoh drops larger messages uncounted, the node those beyond its own limits, counted
 MOST_ANSWER = 2**30
+OTHERS = 1.0  # seconds in which other nodes tell who they are
 MOST_QUERIES = 64  # that wait for an answer, of each service
 SOON = 30  # days before its end in which a certificate is warned of
 
@@ -325,10 +326,26 @@ def ask(network: str, id: str, name: str, payload: bytes, endpoints: Endpoints, 
                 if reply.ok:
                     return _bytes(reply.ok.payload)
                 if (why := _bytes(reply.err and reply.err.payload)) != b"Timeout":  # zenoh's own
-                    raise InputError(why.decode(errors="replace"))
+                    raise RefusedError(why.decode(errors="replace"))
+            others = _others(session, network, id)
     except zenoh.ZError:
-        raise InputError(f"{where} is not reached in {timeout:g} s; is the node running?") from None
+        (place, *_) = endpoints.connect
+        cause = certificates.diagnose(place, id, endpoints.tls, "is it a node of this network, with or without [tls]?")
+        raise InputError(f"{where} is not reached in {timeout:g} s: {cause}") from None
+    if others:
+        raise InputError(f"{where} has not answered; {others} is there; compare name, ids and listen of both files")
     raise InputError(f"{where} has not answered in {timeout:g} s; is the node running, and of this network{whom}?")
+
+
+class RefusedError(InputError):
+    """A node was reached, and did not take the question."""
+
+
+def _others(session: zenoh.Session, network: str, id: str) -> str:
+    """Return which nodes answer that were not asked."""
+    replies = session.get("omkl/*/*/status", timeout=OTHERS)
+    found = {tuple(str(reply.ok.key_expr).split("/")[1:3]) for reply in replies if reply.ok} - {(network, id)}
+    return " and ".join(f"{other} of network {name}" for name, other in sorted(found))
 
 
 @shared

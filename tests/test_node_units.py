@@ -1,0 +1,51 @@
+"""A node says when its inputs are in units that its method does not expect."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from omkl.node.events import Recovered
+from omkl.node.journal import Journal
+from omkl.node.protocol import Protocol
+from omkl.node.runtime import Observation
+from omkl.node.units import ROWS, Units
+from tests.node_cluster import config
+
+
+def told(caplog: pytest.LogCaptureFixture, inputs: Any, **settings: Any) -> list[str]:
+    network = config(1, **settings)
+    units = Units(Protocol(network.role(network.ids[0]), 1, 0.0), Journal("a", {}))
+    for x in inputs:
+        units.tap(Observation(x, None), [])
+    return [record.omkl["event"] for record in caplog.records]  # type: ignore[attr-defined]
+
+
+def columns(*units: tuple[float, float], rows: int = ROWS) -> Any:
+    rng = np.random.default_rng(0)
+    return np.stack([rng.normal(mean, deviation, size=rows) for mean, deviation in units], axis=1)
+
+
+@pytest.mark.parametrize("units", [((20, 5), (0, 1)), ((0, 1), (0, 400)), ((0.001, 0.0003), (0, 1)), ((7, 0), (0, 1))])
+def test_raw_inputs_are_told_once(units: Any, caplog: pytest.LogCaptureFixture) -> None:
+    assert told(caplog, columns(*units, rows=3 * ROWS)) == ["units"]
+    assert "standardize = true" in caplog.messages[0]
+
+
+def test_a_node_whose_models_came_back_has_no_scale_yet(caplog: pytest.LogCaptureFixture) -> None:
+    for standardize, seen, expected in ((True, 0, ["rescaled"]), (True, ROWS, []), (False, 0, [])):
+        protocol = Protocol(config(1, standardize=standardize).role("a"), 1, 0.0)
+        for x in columns((20, 5), (0, 1), rows=seen):
+            protocol.learning._count(x)
+        caplog.clear()
+        Units(protocol, Journal("a", {})).watch(Recovered("b", 40))
+        assert [record.omkl["event"] for record in caplog.records] == expected  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("units", [((0.5, 2), (-1, 0.5)), ((0, 0), (0, 1))])
+def test_inputs_about_0_and_1_are_not_told(units: Any, caplog: pytest.LogCaptureFixture) -> None:
+    assert told(caplog, columns(*units)) == []
+
+
+def test_standardized_inputs_may_be_anything(caplog: pytest.LogCaptureFixture) -> None:
+    assert told(caplog, columns((20, 5), (0, 900)), standardize=True) == []
