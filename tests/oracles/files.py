@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from pyarrow import parquet
 
 import omkl
@@ -132,6 +133,32 @@ class Run:
 
 
 @dataclass(frozen=True)
+class OfTable:
+    """A saved simulation of a data frame, and the model of one of its nodes, which knows the columns."""
+
+    def write(self, folder: Path) -> None:
+        """Simulate, and save."""
+        x = inputs(ROUNDS * NODES)
+        rows = self._rows(x).assign(kind=np.where(labels(x) > 0, "yes", "no"))
+        rows.loc[4, "warm"] = np.nan
+        result = omkl.simulate(rows, "path", NODES, METHODS["landmarks"], target="kind", seeds=2)
+        result.save(folder / "run")
+        result.model(seed=1, node=2).save(folder / "model.npz")
+
+    def read(self, folder: Path) -> dict[str, Any]:
+        """Return what the saved model predicts for other rows, and the loss of the run."""
+        result, model, rows = omkl.load(folder / "run"), omkl.load_model(folder / "model.npz"), self._rows(inputs(6))
+        answered = {
+            "model": model.decision_function(rows).tolist(),
+            "yes": [int(one == "yes") for one in model.predict(rows)],
+        }
+        return answered | {"loss": result.loss.tolist()}
+
+    def _rows(self, x: np.ndarray) -> pd.DataFrame:
+        return pd.DataFrame({"warm": x[:, 0], "wind": np.where(x[:, 1] > 0, "north", "south")})
+
+
+@dataclass(frozen=True)
 class Estimator:
     """A saved estimator that has seen so many rows: fewer than it calibrates on, or more."""
 
@@ -163,7 +190,7 @@ class Estimator:
         return found
 
 
-CASES: dict[str, Node | Run | Estimator] = {
+CASES: dict[str, Node | Run | OfTable | Estimator] = {
     "node-paper": Node("paper"),
     "node-softmax-standardized": Node("softmax", standardize=True),
     "node-calibrated": Node("calibrated"),
@@ -172,6 +199,7 @@ CASES: dict[str, Node | Run | Estimator] = {
     "run-landmarks": Run("landmarks"),
     "run-softmax-standardized": Run("softmax", standardize=True),
     "run-calibrated-lines": Run("calibrated", parquet=False),
+    "run-table": OfTable(),
     "classifier-early": Estimator(OMKLClassifier, 10),
     "classifier": Estimator(OMKLClassifier, 40),
     "classifier-network": Estimator(OMKLClassifier, 40, nodes=3),
