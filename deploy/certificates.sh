@@ -3,8 +3,8 @@
 #
 #     sh certificates.sh certificates a b c screen
 #
-# A name is a node's id, or that of a program or person who asks nodes for something: nodes go by it (see [access]).
-# A device needs ca.pem and its own two files. ca.key signs new ones: keep it off the devices.
+# A name is a node's id, or the name of a program or person who asks nodes for something; [access] uses these names.
+# A device needs ca.pem and its own two files. ca.key signs new certificates, so keep it off the devices.
 set -eu
 [ $# -ge 2 ] || { echo "usage: $0 FOLDER NAME..." >&2; exit 2; }
 folder=$1

@@ -240,6 +240,13 @@ def test_explain_of_a_preset() -> None:
     assert (page["delta"], page["regret"]) == (best.channel.quantizer.delta(best.sent), None)
     assert page["beyond"] == ["basis", "learner", "common_weights", "reach", "momentum", "pace"]
     assert "theory knows no basis, no learner, no common_weights" in run("explain", "--nodes", 5).stdout
+    assert run("explain", "--nodes", 5).stdout == f"{omkl.explain('path', 5)}\n"
+    assert run("explain", "--nodes", 5).stdout.startswith(
+        "Nothing is proved about whether these nodes agree; by the graph, disagreement halves in about "
+    )
+    assert omkl.explain("path", 5, method="paper") == omkl.explain("path", 5, quantizer=omkl.QSGD(3))
+    with pytest.raises(omkl.InputError, match="one of them says all"):
+        omkl.explain("path", 5, method="paper", gamma=0.1)
     paper = f"{omkl.explain('path', 5, quantizer=omkl.QSGD(3))}\n"
     assert run("explain", "--nodes", 5, "--method", "paper").stdout == paper
     rate = run("explain", "--nodes", 5, "--method", "paper", "--learner", "{name='sgd', eta=0.1}").stdout

@@ -65,6 +65,9 @@ def blobs() -> tuple[np.ndarray, np.ndarray]:
 def test_a_result_draws_itself() -> None:
     result = omkl.simulate(blobs(), "path", method=omkl.Gossip(eta=1.0), seeds=4)
     own = result.plot()
+    late = moving_average(result.loss.mean(axis=0).astype(float), 1)  # a tenth of twelve rounds
+    np.testing.assert_allclose(np.asarray(own.lines[0].get_ydata(), dtype=float), late, rtol=1e-6)
+    assert own.get_ylabel() == "loss, moving average"
     assert own.get_title().startswith("paper, eta=1 on a table: path of 3 nodes")
     _, (given,) = figure()
     assert result.plot(given, label="mine", against="bits") is given

@@ -167,7 +167,7 @@ def test_no_contraction_no_bound() -> None:
 
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 def test_one_node_has_nothing_to_agree_on(loss: str) -> None:
-    page = explain("path", 1, rounds=100_000, loss=loss)
+    page = explain("path", 1, rounds=100_000, loss=loss, quantizer=1.0)
     assert (page.rho, page.beta, page.terms.consensus) == (1, 0, 0)
     assert "one node" in str(page)
     assert len(page.assumptions) == 3
@@ -182,7 +182,7 @@ def test_a_bound_that_says_something() -> None:
 
 
 def test_squared_loss_has_no_bound() -> None:
-    page = explain("ring", 5, loss="squared")
+    page = explain("ring", 5, loss="squared", quantizer=1.0)
     assert page.vacuous
     assert math.isnan(page.trivial)
     assert "There is no bound" in str(page)
@@ -190,12 +190,12 @@ def test_squared_loss_has_no_bound() -> None:
 
 def test_losses_and_the_unit_interval() -> None:
     def inside(**setting: Any) -> bool | None:
-        return explain("ring", 5, **setting).assumptions[-1].holds
+        return explain("ring", 5, quantizer=1.0, **setting).assumptions[-1].holds
 
     assert inside() is None  # logistic starts at ln 2 and can leave
     assert inside(radius=0.1) is True
     assert inside(loss=Softmax(classes=10)) is False
-    assert explain("ring", 5, loss=Softmax(classes=10)).trivial == pytest.approx(1000 * math.log(10))
+    assert explain("ring", 5, loss=Softmax(classes=10), quantizer=1.0).trivial == pytest.approx(1000 * math.log(10))
 
 
 def test_gradient_bound_counts_the_regularization() -> None:

@@ -49,7 +49,7 @@ def plot_loss(
     axes.set_xlabel(name)
     (line,) = axes.plot(x, mean, label=label, linestyle=linestyle, color=color)
     axes.fill_between(x, mean - half, mean + half, color=line.get_color(), alpha=0.2, linewidth=0)
-    axes.set_ylabel("mean loss so far" if window is None else "loss")
+    axes.set_ylabel("mean loss so far" if window is None else "loss, moving average")
     return axes
 
 

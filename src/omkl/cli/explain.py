@@ -13,8 +13,6 @@ from omkl.experiment import Experiment
 from omkl.methods import Gossip
 from omkl.quantizers import Quantizer
 
-BEYOND = ("basis", "learner", "common_weights", "reach", "momentum", "clip", "pace", "sending")  # not in the theory
-
 NODES = 20  # where neither flags nor a graph say how many
 
 FLAGS = options.flags("topology nodes weights method")
@@ -51,19 +49,8 @@ class explain(FLAGS):  # type: ignore[misc, valid-type]
             graph,
             run.get("nodes", NODES if isinstance(graph, str) else None),
             weights=run.get("weights", "metropolis"),
-            quantizer=channel,
-            features=method.bank.features,
-            kernels=method.members,
             rounds=self.rounds,
-            eta=method.eta,
-            gamma=method.mixing.gamma,
-            momentum=method.mixing.momentum,
-            weight_rate=method.weights.rate,
-            regularization=method.regularization,
-            loss=method.objective,
-            sent=method.sent,
-            share=method.channel.least_share(method.members),
-            beyond=[name for name in BEYOND if method.settings()[name]],
+            **theory.explanation.settings_of(method, channel),
         )
         if self.output is Format.JSON:
             show.print_json(vars(page) | {"regret": page.terms.total, "vacuous": page.vacuous})

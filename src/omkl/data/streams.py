@@ -66,7 +66,7 @@ def as_stream(
     if X.ndim != 2:
         raise InputError(f"X has shape {X.shape}; it must be (n, d), or (T, J, d) for a stream; reshape it")
     if nodes is None:
-        raise InputError("nodes is not given; a table is dealt to a number of nodes; pass nodes=")
+        raise InputError("nodes is not given; a table is dealt to a number of nodes; pass nodes=20 (--nodes 20)")
     return deal(X, y, nodes, shuffle, dtype, partition), loss
 
 

@@ -218,11 +218,15 @@ class Result:
     ) -> "Axes":
         """Draw the mean loss over seeds with its 95 % interval, and return the axes; without axes, on a new figure.
 
-        ``against="bits"`` draws it over the bits that a node has sent; see ``omkl.plots.plot_loss`` for ``window``.
+        Drawn is a moving average over ``window`` recorded rounds, a tenth of all if it is None.
+        ``omkl.plots.plot_loss`` also draws the mean over all rounds so far, which hides what happens late.
+        ``against="bits"`` draws the loss over the bits that a node has sent.
         """
         axes = plots.own_axes(self.title()) if axes is None else axes
         method = self.config.get("label", self.config["method"]["name"])
-        return plots.plot_loss(axes, self, label=label or short(method), window=window, against=against)
+        return plots.plot_loss(
+            axes, self, label=label or short(method), window=window or max(1, len(self.rounds) // 10), against=against
+        )
 
     def summary(self, last: float = 0.1) -> dict[str, float]:
         """Return the mean loss over all recorded rounds and over the last of them, its standard error, and the bits."""

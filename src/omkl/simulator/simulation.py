@@ -17,7 +17,7 @@ from omkl.losses import Loss
 from omkl.methods import Gossip, Method, for_inputs, named, suited
 from omkl.methods.protocol import MethodState
 from omkl.scaling import Moments, standardize_stream
-from omkl.settings import build, settings
+from omkl.settings import brief, build, settings
 from omkl.simulator import calibrating, engine
 from omkl.simulator.comparison import Comparison
 from omkl.simulator.description import describe, describe_data, describe_topology, versions
@@ -323,12 +323,14 @@ def _widest_bank(methods: Sequence[Method]) -> Method:
         own, bank = method.bank, widest.bank
         if own.kernels != bank.kernels[: len(own.kernels)]:
             raise InputError(
-                f"kernels {own.kernels} are not the first of {bank.kernels}; compare them in separate runs; the "
+                f"kernels {brief(own.kernels)} are not the first of {brief(bank.kernels)}; the cases of a comparison "
+                "share their features; simulate each, and pass omkl.Comparison({name: result, ...}) the results; the "
                 "default's own learner without messages is omkl.alone()"
             )
         if (own.features, own.orthogonal, method.objective) != (bank.features, bank.orthogonal, widest.objective):
             raise InputError(
-                "cases differ in features, orthogonal or loss; one pass has one of each; compare them in separate runs"
+                "cases differ in features, orthogonal or loss; the cases of a comparison share them; simulate each, "
+                "and pass omkl.Comparison({name: result, ...}) the results"
             )
         if (own.basis, own.sigma) != (bank.basis, bank.sigma):
             raise InputError("cases differ in basis or sigma; one pass has one of each; compare them in separate runs")

@@ -3,12 +3,14 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from omkl import losses
 from omkl.errors import InputError
+from omkl.methods import Gossip, named
 from omkl.methods.consensus_step import Tracking, seldom, stable_step, tracking
 from omkl.theory.bounds import (
     SMALLEST,
@@ -25,6 +27,7 @@ from omkl.theory.bounds import (
 )
 from omkl.topology import Topology, build
 
+BEYOND = ("basis", "learner", "common_weights", "reach", "momentum", "clip", "pace", "sending")  # not in the theory
 UNPROVED = ("momentum", "clip", "sending")  # mixing of another kind, of which no contraction is proved
 
 
@@ -99,13 +102,29 @@ class Explanation:
     def __str__(self) -> str:
         marks = {True: "yes", False: "NO", None: "depends"}
         told = [f"  {marks[one.holds]:<8} {one.statement}: {one.why}" for one in self.assumptions]
-        return "\n".join([*self._network(), "", *self._bound(), "", "Assumptions", *told])
+        return "\n".join([self._answer(), "", *self._network(), "", *self._bound(), "", "Assumptions", *told])
+
+    def _answer(self) -> str:
+        """Return what it comes to, in one sentence or two."""
+        if math.isnan(self.terms.total):
+            regret = "No bound on what they lose is known for this method."
+        elif self.vacuous:
+            regret = "The bound on what they lose is too large to say anything."
+        else:
+            regret = "What they lose is bounded."
+        if self.nodes == 1:
+            return regret.replace("they lose", "it loses")
+        agree = "It is proved that these nodes agree" if self.c else "Nothing is proved about whether these nodes agree"
+        mixing = f"disagreement halves in {self._halves()} rounds where nothing disturbs it"
+        return f"{agree}; by the graph, {mixing}. {regret}"
+
+    def _halves(self) -> str:
+        return f"about {max(1, round(self.halving)):,}" if math.isfinite(self.halving) else "no number of"
 
     def _network(self) -> list[str]:
         if self.nodes == 1:
             return ["Network: one node; there is nothing to agree on, and nothing is sent."]
-        halves = f"about {max(1, round(self.halving)):,}" if math.isfinite(self.halving) else "no number of"
-        mixing = f"disagreement halves in {halves} rounds where nothing disturbs it; there are {self.rounds:,}"
+        mixing = f"disagreement halves in {self._halves()} rounds where nothing disturbs it; there are {self.rounds:,}"
         surely = "the share of squared disagreement that a round surely removes"
         return [
             f"Network: {self.nodes:,} nodes, {self.links:,} links, {self.weights} weights",
@@ -169,13 +188,17 @@ def explain(
     momentum: float = 0.0,
     weight_rate: float | None = None,
     regularization: float = 1e-3,
-    loss: "str | losses.Loss" = "logistic",
+    loss: "str | losses.Loss | None" = None,
     radius: float = 1.0,
     sent: int | None = None,
     share: float = 1.0,
     beyond: Sequence[str] = (),
+    method: Any = None,
 ) -> Explanation:
-    """Return what the theory says of a network, a quantizer and a setting; print it for a page in plain words.
+    """Return what the theory says of a network and a method; print it for a page in plain words.
+
+    Without a method and settings of one it is about the default method, as ``omkl explain`` is. With settings and no
+    method it is about the paper's method with these, and an exact quantizer unless you give another.
 
     Parameters
     ----------
@@ -195,14 +218,28 @@ def explain(
         In what share of the rounds the kernel is sent that is sent least.
     beyond
         Names of what else the setting has, such as a basis, for which there is no bound.
+    method
+        A ``Gossip``, or the name of a preset, in place of its settings.
 
     Examples
     --------
+    >>> f"{explain('ring', 20).halving:.0f} rounds halve the disagreement"
+    '20 rounds halve the disagreement'
     >>> page = explain("path", 20, quantizer=0.184)
     >>> f"{page.rho:.4f} {page.gamma_star:.1e} {page.c:.1e} {page.vacuous}"
-    '0.0082 1.7e-06 1.5e-07 True'
+    '0.0082 2.1e-04 0.0e+00 False'
     """
-    network, loss = build(topology, nodes, weights), losses.named(loss)
+    own = {"quantizer": quantizer, "features": features, "kernels": kernels, "eta": eta, "gamma": gamma,
+           "momentum": momentum, "weight_rate": weight_rate, "regularization": regularization, "sent": sent,
+           "share": share, "beyond": beyond}  # fmt: skip
+    changed = any(value != signature(explain).parameters[name].default for name, value in own.items())
+    if method is not None or not changed:
+        if changed:
+            raise InputError("method beside settings of a method; one of them says all; change the method, or leave it")
+        made = settings_of(named(method))
+        own_loss = made.pop("loss")
+        return explain(topology, nodes, weights=weights, rounds=rounds, radius=radius, loss=loss or own_loss, **made)
+    network, loss = build(topology, nodes, weights), losses.named(loss or "logistic")
     given: Any = 1.0 if quantizer is None else quantizer
     check(features=(features, 1, math.inf), regularization=(regularization, 0, math.inf), momentum=(momentum, 0, 1))
     n = 2 * features if sent is None else sent
@@ -231,6 +268,26 @@ def explain(
     if network.nodes == 1:
         return page
     return replace(page, assumptions=_consensus_assumptions(network, page, proved, auto) + page.assumptions)
+
+
+def settings_of(method: Any, quantizer: Any = None) -> dict[str, Any]:
+    """Return the settings that the theory takes, of a gossip method and its quantizer, or another one."""
+    if type(method) is not Gossip:
+        raise InputError(f"method: {method.name} given; the theory is of gossip; name a preset, or gossip")
+    return {
+        "quantizer": quantizer or method.channel.quantizer,
+        "features": method.bank.features,
+        "kernels": method.members,
+        "eta": method.eta,
+        "gamma": method.mixing.gamma,
+        "momentum": method.mixing.momentum,
+        "weight_rate": method.weights.rate,
+        "regularization": method.regularization,
+        "loss": method.objective,
+        "sent": method.sent,
+        "share": method.channel.least_share(method.members),
+        "beyond": [name for name in BEYOND if method.settings()[name]],
+    }
 
 
 def _halving(network: Topology, gamma: float, momentum: float) -> float:

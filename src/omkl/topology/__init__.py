@@ -103,7 +103,9 @@ def build(
     if isinstance(topology, str):
         make = pick("topology", topology, GRAPHS)
         if nodes is None:
-            raise InputError(f"topology {topology!r} without nodes; a name needs their number; pass nodes=20")
+            raise InputError(
+                f"topology {topology!r} without nodes; a name needs their number; pass nodes=20 (--nodes 20)"
+            )
         topology = make(nodes)
     if not isinstance(topology, (Graph, Topology)):
         matrix = square(topology)

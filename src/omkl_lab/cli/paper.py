@@ -28,8 +28,8 @@ def paper(
 ) -> None:
     """Reproduce the paper: figures, claims with verdicts, regret, quantizers, and one HTML report.
 
-    frontier, which all leaves out, draws loss against bytes for all methods and learners.
-    What is finished is kept in the folder: an interrupted run is taken up where it stopped.
+    "all" makes everything but frontier. That part draws loss against bytes for all methods and learners. It takes
+    long. Finished runs are kept in the folder, so an interrupted command continues where it stopped.
 
     Example: omkl paper claims --seeds 20 --data banana
     """

@@ -1,4 +1,4 @@
-"""``omkl torture``: networks under seeded faults, and what must hold of them."""
+"""``omkl torture``: simulates networks under faults, and checks what must hold."""
 
 import os
 import sys

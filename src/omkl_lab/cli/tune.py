@@ -39,9 +39,10 @@ FLAGS = options.flags(
 class tune(FLAGS):  # type: ignore[misc, valid-type]
     """Find the settings that learn most on some data and network, by successive halving over seeds.
 
-    omkl draws settings at random around the recommended ones, or those of SPEC.toml, and runs them on few seeds. The
-    best third goes on to three times as many seeds, and so on. At the end the best is compared on other seeds with what
-    it started from. --seeds is the number of seeds in the first stage, 2 if not given; --seed is also that of the draw.
+    omkl draws settings at random around the default method, or around that of SPEC.toml, and runs them on few seeds.
+    The best third runs on three times as many seeds, and so on. At the end omkl compares the best setting on other
+    seeds with the one it started from. --seeds is the number of seeds in the first stage, 2 if not given; --seed is
+    also that of the draw.
 
     SPEC.toml is as for omkl simulate. It may say what to try, as lists or ranges of values:
 

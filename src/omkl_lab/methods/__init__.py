@@ -1,4 +1,4 @@
-"""Methods of the literature that the product is compared with."""
+"""Methods of the literature that omkl is compared with."""
 
 from omkl_lab.methods.adaraker import AdaRaker
 from omkl_lab.methods.domkl import DOMKL

@@ -1,4 +1,4 @@
-"""AdaRaker: learners that begin anew at intervals of every length, for data that drift."""
+"""AdaRaker: several learners that start anew after 1, 2, 4, ... samples, for data that drift."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -16,7 +16,7 @@ MOST_LEVELS = 31  # samples are counted in 32 bits
 
 
 class LevelsState(NamedTuple):
-    """What every node has: K learners, each of P models, and how much each of them counts."""
+    """The state of every node: K learners of P models each, and how much each learner counts."""
 
     theta: Array
     """``(J, ..., K, P, C, 2D)``."""
@@ -37,7 +37,7 @@ class AdaRaker(Ensemble):
 
         ln h_k = ln h_k - eta_k (C(f_k, y) - C(f, y))
 
-    so that after a change those take over who have not seen what was before.
+    so that after a change the learners take over that have not seen the old data.
 
     Attributes
     ----------

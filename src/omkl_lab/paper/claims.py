@@ -78,7 +78,7 @@ class Claim(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Whether it holds: on all, on none, or on how many of the data sets."""
+        """Whether it holds on all data sets, on none, or on how many."""
         places: dict[str, list[bool | None]] = {}
         for finding in self.findings:
             places.setdefault(finding.where, []).append(finding.holds)
@@ -112,7 +112,7 @@ def judge(figure1: Figure, figure2: Figure) -> list[Claim]:
 
 
 def _findings(figure: Figure, pairs: Sequence[tuple[str, str, str]], test: Test) -> list[Finding]:
-    """Return what a test says of pairs of cases on each data set."""
+    """Return the findings of a test for pairs of cases, on each data set."""
     found = []
     for data, runs in figure.items():
         for what, one, other in pairs:
@@ -145,7 +145,7 @@ def paired(one: Runs, other: Runs, measure: str = "final") -> Spread:
 
 
 def _remarks(figure1: Figure, figure2: Figure) -> dict[str, str]:
-    """Return what else is to be said of claims, by their letters."""
+    """Return remarks about claims, by the claims' letters."""
     apart = max(abs(paired(one["local"], one["gossip"]).mean) / one["gossip"].final.mean() for one in figure1.values())
     alone = (
         f"So do nodes that do not communicate at all: they differ from gossip by at most {apart:.2%}. At these "

@@ -1,8 +1,8 @@
 """The paper's experiments: settings, runs, and the numbers its claims are about.
 
-All methods that are compared on a data set run in one pass over the same samples, features and dither, so that every
-difference is paired. The runs of a data set are dealt over several shuffles, for the spread over shuffles is as large
-as that over features.
+All methods that are compared on a data set run together on the same samples, features and dither, so that every
+difference is paired. The runs of a data set are spread over several shuffles, because shuffles vary the loss as much as
+features do.
 """
 
 import itertools
@@ -98,7 +98,7 @@ class Runs(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """A mean over runs and what it varies with."""
+    """A mean over runs, and how it varies over feature draws and shuffles."""
 
     mean: float
     features: float
@@ -133,7 +133,7 @@ def half_widths(curves: Floats, shuffle: npt.NDArray[np.int64]) -> Floats:
 
 
 def dealt(seeds: int) -> list[range]:
-    """Return which seeds go with each shuffle: at least two to each, over at most five shuffles."""
+    """Return the seeds of each shuffle: at least two each, and at most five shuffles."""
     ends = np.linspace(0, seeds, max(1, min(SHUFFLES, seeds // 2)) + 1).round().astype(int).tolist()
     return [range(first, last) for first, last in itertools.pairwise(ends)]
 

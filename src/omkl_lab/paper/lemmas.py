@@ -1,7 +1,7 @@
-"""What Theorem 1 rests on, each part checked apart from it.
+"""Checks the lemmas that Theorem 1 rests on, one by one.
 
-How fast nodes agree is watched where nothing is learned; how far apart they can be held, which a step of the proof of
-Lemma 1 bounds, is computed for one adversary. Lemma 2 is read off the theorem's runs.
+How fast nodes agree is measured without learning. How far apart they can be held, which a step of the proof of Lemma 1
+bounds, is computed for one adversary. Lemma 2 is checked in the runs of Theorem 1.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ PRINTED, OURS, PRACTICAL = "the paper's gamma*", "gamma* with one rho", "a pract
 
 
 class Check(NamedTuple):
-    """Measured against promised."""
+    """A measured number beside the number that is promised."""
 
     claim: str
     """``"consensus"``: the share of the squared disagreement that a round removes, at least c. ``"apart"``:

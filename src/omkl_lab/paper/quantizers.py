@@ -1,4 +1,4 @@
-"""The quantizer study: what each message costs, how well it contracts, and what it does to the loss."""
+"""The quantizer study: the bytes of each message, how close it comes, and the loss that follows."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -100,7 +100,7 @@ def _compute(data: str, setting: str, seeds: int, tell: Tell) -> Arrays:
 
 
 def _measured(quantizer: Quantizer, differences: Floats) -> float:
-    """Return 1 - E|Q(v) - v|^2 / |v|^2 over the differences that wait to be sent after the last round."""
+    """Return 1 - E|Q(v) - v|^2 / |v|^2 over the differences that are to be sent after the last round."""
     uniforms = noise.dither(noise.key(0, "study"), differences.shape) if quantizer.dithered else None
     error = restore(quantizer.quantize(differences, uniforms)) - differences
     powers = np.sum(differences.astype(np.float64) ** 2, axis=-1)

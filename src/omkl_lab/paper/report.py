@@ -84,7 +84,7 @@ def paragraph(text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table; numbers, and their columns' heads, to the right; a verdict in its color."""
+    """Return a table, with numbers and their heads aligned right and verdicts in color."""
     body = [[str(value) for value in row] for row in rows]
     kinds = [" class='number'" if all(_is_figure(row[i]) for row in body) else "" for i in range(len(head))]
     heads = "".join(f"<th{kind}>{html.escape(name)}</th>" for name, kind in zip(head, kinds, strict=True))

@@ -1,4 +1,4 @@
-"""The parts of the reproduction in order, each leaving finished files behind."""
+"""Runs the parts of the reproduction in order; each writes its files when it is finished."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -29,12 +29,12 @@ def _silent(title: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class Paper:
-    """The reproduction: where it goes, on which data, under how many seeds.
+    """The reproduction: its folder, data and number of seeds.
 
     Attributes
     ----------
     out
-        Folder for figures, ``claims.json``, ``report.html``, and what is finished, under ``runs/``.
+        Folder for figures, ``claims.json`` and ``report.html``; finished runs are in its ``runs/``.
     seeds
         Runs of figures and claims, dealt over at most five shuffles of the data.
     data
@@ -158,7 +158,7 @@ class Paper:
         return frontier_body(self.out / "frontier.png", found, self.few)
 
     def run(self, parts: Sequence[str] = PARTS) -> None:
-        """Run the parts; whatever happens, the report holds all that is finished with these settings."""
+        """Run the parts, and write the report of all that is finished with these settings, also after an error."""
         try:
             for part in parts:
                 section = {"settings": self.settings(), "body": getattr(self, part)()}
@@ -179,7 +179,7 @@ class Paper:
         return bodies
 
     def settings(self) -> dict[str, Any]:
-        """Return what makes the results."""
+        """Return the settings that the results depend on."""
         data, shuffles = list(self.data), len(dealt(self.seeds))
         return {"seeds": self.seeds, "shuffles": shuffles, "data": data, "quick": self.quick}
 

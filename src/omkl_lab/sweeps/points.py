@@ -1,4 +1,4 @@
-"""A point of a sweep: one simulation, the settings that it is known by, and what came of it, as a file and as a row."""
+"""A point of a sweep: one simulation, the settings that identify it, and its result as a file and as a row."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ BLANK: Record = {"summary": {}, "seconds": None, "failure": None, "error": None,
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """One simulation of a sweep: the experiment, and what stands for it in records, as JSON."""
+    """One simulation of a sweep: the experiment, and its settings as they are recorded in JSON."""
 
     experiment: Experiment
     settings: dict[str, Any]
@@ -40,13 +40,13 @@ class Point:
 
     @cached_property
     def program(self) -> str:
-        """What points that run the same compiled program have in common."""
+        """A digest that is the same for points that run the same compiled program."""
         free = ("topology", "weights", "faults", "seed", "shuffle", "record_every")
         return digest({key: value for key, value in self.settings.items() if key not in free})
 
 
 def point(given: Experiment | Mapping[str, Any], **known: Any) -> Point:
-    """Return the point of an experiment, or of its attributes; ``known`` tells what does not describe itself."""
+    """Return the point of an experiment, or of its attributes; ``known`` has records of what cannot describe itself."""
     one: Experiment = given if isinstance(given, Experiment) else build(Experiment, given)
     one = replace(one, topology=topologies.opened(one.topology))  # workers may not see the file
     method, own = one.method, None
@@ -74,14 +74,14 @@ def point(given: Experiment | Mapping[str, Any], **known: Any) -> Point:
 
 
 def _lasting(thing: Any) -> str:
-    """Return what a thing prints; refuse one that prints where it is in memory."""
+    """Return the text of an object; refuse one whose text is its address in memory."""
     if callable(thing) or type(thing).__repr__ is object.__repr__:  # type: ignore[comparison-overlap]
         raise InputError(f"a setting is {thing!r}, its address in memory; a record needs a lasting name; add __repr__")
     return repr(thing)
 
 
 def unique(points: Iterable[Point | Experiment | Mapping[str, Any]]) -> list[Point]:
-    """Return the points, each once."""
+    """Return the points without repetitions."""
     made = [one if isinstance(one, Point) else point(one) for one in points]
     return list({one.id: one for one in made}.values())
 
@@ -98,7 +98,7 @@ def digest(settings: Any) -> str:
 
 
 def recorded(points: Iterable[Point], folder: str | Path) -> dict[str, Record]:
-    """Return the whole records found of these points, by id."""
+    """Return the records of these points that are found undamaged, by id."""
     found = {one.id: _read(_path(Path(folder), one.id)) for one in points}
     return {name: record for name, record in found.items() if record is not None}
 
@@ -118,14 +118,14 @@ def _read(path: Path) -> Record | None:
 
 
 def write(folder: Path, one: Point, outcome: Record) -> Record:
-    """Return the record of a point, on disk by then, whatever happens next."""
+    """Write the record of a point, safely on the disk, and return it."""
     record = {"settings": one.settings, **outcome}
     storage.write_whole(_path(folder, one.id), json.dumps(record, indent=2, allow_nan=False) + "\n")
     return record
 
 
 def as_rows(points: Sequence[Point], records: Mapping[str, Record]) -> list[Row]:
-    """Return rows of the same columns: what the method is called, settings, measures, and how it went."""
+    """Return rows with the same columns: the method's name, settings, measures, seconds and errors."""
     found = [(one, _flatten(one.settings), records[one.id]) for one in points]
     columns = dict.fromkeys(key for _, settings, _ in found for key in settings)
     pooled = any("pooled_loss" in record["summary"] for _, _, record in found)
@@ -139,7 +139,7 @@ def as_rows(points: Sequence[Point], records: Mapping[str, Record]) -> list[Row]
 
 
 def _flatten(settings: Mapping[str, Any], path: str = "") -> Row:
-    """Return columns by dotted names; a thing's own name stands in the column of the thing, as in a grid."""
+    """Return settings by dotted names, such as ``method.eta``, as in a grid."""
     row: Row = {}
     for key, value in settings.items():
         place = path if path and key == "name" else f"{path}.{key}".lstrip(".")

@@ -1,6 +1,6 @@
-"""Points run wherever there is a slot for them: in processes of this machine, or on the workers of a Dask cluster.
+"""Runs points in processes of this machine, or on the workers of a Dask cluster.
 
-Those of one compiled program run after each other.
+Points with the same compiled program run one after another in the same process.
 """
 
 import math
@@ -32,7 +32,7 @@ _kept: set[str] = set()
 
 
 def _run(program: str, one: Experiment) -> Record:
-    """Return what came of a point, in the process that runs it."""
+    """Run a point in this process, and return its record."""
     if program not in _kept and len(_kept) >= PROGRAMS:
         rounds.compiled().clear_cache()  # type: ignore[attr-defined]
         _kept.clear()
@@ -58,7 +58,7 @@ def _run(program: str, one: Experiment) -> Record:
 
 
 class Queue:
-    """Points waiting, by program: to compile one takes hundreds of times what it takes to run a small point."""
+    """Points that wait, by program: to compile one takes hundreds of times as long as to run a small point."""
 
     def __init__(self, points: Iterable[Point]) -> None:
         self._groups: dict[str, deque[Point]] = {}
@@ -70,7 +70,7 @@ class Queue:
         return bool(self._groups)
 
     def take(self, program: str) -> Point:
-        """Return a point of this program, else of one that nobody has begun, else of the one with most points left."""
+        """Return a point of this program, else of one that is not begun, else of the one with most points left."""
         if program not in self._groups:
             program = max(self._groups, key=lambda other: (other not in self._begun, len(self._groups[other])))
         self._begun.add(program)
@@ -98,7 +98,7 @@ class Slot:
         return self.executor.submit(_run, one.program, one.experiment)
 
     def outcome(self, future: "Future[Record]") -> Record:
-        """Return what came of a point; an error here is not the point's own, since those come back as a record."""
+        """Return the record of a point. An error here is not the point's own: those are in its record."""
         try:
             return future.result()
         except self.death as error:
@@ -134,7 +134,7 @@ def outcomes(points: Iterable[Point], slots: Slots) -> Iterator[tuple[Point, Rec
 
 @contextmanager
 def processes(jobs: int | None) -> Iterator[Slots]:
-    """Yield the slots of this machine: every one an executor of one process, so that a death has one point to blame."""
+    """Yield the slots of this machine: each is one process, so that a process that dies has one point to blame."""
     with extra("sim", "joblib"):
         from joblib.externals.loky.process_executor import ProcessPoolExecutor
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))

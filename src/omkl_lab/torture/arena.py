@@ -1,4 +1,4 @@
-"""The network in memory with more that can go wrong: clocks, slow nodes, and messages hit one by one."""
+"""The network in memory, with more faults: wrong clocks, slow nodes, and single messages that are lost or changed."""
 
 import math
 from collections import deque
@@ -17,18 +17,18 @@ LATER = 1e-9  # seconds by which a node is woken too late, so that its clock sho
 
 
 class Clock(NamedTuple):
-    """A monotonic clock that may run at another pace: it showed ``shown`` at ``since``."""
+    """A monotonic clock that may run too fast or too slowly: it showed ``shown`` at time ``since``."""
 
     shown: float = 0.0
     since: float = 0.0
     pace: float = 1.0
 
     def at(self, now: float) -> float:
-        """Return what it shows."""
+        """Return the time that it shows at a true time."""
         return self.shown + self.pace * (now - self.since)
 
     def when(self, time: float) -> float:
-        """Return when it will show a time; infinity if it stands still."""
+        """Return the true time at which it will show a time; infinity if it stands still."""
         return self.since + (time - self.shown) / self.pace + LATER if self.pace else math.inf
 
 
@@ -46,7 +46,7 @@ Hear: TypeAlias = Callable[[Protocol, str, bytes, float], None]
 
 
 class Late(bytes):
-    """A message that was hit and comes late."""
+    """A message that a fault has delayed."""
 
 
 class Arena(Network):
@@ -55,13 +55,13 @@ class Arena(Network):
     Attributes
     ----------
     hits
-        What becomes of the next messages from one node to another.
+        The faults of the next messages from one node to another.
     deaf
         Pairs of which the first is not heard by the second, though neither notices.
     calls
         How often each node did something.
     calm
-        Whether messages that were hit and are late do not arrive any more.
+        Whether delayed messages are dropped from now on.
     """
 
     def __init__(self, conditions: Conditions, random: Random, hear: Hear, check: Check, report: Report) -> None:
@@ -86,27 +86,27 @@ class Arena(Network):
         return self._clocks.get(id, Clock()).when(time)
 
     def set_clock(self, id: str, pace: float, ahead: float = 0.0) -> None:
-        """Let a clock go on at another pace, after a jump ahead."""
+        """Let a clock jump ahead and then run at another pace."""
         self._clocks[id] = Clock(self.clock(id) + ahead, self.now, pace)
         self._wakes.pop(id, None)
         if id in self.nodes:
             self._schedule_wake(id)
 
     def slow_down(self, id: str, cost: float) -> None:
-        """Let everything take a node so many seconds from now on."""
+        """Make every action of a node take so many seconds from now on."""
         self._cost[id] = cost
 
     def pause(self, id: str, seconds: float) -> None:
-        """Stop a node for a while: what comes waits."""
+        """Stop a node for a while; messages to it wait."""
         self._busy[id] = max(self._busy.get(id, 0.0), self.now + seconds)
 
     @property
     def busy(self) -> float:
-        """Until when some node is busy."""
+        """The time at which the last busy node is free again."""
         return max(self._busy.values(), default=0.0)
 
     def kill(self, id: str) -> None:
-        """Take a node away; nobody is told."""
+        """Remove a node; its neighbors are not told."""
         self.nodes.pop(id, None)
         self._busy.pop(id, None)
         self._waiting.pop(id, None)
@@ -119,7 +119,7 @@ class Arena(Network):
                 self._do(peer, lambda node, now: node.gone(id, now))
 
     def meet(self, one: str, other: str) -> None:
-        """Let two nodes notice that they reach each other, as they may have done all the time."""
+        """Tell two nodes that they reach each other, also where they have all along."""
         if one in self.nodes and other in self.nodes:
             self._meet(one, other)
 
@@ -129,7 +129,7 @@ class Arena(Network):
         self._do(other, lambda node, now: node.gone(one, now))
 
     def cut(self, one: str, other: str, noticed: bool = True) -> None:
-        """Cut a link, whoever of its ends is there."""
+        """Cut a link, whichever of its ends are running."""
         self._cut.add(frozenset((one, other)))
         if noticed:
             self.part(one, other)
@@ -144,7 +144,7 @@ class Arena(Network):
         return frozenset((one, other)) in self._cut
 
     def forge(self, liar: str, victim: str, frames: list[bytes]) -> None:
-        """Let a node hear what no process of a neighbor's has sent."""
+        """Deliver a message that no neighbor has sent."""
         self._do(victim, lambda node, now: node.came(liar, now))
         for data in frames:
             self._do(victim, partial(self._forged, liar, data))

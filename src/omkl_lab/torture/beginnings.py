@@ -1,8 +1,8 @@
-"""What nodes begin with: what they had, as neighbors give it back, or what neighbors say; nothing where nobody can.
+"""Checks what nodes start with: their own models, given back by neighbors, or their neighbors' models, or zeros.
 
-Models change then in one step, which is computed here again. What comes back must be a hidden state that the node has
-said, and what is adopted the mean of what its neighbors say. And neither may be missed: who was given back what it had
-takes it, and who is new does not begin with zeros beside neighbors that have learned.
+Models change in one step then, which is computed again here. What a node gets back must be a hidden state that it once
+sent. What a new node adopts must be the mean of what its neighbors send. Neither may be missed: a node that is offered
+its own models takes them, and a new node does not start from zeros beside neighbors that have learned.
 """
 
 from contextlib import suppress

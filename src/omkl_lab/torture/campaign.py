@@ -1,4 +1,4 @@
-"""Runs: one by its seed, or many."""
+"""Runs torture: one seed, or many."""
 
 import itertools
 import math
@@ -35,7 +35,7 @@ LAST = 30  # lines of a trace that are shown
 
 
 class Report(NamedTuple):
-    """What came of one seed."""
+    """The result of one seed."""
 
     seed: int
     shape: str
@@ -67,7 +67,7 @@ class Report(NamedTuple):
 
 
 def run(seed: int, events: int, faults: Faults = ALL) -> Report:
-    """Return what came of a seed: a network, and so many faults, of these kinds."""
+    """Return the report of a seed: its network under so many faults of these kinds."""
     start, random = time.process_time(), Random(seed)
     world = World(draw(random, GAP * events), random)
     counts: Counter[str] = Counter()
@@ -122,7 +122,7 @@ def _disturb(world: World, events: int, faults: Faults, counts: Counter[str]) ->
 
 
 def _kinds(random: Random, faults: Faults) -> list[str]:
-    """Return some kinds of faults: what all together hide shows where few are frequent."""
+    """Return some kinds of faults: a bug that many kinds hide may show when a few are frequent."""
     kinds = [kind for kind in faults if random.random() < 0.5]
     return kinds or [next(iter(faults))]
 

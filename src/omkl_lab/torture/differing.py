@@ -1,4 +1,4 @@
-"""Files that differ: a node that starts again with another file than its neighbors', and what must hold of it."""
+"""Nodes whose network files differ: one starts again with another file than its neighbors, and what must hold then."""
 
 import struct
 from dataclasses import replace

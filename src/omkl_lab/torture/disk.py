@@ -1,4 +1,4 @@
-"""A disk in memory that is full, dies half way, or brings back what it held long ago."""
+"""A disk in memory that can be full, fail in the middle of a write, or return old files."""
 
 import errno
 import os
@@ -29,9 +29,9 @@ class Disk:
     files
         By path.
     numbers
-        Files that are memory too, by path.
+        Files that are mapped into memory, by path.
     past
-        What the files have been, oldest first.
+        Earlier contents of the files, oldest first.
     full
         Whether a write fails, and leaves a part of the file.
     opens_left
@@ -43,7 +43,7 @@ class Disk:
     failed
         Calls that could not be done, and of which nobody has been told yet.
     saving
-        Called with what is about to be written.
+        Called with the bytes that are about to be written.
     """
 
     random: Random
@@ -80,7 +80,7 @@ class Disk:
         self.files[path] = content
 
     def move(self, source: Path, target: Path) -> None:
-        """Put a file in the place of another, before the process dies or not at all."""
+        """Replace a file by another: wholly, or not at all if the process dies first."""
         if source not in self.files:
             raise _missing(source)
         if self.calls_left != 0 or self.random.random() < 0.5:

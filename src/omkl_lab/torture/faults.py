@@ -34,7 +34,7 @@ def _node(world: "World", random: Random) -> str | None:
 
 
 def _hit(world: "World", random: Random, count: int, hit: Callable[[bytes], list[tuple[float, bytes]]]) -> str:
-    """Let something become of the next messages in one direction of a link."""
+    """Let a fault hit the next messages in one direction of a link."""
     pair = random.choice(world.links)
     sender, receiver = pair if random.random() < 0.5 else pair[::-1]
     world.arena.hits.setdefault((sender, receiver), deque()).extend([hit] * count)
@@ -149,7 +149,7 @@ def lose_disk(world: "World", random: Random) -> str | None:
 
 
 def turn_back_disk(world: "World", random: Random) -> str | None:
-    """Kill a node and bring back files of some time ago: any, or those of when it leaves now in order."""
+    """Stop a node and bring back old files: any, or those from when it leaves in order now."""
     if (id := _node(world, random)) is None:
         return None
     if random.random() < 0.5 and (past := world.disks[id].past):
@@ -198,7 +198,7 @@ def pause(world: "World", random: Random) -> str | None:
 
 
 def slow_down(world: "World", random: Random) -> str | None:
-    """Let all that a node does take it long."""
+    """Make every action of a node slow."""
     if (id := _node(world, random)) is None:
         return None
     seconds, cost = _duration(random), random.choice((0.01, 0.05, 0.2))
@@ -223,7 +223,7 @@ def back_off(world: "World", random: Random) -> str | None:
 
 
 def forge(world: "World", random: Random) -> str | None:
-    """Let a member say a round that nobody is at to a neighbor, and be killed."""
+    """Let a member send a round number that nobody has reached to a neighbor, and be killed."""
     liar, victim = random.choice(world.links)
     if random.random() < 0.5:
         liar, victim = victim, liar

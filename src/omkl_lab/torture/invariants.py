@@ -1,8 +1,8 @@
-"""What must hold of a network whatever happens to it, and what is noted to tell whether it does.
+"""What must hold of a network under all faults, and the records that are needed to check it.
 
-A node is watched at the door of its ``Learning``: a model moves by mixing and by learning and by nothing else, so each
-is seen with the copies and weights it used, and learning is done again. After every call of a node its links and queues
-are looked at.
+A model may change by mixing and by learning only. So each node is watched at its ``Learning``: both kinds of change are
+seen, with the copies and weights that were used, and are computed again. After every call of a node its links and its
+queues are checked.
 """
 
 import math
@@ -35,7 +35,7 @@ MOST_SENDS = MOST_WAITING + 8  # of one call: a round for each sample that waits
 
 
 class Share(NamedTuple):
-    """What mixing did to one node in a round."""
+    """The change of one node's models by mixing in a round."""
 
     boot: int
     used: dict[str, tuple[int | None, int]]
@@ -44,7 +44,7 @@ class Share(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The model that a node has by what was seen of it."""
+    """The model that a node must have, computed from what was seen."""
 
     began: Floats
     theta: Floats

@@ -1,7 +1,7 @@
-"""What nodes have learned, held against the algorithm.
+"""Checks what nodes have learned against the algorithm.
 
-A loop that forgets a sample, or learns it wrongly, leaves models that are as finite and as close to each other as any.
-So every sample is computed again by ``omkl.algorithm`` from the state that it met.
+A node that forgets a sample, or learns it wrongly, still has models that are finite and close to its neighbors'. So
+``omkl.algorithm`` computes every sample again, from the state that the node had before it.
 """
 
 from collections import defaultdict, deque
@@ -43,7 +43,7 @@ class LearningOracle:
     Attributes
     ----------
     untold
-        Those of each node that it has yet to tell of, in order.
+        Lessons of each node that it has not reported yet, in order.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class LearningOracle:
             self._check(learning.method, learning.features, lessons)
 
     def check(self, learning: Learning) -> None:
-        """Compute again what was learned since the last time."""
+        """Compute all samples again that were learned since the last call."""
         for learner, lessons in self._unchecked.items():
             if lessons:
                 self._check(learning.method.replace(learner=learner), learning.features, lessons)

@@ -1,4 +1,4 @@
-"""What the algorithm makes of a network in rounds of gossip alone, from the states that its nodes have."""
+"""Computes, by the algorithm itself, the models after some rounds of gossip without learning."""
 
 from collections.abc import Iterable, Mapping
 

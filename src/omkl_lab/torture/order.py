@@ -1,4 +1,4 @@
-"""Lock step between two neighbors: which copies may be mixed, and when one may be left out.
+"""Checks lock step between two neighbors: which copies may be mixed, and when a neighbor may be left out.
 
 Two nodes are *level* when each is in step with the other as it is now, no copy is ahead of the node that holds it, and
 neither node is ahead of the other by more than a round. From there on neither takes a round without the other, so each
@@ -26,7 +26,7 @@ FAR = 2**22  # rounds that nobody takes in the time of a run
 
 
 class Order:
-    """What neighbors owe each other.
+    """The rounds of all nodes, and which pairs of neighbors are level.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a seed makes of a network: its nodes and links, what they learn, and their streams."""
+"""The network that a seed draws: its nodes, links, method and streams of observations."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,18 +55,18 @@ PLACED: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """A network before anything has happened to it.
+    """A network as it is drawn, before any fault.
 
     Attributes
     ----------
     conditions
-        What every message meets on its way.
+        How every message is delayed or lost on its way, faults aside.
     periods
         Seconds between the samples of each node.
     ends
         When the stream of each node ends.
     unlabeled
-        Part of the samples that have no label.
+        The share of the samples that have no label.
     checkpoint
         How often each node saves.
     """
@@ -118,7 +118,7 @@ def draw(random: Random, seconds: float) -> Shape:
 
 
 def label(loss: Loss, x: list[float]) -> Any:
-    """Return what there is to learn at a place x, as the loss takes it."""
+    """Return the right label for an input x, in the form that the loss takes."""
     if isinstance(loss, Softmax):
         return int(x[0] > 0) + int(x[1] > 0)
     if isinstance(loss, Squared):
@@ -127,7 +127,7 @@ def label(loss: Loss, x: list[float]) -> Any:
 
 
 def _varied(method: Gossip, random: Random, timing: Timing) -> Gossip:
-    """Return the method as it is, or with some of what is beyond the paper's."""
+    """Return the method, sometimes with parts that the paper's method does not have."""
     if random.random() < 0.4:
         return method
     more: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What became of every observation: learned as given and acknowledged, then in the model or counted as lost."""
+"""Follows every observation: it must be learned as given, acknowledged, and then be in the model or counted as lost."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -36,25 +36,25 @@ class Stream:
     Attributes
     ----------
     given
-        Those that the node has accepted and not acknowledged, in order.
+        Samples that the node has accepted and not yet acknowledged, in order.
     taken
-        How many of them it has taken, and not acknowledged.
+        How many of them it has learned or predicted, but not yet acknowledged.
     inside
-        Those that its model has taken and that were acknowledged, by number.
+        Numbers of the acknowledged samples that are in its model.
     acknowledged
-        Those of which that was told, and that have not been counted as lost.
+        Numbers of the samples that it has acknowledged and not counted as lost.
     lost
-        How many have been.
+        How many samples it has counted as lost.
     saved
         What each checkpoint holds, by the bytes that were written.
     counted
-        Whether the disk still knows how many were acknowledged.
+        Whether the disk still holds the number of acknowledged samples.
     intact
         Whether the checkpoint is the last one that was written.
     rotten
-        Whether the number on the disk was damaged since, and may be too small.
+        Whether that number was damaged, so that it may be too small.
     again
-        Samples that waited in the checkpoint, and are not acknowledged yet.
+        Samples that waited in the checkpoint and are not acknowledged yet.
     """
 
     given: deque[Sample] = field(default_factory=deque)
@@ -96,7 +96,7 @@ class Stream:
         self.again = len(saved.waiting)
 
     def check(self, node: Protocol, durable: bool) -> None:
-        """Look whether a node that starts reports what it has lost."""
+        """Check that a node that starts reports what it has lost."""
         rotten, self.rotten = self.rotten, False
         if not self.counted:
             return
@@ -110,7 +110,7 @@ class Stream:
         self.intact = True
 
     def recount(self, node: Protocol, counter: int | None) -> None:
-        """Take the node's word for what was lost before, once its disk counts from there.
+        """Accept the node's own count of what was lost before, once its disk counts from there.
 
         It does so at the latest when the samples that waited in an old file are acknowledged, some of them again.
         """
@@ -124,7 +124,7 @@ class Stream:
             require(self.again > 0, told)
 
     def forget(self) -> None:
-        """Forget what was acknowledged, as a node does whose disk is lost: the count is gone with it."""
+        """Forget what was acknowledged: a node whose disk is lost has lost the count too."""
         self.acknowledged, self.lost = set(), 0
         self.counted = self.intact = True
         self.rotten = False
@@ -140,7 +140,7 @@ class Stream:
 
 
 def _content(node: Protocol, missed: int = 0) -> bytes:
-    """Return all that a checkpoint brings back, but for what depends on whether the node had left in order."""
+    """Return what a checkpoint restores, except for what depends on whether the node left in order."""
     theta, hidden, log_weights, memory, velocity, moved, hearing = node.learning.state
     links = [(link.boot, link.round, link.adrift, link.doubted, link.inbox) for link in node.links.values()]
     arrays = [theta, hidden, log_weights, velocity, moved, *memory, *hearing, node.neighbors.copies]

@@ -1,4 +1,4 @@
-"""What happened in a run, for the reader of a failure and for comparing two runs."""
+"""A record of what happened in a run, to read after a failure and to compare two runs."""
 
 import hashlib
 from collections.abc import Iterable

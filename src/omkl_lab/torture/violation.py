@@ -1,4 +1,4 @@
-"""The end of a run in which something does not hold."""
+"""Ends a run in which something that must hold does not."""
 
 
 class Violation(Exception):

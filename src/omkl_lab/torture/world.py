@@ -1,4 +1,4 @@
-"""A network under faults: its nodes with their disks and streams, and what can be done to them."""
+"""A network under faults: its nodes with their disks and streams, and the faults that can hit them."""
 
 import itertools
 from collections.abc import Callable, Iterable
@@ -35,7 +35,7 @@ NOTICED = 0.002  # seconds until neighbors notice that a process has died
 
 
 class World:
-    """All of it, driven by one source of randomness.
+    """The whole simulated network, driven by one source of randomness.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class World:
     links
         The ends of every link.
     is_learning
-        Whether streams go on.
+        Whether nodes still get new samples.
     lost
         Acknowledged observations that nodes have reported as lost.
     """
@@ -84,7 +84,7 @@ class World:
     # What happens to nodes
 
     def start(self, id: str) -> None:
-        """Start a node from its disk, as ``omkl.node.node`` does; again later, if it dies of that."""
+        """Start a node from its disk, as ``omkl.node.node`` does; if it dies while it starts, try again later."""
         if id in self.arena.nodes:
             return
         self._news[id] = []
@@ -111,7 +111,7 @@ class World:
             require(told == due, f"{due} is to be told at the start, {told} was")
 
     def _open(self, id: str) -> tuple[Protocol, list[Event]]:
-        """Return a node and what it has to tell of its disk; each life runs as compiled loops or over arrays."""
+        """Return a node and its messages about its disk. Each start chooses compiled loops or arrays."""
         disk, stream, file = self.disks[id], self.streams[id], self.shape.checkpoint.file(id)
         files = [disk.files.get(path) for path in (file, beside(file, "last"))]
         whole = [written for written in files if written in stream.saved]
@@ -139,7 +139,7 @@ class World:
         stream.recount(node, None if content is None or disk.uncounted else max(count.read(content)))
 
     def crash(self, id: str, noticed: bool = True) -> None:
-        """Kill a node, if it is there."""
+        """Kill a node, if it is running."""
         self.disks[id].calls_left = None
         self._crashed[id] = self.arena.now
         self.arena.kill(id)
@@ -147,7 +147,7 @@ class World:
             self.arena.at(self.arena.now + NOTICED, lambda: self.arena.miss(id))
 
     def leave(self, id: str) -> None:
-        """Let a node leave in order, which its disk may make a crash."""
+        """Let a node leave in order; if its disk fails then, this is a crash."""
         try:
             self._savers[id].end()
         except (OSError, Died) as error:
@@ -164,12 +164,12 @@ class World:
         self.start(id)
 
     def lose_disk(self, id: str) -> None:
-        """Lose all that a node has saved, when it is away."""
+        """Delete all that a node has saved, while it is not running."""
         self.disks[id].lose()
         self.streams[id].forget()
 
     def bring_back(self, id: str, files: Files, made: float = 0.0) -> None:
-        """Start a node again, at once, with the files of some time ago.
+        """Start a node again at once, with older files.
 
         What it said meanwhile, and no neighbor has heard or remembers, it may say anew: nobody could know. Not those of
         one that has had another contract: they may be of that one.
@@ -214,7 +214,7 @@ class World:
         self.start(id)
 
     def forge(self, liar: str, victim: str, at: int) -> None:
-        """Let a member say a round of its present hidden state, under another boot, and die; else it tells true."""
+        """Let a member send its hidden state under a forged round number and another boot, and then die."""
         node, other, boot = self.arena.nodes[liar], self.arena.nodes[victim], next(self._boots)
         _, known = node.links[victim].missed(Header(Kind.ASK, other.neighbors.boot, other.round))
         hidden = node.learning.state.hidden.copy()
@@ -224,7 +224,7 @@ class World:
         self.arena.forge(liar, victim, [hello, wire.write_snapshot(boot, at, hidden)])
 
     def reach(self, one: str, other: str) -> None:
-        """Let two nodes notice that they reach each other, if they do."""
+        """Tell two nodes that they reach each other, if they do."""
         if not self.arena.is_cut(one, other):
             self.arena.meet(one, other)
 
@@ -251,13 +251,13 @@ class World:
     # How faults end
 
     def later(self, seconds: float, undo: Callable[[], None]) -> None:
-        """Undo something in a while, or when all is calmed."""
+        """Undo something after a while, or at the latest in ``calm``."""
         key = next(self._undos)
         self._undone[key] = undo
         self.arena.at(self.arena.now + seconds, lambda: self._undone.pop(key, _nothing)())
 
     def calm(self) -> None:
-        """Undo everything, and let nothing happen from here on."""
+        """End all faults, and start no new ones."""
         self.arena.hits.clear()
         self.arena.calm, self.arena.conditions = True, Conditions(delay=0.01)
         for disk in self.disks.values():
@@ -283,7 +283,7 @@ class World:
         return apart <= 1 and other.round - link.have <= RECENT
 
     def states(self) -> str:
-        """Return how every link stands."""
+        """Return the state of every link."""
         ends = ((id, link) for id, node in self.arena.nodes.items() for link in node.links.values())
         return ", ".join(f"{id}-{link.peer} {link.state} at {link.round}" for id, link in ends)
 
@@ -293,7 +293,7 @@ class World:
         require(calls <= most, f"{calls} calls in {self.arena.now:.1f} s")
 
     def _report(self, id: str, events: list[Event]) -> None:
-        """Do with a node's events what ``omkl.node.runtime`` does: acknowledge, and then watch."""
+        """Handle a node's events as ``omkl.node.runtime`` does: acknowledge them, then pass them to the watchers."""
         stream, saver = self.streams[id], self._savers[id]
         learned = self.invariants.oracle.untold[id]
         for event in events:

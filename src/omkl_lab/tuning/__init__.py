@@ -1,4 +1,4 @@
-"""Tuning: the settings that learn most on some data and network, within so many bytes a round."""
+"""Tuning: find the settings with the least loss on some data and network, within so many bytes a round."""
 
 import math
 import tempfile

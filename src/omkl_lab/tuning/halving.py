@@ -1,7 +1,7 @@
 """Successive halving: many candidates on few seeds, the best third on three times as many fresh ones, and so on.
 
-Seeds are the resource, not a prefix of the stream: what counts is the loss over the whole of it, and what learns
-fastest at first need not be best in the end.
+Stages have more seeds, not longer streams: the loss over the whole stream counts, and what learns fastest at first need
+not be best in the end.
 """
 
 import logging
@@ -18,7 +18,7 @@ LOG = logging.getLogger("omkl.tuning")
 
 
 class Score(NamedTuple):
-    """What came of a candidate on some seeds."""
+    """The result of a candidate on some seeds."""
 
     losses: tuple[float, ...] = ()
     bytes: float = math.nan
@@ -59,7 +59,7 @@ def rungs(count: int, seeds: int, first: int = 0) -> list[Rung]:
 
 
 def halve(plan: Sequence[Rung], evaluate: Evaluate, budget: float | None) -> tuple[list[Trial], list[int]]:
-    """Return what came of the base and of every candidate, and those that are left, the best first."""
+    """Return the trials of the base and of every candidate, and the candidates that are left, the best first."""
     trials, fit = [Trial()] * (1 + plan[0].size), list[int]()
     left = list(range(1, len(trials)))
     for k, (size, seeds) in enumerate(plan, start=1):
@@ -77,7 +77,7 @@ def halve(plan: Sequence[Rung], evaluate: Evaluate, budget: float | None) -> tup
 
 
 def judged(score: Score, budget: float | None, rungs: int) -> Trial:
-    """Return what a score makes of a candidate."""
+    """Return a candidate's trial, given its score."""
     if score.failure is not None:
         return Trial(rungs, dropped=score.failure)
     over = budget is not None and score.bytes > budget
@@ -86,7 +86,7 @@ def judged(score: Score, budget: float | None, rungs: int) -> Trial:
 
 
 def reasons(dropped: Iterable[str | None], budget: float | None) -> str:
-    """Return how many were dropped, and what for; an empty text where none was."""
+    """Return how many candidates were dropped, and why; an empty text if none was."""
     counts = Counter(reason for reason in dropped if reason is not None)
     texts = {"over budget": f"over {budget:g} bytes" if budget is not None else ""}
     return ", ".join(f"{count} {texts.get(reason, reason)}" for reason, count in sorted(counts.items()))

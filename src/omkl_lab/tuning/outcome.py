@@ -1,4 +1,4 @@
-"""What tuning brought."""
+"""The result of tuning."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -41,16 +41,16 @@ class Comparison(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """What tuning brought.
+    """The result of tuning.
 
     Attributes
     ----------
     method
         The best setting; the base where none was better.
     settings
-        What differs in it from the base.
+        The settings in which it differs from the base.
     comparison
-        What it brings against the base.
+        How it compares with the base, on other seeds.
     candidates
         All that were tried, the base first.
     rungs

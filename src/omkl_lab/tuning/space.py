@@ -1,4 +1,4 @@
-"""What to try: values and ranges by the names of a method's settings, and candidates drawn from them."""
+"""The settings to try: values and ranges by their names, and candidates that are drawn from them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass, replace
@@ -36,7 +36,7 @@ TRIES = 100  # draws for a candidate that is new and that the method does not re
 
 
 class Drawn(NamedTuple):
-    """A candidate: what is set in it, and the method that it makes of the base."""
+    """A candidate: its settings, and the base method with them."""
 
     settings: dict[str, Any]
     method: Any
@@ -50,7 +50,7 @@ def names(method: Any) -> list[str]:
 
 
 def default(method: Any) -> dict[str, Sequence[Any]]:
-    """Return the space around a method: what it has of the settings in ``FACTORS`` and ``VALUES``."""
+    """Return the space around a method: those settings in ``FACTORS`` and ``VALUES`` that it has."""
     unused = "learner.eta" if isinstance(method.learner, SGD) else "eta"
     known = [name for name in names(method) if name != unused]
     values = {name: _value(method, name) for name in known if name in FACTORS}
@@ -136,5 +136,5 @@ def _one(rng: np.random.Generator, values: Sequence[Any], like: Any) -> Any:
 
 
 def _short(number: float) -> float:
-    """Return three digits of it: more would be noise to whoever reads the setting."""
+    """Return a number rounded to three digits, which is easier to read."""
     return float(f"{number:.3g}")

@@ -1,4 +1,4 @@
-"""The frontier drawn, one panel a data set, and told: the report's words and tables, and its points for others."""
+"""Draws the frontier, one panel for each data set, and writes the report's section and a table of its points."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""What a learner in one place loses: gradient descent tuned in hindsight, and the best model of all samples at once."""
+"""The loss of one learner with all data: gradient descent tuned in hindsight, and the best model of all samples."""
 
 import itertools
 from typing import NamedTuple

@@ -1,6 +1,6 @@
 """What a byte buys: loss against message size for every family of methods, and the lines to compare them with.
 
-Computing takes JAX, NumPy and SciPy alone; what is in the store can be drawn elsewhere.
+To compute takes JAX, NumPy and SciPy only; the stored runs can be drawn on another machine.
 """
 
 import itertools
