@@ -87,6 +87,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (node(listen="tcp/[::]:7447"), "nodes.0.listen: listen is 'tcp/[::]:7447'; neighbors connect there, so it"),
     (node(listen="tls/h:7447"), "nodes.0.listen: tls/h:7447 given; tls/ needs [tls] and its files; change one of them"),
     (node(metrics="9100"), "nodes.0.metrics: metrics is '9100'; it must be a host and a port; write 127.0.0.1:17447"),
+    (node(listen="tcp/h:7447", metrics="h:7447"), "nodes.0.metrics: metrics is 'h:7447', where the node listens"),
     (network(nodes=listed("a", "b", "a")), "nodes.2.id: 'a' is nodes.0 already; ids must differ; rename one"),
     (network(nodes=[*listed("a"), {"id": "b", "listen": "tcp/127.0.0.1:7447"}]),
      "nodes.1.listen: 127.0.0.1:7447 is where a listens; endpoints must differ; take another port"),
