@@ -287,6 +287,13 @@ def test_nodes_are_drawn_where_they_are() -> None:
     assert len(described(network())["positions"]) == 3
 
 
+def test_a_network_is_shown_by_its_preset_and_beside_a_guess() -> None:
+    for loss, guess in (("logistic", np.log(2)), (omkl.Softmax(2), np.log(2)), ("squared", None)):
+        shown = described(replace(network(), method=omkl.paper(loss=loss)))
+        assert shown["settings"]["method"] == "paper"
+        assert shown["guess"] == (guess and pytest.approx(guess))
+
+
 def test_a_file_is_read_as_it_grows(tmp_path: Path) -> None:
     path = tmp_path / events.FILE
     source = File(path)

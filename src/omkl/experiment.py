@@ -44,12 +44,14 @@ class Experiment(Roles):
     faults
         Links that fail and nodes that sleep, drawn anew in every round: ``Faults(links=0.1, nodes=0.05)``.
     seeds
-        Number of runs, one for each seed from ``seed`` on. Each has its own features and dither, and calibrates on its
-        own rows of the stream where the method does. A run depends on its own seed alone.
+        Number of runs on the same rows in the same order, one for each seed from ``seed`` on. Each has its own features
+        and dither, and calibrates on its own rows of the stream where the method does. A run depends on its own seed
+        alone.
     seed
         The first seed.
     shuffle
-        Seed of the order in which a table is dealt out, the same for all runs; None keeps the order of the rows.
+        Seed of the order in which a table is dealt out, the same for all runs; change it to see what the order does.
+        None keeps the order of the rows.
     partition
         Which rows of a table each node sees: a name, or ``omkl.data.Dirichlet(alpha=0.1)``, say. None deals the rows
         out like cards.

@@ -121,7 +121,7 @@ class Disk:
             case "flip":
                 content[self.random.randrange(len(content))] ^= 1 << self.random.randrange(8)
             case "fill":
-                content[:] = bytes([self.random.choice((0x00, 0xFF))]) * len(content)
+                content[:] = bytes([self.random.choice((0x00, 0xFF))]) * max(len(content), 9)  # 8 zeros are of 0.1
             case _:
                 del content[self.random.randrange(len(content)) :]
         return True
