@@ -158,7 +158,7 @@ for name, half in (("a", slice(0, None, 2)), ("b", slice(1, None, 2))):
 omkl node init --nodes 2 --topology path --port 17792 --metrics 127.0.0.1:17794 && omkl node check
 for id in a b; do omkl node --network network.toml --id $id --input $id.csv --predictions > $id.jsonl & done
 trap 'kill $(jobs -p)' EXIT
-for try in $(seq 60); do [ $(cat a.jsonl b.jsonl | wc -l) = 400 ] && break; sleep 0.5; done
+for try in $(seq 400); do [ $(cat a.jsonl b.jsonl | wc -l) = 400 ] && break; sleep 0.5; done
 test $(cat a.jsonl b.jsonl | wc -l) = 400
 omkl node predict --network network.toml --id a --x=1,1
 """),
