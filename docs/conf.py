@@ -39,7 +39,7 @@ nitpick_ignore_regex = [
     ("py:class", r"omkl\.(methods\.(ensemble\.M|protocol\.S)|learners\.rules\.M|landmarks\.Directions)"),
     ("py:class", r"omkl\.wire\.codec\.Body"),
     ("py:class", r"omkl(_lab)?\.methods\.\w+\.\w+State"),
-    ("py:class", r"omkl\.(data\.(encoding|files|sets)|node\.persistence\.disk)\.\w+"),
+    ("py:class", r"omkl\.(data\.(encoding|files|sets)|node\.(labels|persistence\.disk))\.\w+"),
     ("py:class", r"omkl_lab\.tuning\.halving\.\w+"),
 ]
 
