@@ -351,3 +351,15 @@ def test_a_model_says_which_columns_it_takes(tmp_path: Path) -> None:
     ):
         with pytest.warns(UserWarning, match=says):
             model.predict([one | changed])
+
+
+def test_many_columns_that_count_alike_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 8))
+    rows, labelled = omkl.Landmarks(), omkl.Landmarks(source="labelled")
+    for columns, basis, said in ((8, rows, True), (7, rows, False), (8, labelled, False)):
+        table = data.Table(X[:, :columns], X[:, 0])
+        caplog.clear()
+        with caplog.at_level("INFO", "omkl"):
+            omkl.simulate(table, nodes=4, basis=basis)
+        assert ("count alike" in caplog.text) is said

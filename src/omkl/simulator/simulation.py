@@ -1,5 +1,6 @@
 """The first door: simulate a network, many seeds at once."""
 
+import logging
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ from omkl.data import Data, Partition, Stream, Table, as_stream, first_rounds, l
 from omkl.errors import InputError, unknown
 from omkl.experiment import Experiment, label
 from omkl.features import Features
+from omkl.landmarks import Landmarks
 from omkl.losses import Loss
 from omkl.methods import Gossip, Method, for_inputs, named, suited
 from omkl.methods.protocol import MethodState
@@ -31,7 +33,10 @@ from omkl.topology.graphs import Integers
 RECORDED = ("weights", "faults", "seeds", "seed", "shuffle", "partition", "record_every", "standardize")  # as given
 ONE_DEVICE = {"count": 1, "shard": None, "cut": 0}
 ALMOST_ALL = 0.999  # of the inputs' variance: to a column that has so much the others are nothing
+MANY = 8  # columns of a table, of which some will matter less than others
 FAR = 30  # inputs this many bandwidths long are all strangers to each other
+
+log = logging.getLogger(__name__)
 
 
 def simulate(
@@ -160,6 +165,8 @@ def run_cases(
     _warn_if_far(stream, widest)
     if not given.standardize:
         _warn_if_unlike(stream)
+    if isinstance(source, Table):
+        _tell_if_alike(widest, columns)
     moving = given.faults is not None or any(len(turns) > 1 for turns in graphs)
     outputs, every = targets.shape[-1], given.record_every
     held = size(stream.X.shape, outputs, methods, steady, given.seeds, given.pooled, every)
@@ -368,6 +375,16 @@ def _warn_if_unlike(stream: Stream) -> None:
             f"input {variances.argmax()} varies so much more than the others that kernels see it alone; bring all to "
             "one scale (standardize=True, --standardize)",
             stacklevel=5,  # of simulate
+        )
+
+
+def _tell_if_alike(method: Method, columns: int) -> None:
+    """Say how to weigh columns, where a table has many: some of them mostly matter little."""
+    if columns >= MANY and isinstance(method.bank.basis, Landmarks) and method.bank.basis.source == "rows":
+        log.info(
+            "all %d columns count alike; where some matter little, weigh them by the labels of the landmarks: "
+            'basis={source="labelled"} (nodes then share these labels too)',
+            columns,
         )
 
 
