@@ -118,7 +118,7 @@ FILES: dict[str, File] = {
         Learned("squared", 0.5, ("owner is left out", "state is left out", "district has 22 texts")),
     ),
     "dates": (
-        dates, "utf-8", ["--target", "load", "--time", "when"], Learned("squared", 0.5),
+        dates, "utf-8", ["--target", "load", "--time", "when", "--use", "when,degrees"], Learned("squared", 0.5),
     ),
     "decimal commas": (decimal_commas, "utf-8", ["--target", "price"], Learned("squared", 0.7)),
     "byte-order mark": (

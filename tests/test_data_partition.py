@@ -150,7 +150,7 @@ def test_names_stand_for_their_defaults() -> None:
 
 def test_simulate_partitions_a_table() -> None:
     X, y = table(200, 2)
-    X, y = X / 100, 2 * y - 1
+    X, y = X / X.std(axis=0), 2 * y - 1
     split = Dirichlet(0.1)
     result = omkl.simulate((X, y), "ring", 5, method=omkl.paper(), partition=split)
     taken = omkl.simulate(deal(X, y, 5, partition=split), "ring", method=omkl.paper())

@@ -178,12 +178,13 @@ def test_lines_that_are_odd_are_skipped_and_the_others_learned(tmp_path: Path) -
     path, stream = tmp_path / "network.toml", tmp_path / "lines.jsonl"
     whole = network(listen=f"tcp/127.0.0.1:{port}", method='loss = "logistic"').decode()
     path.write_text(whole.replace('[[nodes]]\nid = "b"\nlisten = "tcp/127.0.0.1:7448"\n', ""))
-    stream.write_bytes(b"\n".join([*LINES, b'{"x": [1, 2], "y": 1}']) + b"\n")
+    good = b'{"x": [1, 2], "y": 1}'  # the second one shows that odd lines since the first have done no harm
+    stream.write_bytes(b"\n".join([good, *LINES, good]) + b"\n")
     flags = ("--network", path, "--id", "a", "--input", stream, "--until-end", "--quiet")
     process = omkl("node", *flags, "--predictions", plain=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     told, trouble = process.communicate(timeout=60)
     assert process.returncode == Exit.OK, trouble
-    assert [json.loads(line)["line"] for line in told.splitlines()] == [len(LINES) + 1]
+    assert [json.loads(line)["line"] for line in told.splitlines()] == [1, len(LINES) + 2]
     for odd in (LINES[1], LINES[5], LINES[7]):
         stream.write_bytes(odd + b"\n")
         assert "line 1: " in refused("node", *flags, "--strict")

@@ -210,7 +210,7 @@ def test_settings_come_back_from_json(method: object) -> None:
 
 
 def test_code_is_no_setting() -> None:
-    with pytest.raises(InputError, match="no setting that a file can hold"):
+    with pytest.raises(InputError, match="is not a setting that a file can hold"):
         files.plain(omkl.Kernel("mine", 1.0, lambda rng, d: rng.normal(size=d)))
 
 

@@ -135,7 +135,7 @@ def test_files_of_regressors_and_of_graphs(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has a OMKLRegressor"):
         OMKLClassifier.load(tmp_path / "one.npz")
     (tmp_path / "bad.npz").write_bytes(b"PK")
-    with pytest.raises(InputError, match="no omkl estimator"):
+    with pytest.raises(InputError, match="is not an omkl estimator"):
         OMKLRegressor.load(tmp_path / "bad.npz")
     header, arrays = storage.load(tmp_path / "one.npz")
     for name, found in (("shape", arrays), ("state_0", arrays), ("params", header), ("seen", header)):
