@@ -1,6 +1,7 @@
 import importlib.metadata
 import importlib.util
 import json
+import os
 import shlex
 import subprocess
 import sys
