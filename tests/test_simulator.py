@@ -537,6 +537,15 @@ def test_the_first_case_is_watched_whatever_passes_there_are() -> None:
     assert len(seen) > 1
 
 
+def test_nodes_that_drift_apart_are_warned_of() -> None:
+    method = Gossip(kernels=omkl.gaussian(1), eta=1.0, gamma=0.5, momentum=0.8, quantizer=Nearest(2.5))
+    with pytest.warns(UserWarning, match=r'disagreement grew .* below 0\.5, or "auto"$') as told:
+        omkl.simulate("banana", nodes=20, method=method, rounds=100)
+    assert told[0].filename == __file__
+    for calm in (method.replace(gamma="auto"), omkl.paper(), Local(eta=1.0)):
+        omkl.simulate("banana", nodes=20, method=calm, rounds=100)  # a warning would be an error
+
+
 def test_cases_of_different_losses_are_refused() -> None:
     cases = {"a": (Gossip(), "path"), "b": (Gossip(loss="squared"), "path")}
     with pytest.raises(InputError, match=r"losses .* cannot be subtracted; give all cases one loss"):

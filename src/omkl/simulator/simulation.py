@@ -35,6 +35,7 @@ RECORDED = ("weights", "faults", "seeds", "seed", "shuffle", "partition", "recor
 ONE_DEVICE = {"count": 1, "shard": None, "cut": 0}
 ALMOST_ALL = 0.999  # of the inputs' variance: to a column that has so much the others are nothing
 MANY = 8  # columns of a table, of which some will matter less than others
+GREW, WORSE = 2, 1.1  # times the disagreement of the first half, and the loss by guessing: such nodes drift apart
 FAR = 30  # inputs this many bandwidths long are all strangers to each other
 
 log = logging.getLogger(__name__)
@@ -210,6 +211,7 @@ def run_cases(
         )
         for k, outcome in zip(group, measured, strict=True):
             found[k] = _result(methods[k], outcome, features, runs, recorded, configs[k], moments, unit)
+            _warn_if_apart(methods[k], found[k])
     return {name: found[k] for k, name in enumerate(cases)}
 
 
@@ -371,6 +373,23 @@ def _targets(objective: Loss, data: Any, stream: Stream) -> npt.NDArray[np.float
             "give one label a sample, or Squared(outputs=...) for several"
         )
     return targets
+
+
+def _warn_if_apart(method: Method, result: Result) -> None:
+    """Say so where mixing drove the nodes apart, and they lose more than by guessing and more than in the beginning."""
+    guess, count = result.config["guess"], result.loss.shape[1]
+    if not isinstance(method, Gossip) or guess is None:
+        return
+    tenth = max(1, round(0.1 * count))
+    apart, lost = (np.asarray(curve.mean(axis=0), np.float64) for curve in (result.disagreement, result.loss))
+    before, after, loss = float(np.median(apart[: count // 2 + 1])), apart[-tenth:].mean(), lost[-tenth:].mean()
+    if after > GREW * before and loss > WORSE * max(guess, lost[:tenth].mean()):
+        warnings.warn(
+            f"disagreement grew from {before:.2g} to {after:.2g}, and the final loss is {loss:.3g} where guessing has "
+            f"{guess:.3g}: nodes drifted apart; a stable step brings them together; take a gamma below "
+            f'{method.mixing.step:g}, or "auto"',
+            stacklevel=5,  # of simulate
+        )
 
 
 def _warn(stream: Stream, methods: Sequence[Method], standardize: bool, is_table: bool) -> None:
