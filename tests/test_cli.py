@@ -299,10 +299,11 @@ def test_explain_takes_the_file_of_a_simulation(tmp_path: Path) -> None:
     assert run("explain", spec).exit_code == Exit.INPUT
 
 
+@pytest.mark.filterwarnings("default")
 def test_a_run_whose_nodes_drift_apart_says_so() -> None:
     flags = shlex.split(
-        "simulate --data banana --nodes 20 --rounds 100 --quiet --method gossip --kernels gaussian:1 --eta 1 --gamma 0.5 "
-        "--quantizer nearest --step 2.5"
+        "simulate --data banana --nodes 20 --rounds 100 --quiet --method gossip --kernels gaussian:1 --eta 1 "
+        "--gamma 0.5 --quantizer nearest --step 2.5"
     )
     (told,) = run(*flags, "--momentum", 0.8).stderr.splitlines()
     assert re.search(r"disagreement grew from \S+ to \S+, and the final loss is \S+ where guessing has 0\.69: ", told)
