@@ -116,9 +116,16 @@ def inputs(
     labels: Annotated[
         str | None, typer.Option(help="Columns of labels, if labels are shared too.", metavar="A,B", show_default=False)
     ] = None,
-    drop: Annotated[
+    label: Annotated[
         str | None,
-        typer.Option(help="Columns that are no inputs; a column y never is.", metavar="A,B", show_default=False),
+        typer.Option(
+            help="Column of the label, which is left out; or none. Without it: y, label, target or class.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None,
+    drop: Annotated[
+        str | None, typer.Option(help="Other columns that are no inputs.", metavar="A,B", show_default=False)
     ] = None,
     centers: Annotated[bool, typer.Option("--centers", help="Share centers of clusters instead of rows.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of the draw.", metavar="INT")] = 0,
@@ -130,10 +137,11 @@ def inputs(
     Example: omkl node inputs rows.csv, then omkl node init --calibration calibration.npz
     """
     made = load("setup.shared").write(
-        table, path, rows=rows, labels=_split(labels), drop=_split(drop), by_centers=centers, seed=seed
+        table, path, rows=rows, labels=_split(labels), label=label, drop=_split(drop), by_centers=centers, seed=seed
     )
     what = f"{made.rows} centers of" if centers else f"{made.rows} of"
     told = f" and {', '.join(made.labels)}" if made.labels else ""
+    told += f", without the label {', '.join(made.without)}" if made.without else ""
     print(f"{path}: {what} {made.of} rows of {', '.join(made.columns)}{told}")
     flag = " --standardize" if made.unlike else ""
     if made.unlike:

@@ -101,12 +101,17 @@ def run(
         announce(journal, node, feed)
         units = Units(node.protocol, journal)
         node.attend(units.watch, units.tap)
-        node.start()
         reader = None if feed is None else Reader(node, feed, predictions, signals.wake)
+        node.start()
+        if reader is not None:
+            reader.start()
         end = stay(node, journal, signals, reader, export)
+        if reader is not None:
+            reader.stop()
         node.close()
         if reader is not None:
             reader.finish(LAST_WORDS)
+            reader.look_back()
         if export is not None:
             save(node, journal, export)
     lines, told = ({}, "") if reader is None else counted(reader, node)
@@ -116,11 +121,13 @@ def run(
 
 def counted(reader: Reader, node: Node) -> tuple[dict[str, int], str]:
     """Return what became of the lines of a stream that were read, and the same in words."""
-    lines = {"lines": reader.lines, "taken": reader.taken, "refused": reader.refused}
+    lines = {"lines": reader.lines, "taken": reader.taken, "refused": reader.refused, "left": reader.left}
     told = f"; of its stream it took {reader.taken} lines, and refused {reader.refused}"
     if waiting := reader.lines - reader.taken:
         kept = "in the checkpoint, and taken at the next start" if node.keeps else "lost; send them again"
         told += f"; {waiting} more that it had read are {kept}"
+    if reader.left:
+        told += f"; {reader.left} that lay in the pipe are lost; send them again"
     return lines, told
 
 
