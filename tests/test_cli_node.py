@@ -148,7 +148,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         process = node_processes.omkl("node", "--network", path, "--id", "a", stderr=subprocess.PIPE)
         _, stderr = process.communicate(timeout=node_processes.LIMIT)
     assert process.returncode == Exit.INPUT
-    (line,) = stderr.splitlines()
+    *_, line = stderr.splitlines()
     assert line.startswith(f"omkl: error: {listen} cannot be listened on")
     assert "is the port taken?" in line
 
@@ -163,7 +163,8 @@ def test_an_address_that_the_device_does_not_have_yet_may_be_had_later(tmp_path:
     process = node_processes.omkl("node", "--network", path, "--id", "a", plain=True, stderr=subprocess.PIPE)
     _, stderr = process.communicate(timeout=node_processes.LIMIT)
     assert process.returncode == Exit.DISK
-    (line,) = stderr.splitlines()
+    starts, line = stderr.splitlines()
+    assert "a: starts, as node a of test" in starts
     assert "is it of this device?" in line
 
 

@@ -26,6 +26,7 @@ from tests.node_processes import LIMIT, Daemon, samples, write_network
 
 PRESENT = 20.0  # seconds in which a node that is there answers
 ABSENT = 2.0
+NOBODY = "nobody listens there; is it running, or does its own file say another port?"
 X = b'{"x": [1, 2], "y": 1}'
 
 
@@ -109,7 +110,7 @@ def test_a_node_refuses_to_start_with_files_that_neighbors_would_refuse(
 def test_why_a_neighbor_is_not_reached(tmp_path: Path, folder: Path) -> None:
     config, forged = network(tmp_path, folder), folder / "forged"
     place = config.members[0].listen
-    assert certificates.diagnose(place, "a", files(folder, "b")) == "nobody listens there; is it running?"
+    assert certificates.diagnose(place, "a", files(folder, "b")) == NOBODY
     with Node(config, "a"):
         why = [
             certificates.diagnose(place, "a", files(forged, "b")),
@@ -222,7 +223,7 @@ def test_services_are_for_those_who_are_named(tmp_path: Path, folder: Path, capl
         guest.close()
         refused = [("mallory", "predict"), ("feeder", "predict"), ("screen", "observe"), ("screen", "status")]
         for name, service in [*refused, ("a", "model")]:
-            with pytest.raises(InputError, match=r"has not answered .* does its .access. allow this certificate"):
+            with pytest.raises(InputError, match=rf"has not answered .* does its .access. let '{name}' {service}\? --as shows another"):
                 asked(name, service, ABSENT)
         a.wait(LIMIT)
         assert a.protocol.round == 1

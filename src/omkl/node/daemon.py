@@ -93,6 +93,7 @@ def run(
         The file of the model, written on leaving and on SIGUSR1.
     """
     journal = Journal(id, {peer: _reached_at(config, id, peer) for peer in config.neighbors(id)})
+    journal.say(logging.INFO, "starts", f"starts, as node {id} of {config.name}")
     with (
         listening() as signals,
         fitted(len(config.neighbors(id))),
@@ -157,6 +158,8 @@ def explain(node: Node, journal: Journal, peers: Sequence[str]) -> None:
         address = _reached_at(node.config, node.id, peer)
         assert address is not None
         why = certificates.diagnose(address, peer, tls)
+        if why.startswith(certificates.ANSWERS) and journal.away(peer) < node.config.timing.deadline:
+            continue  # a node that is starting listens before it answers
         if not node.protocol.links[peer].reachable:
             text = f"{peer} is not reached at {address}: {why}"
             journal.say(logging.WARNING, "unreached", text, peer=peer, address=address, why=why)
@@ -178,6 +181,7 @@ def save_if_possible(node: Node, journal: Journal, path: Path) -> None:
 
 def announce(journal: Journal, node: Node, feed: Feed | None) -> None:
     """Say who this is, who connects to whom, and where things come from."""
+    journal.begin()
     config, id = node.config, node.id
     member, past = config.members[config.index(id)], "goes on from" if node.restored else "begins at"
     text = f"joins {config.name} on {member.listen}, {past} round {node.protocol.round}"
