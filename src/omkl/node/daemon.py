@@ -4,7 +4,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -15,13 +15,15 @@ from omkl import losses
 from omkl.node import certificates
 from omkl.node.config import NetworkConfig
 from omkl.node.door import fitted
-from omkl.node.feed import Feed, Reader
+from omkl.node.feed import AHEAD, Feed, Reader
 from omkl.node.journal import Journal
 from omkl.node.node import Node, endpoints
 from omkl.node.units import Units
 
 ONCE = 1.0  # seconds within which a signal is the same one again, as when a whole group is told
 LOOK = 0.2  # seconds between two looks at how the node does
+MANY = AHEAD // 2  # observations; a stream that is faster than rounds keeps as many waiting
+LONG, LONGEST = 30.0, 3600.0  # seconds for which they wait until it is said, first and at most
 LAST_WORDS = 2.0  # seconds that predictions may take to be written on leaving
 
 
@@ -134,10 +136,13 @@ def counted(reader: Reader, node: Node) -> tuple[dict[str, int], str]:
 
 def stay(node: Node, journal: Journal, signals: Signals, reader: Reader | None, export: Path | None) -> End:
     """Wait until it is time to leave, and return why."""
+    backlog = Backlog(journal)
     while signals.end is None:
         signals.wake.wait(LOOK)
         signals.wake.clear()
         node.check()
+        if reader is None or not reader.is_file:
+            backlog.look(len(node.protocol.waiting), node.runtime.oldest, node.config.timing.mode)
         if waited := [peer for peer in journal.remind() if _reached_at(node.config, node.id, peer)]:
             threading.Thread(target=explain, args=(node, journal, waited), name="omkl-explain", daemon=True).start()
         if signals.export:
@@ -149,6 +154,28 @@ def stay(node: Node, journal: Journal, signals: Signals, reader: Reader | None, 
         if reader is not None and reader.is_over():
             return End.STREAM
     return signals.end
+
+
+class Backlog:
+    """Warns, ever more rarely, while many observations have waited for long: a stream is faster than the rounds."""
+
+    def __init__(self, journal: Journal, clock: Callable[[], float] = time.monotonic) -> None:
+        self._journal, self._clock = journal, clock
+        self._since, self._pause = clock(), LONG
+
+    def look(self, waiting: int, oldest: float, mode: str) -> None:
+        """Note how many observations wait, and for how long the oldest of them does."""
+        now = self._clock()
+        if waiting < MANY:
+            self._since, self._pause = now, LONG
+        elif now >= self._since + self._pause:
+            self._since, self._pause = now, min(2 * self._pause, LONGEST)
+            slow = '; the slowest stream sets the pace of all; if sensors differ much, write mode = "timer" under [timing]'
+            text = (
+                f"observations come faster than rounds are taken: {waiting} wait, the oldest for {oldest:.0f} s"
+                f"{slow if mode == 'lockstep' else ''}"
+            )
+            self._journal.say(logging.WARNING, "backlog", text, waiting=waiting, oldest=round(oldest, 1))
 
 
 def explain(node: Node, journal: Journal, peers: Sequence[str]) -> None:

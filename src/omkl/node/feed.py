@@ -87,6 +87,9 @@ class Reader:
     left
         How many lines a pipe still held when the node had left, in which none of them is.
 
+    is_file
+        Whether the stream is there as a whole, so that its lines may wait.
+
     Make it before the node starts, and start it after: of what the checkpoint holds, predictions are written too.
     """
 
@@ -98,6 +101,7 @@ class Reader:
         self._room = Room(AHEAD)
         self._failure: Exception | None = None
         self._ended = self._admitted = self._at_hand = self._labelled = self._stopped = False
+        self.is_file = False
         self._gate = threading.Lock()  # of the thread that reads, but while its line waits for those before it
         self._file: BinaryIO | None = None
         self._kept = 0
@@ -143,6 +147,7 @@ class Reader:
         try:
             with self._feed.open() as file, self._gate:
                 config, self._file = self._node.config, file
+                self.is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
                 parse = self._feed.parser(config.inputs, getattr(config.method.objective, "outputs", 1))
                 for number, found in inputs.read(file, parse):
                     self._take(number, found)
