@@ -21,7 +21,8 @@ from omkl.node.settings import Access
 from omkl.node.transports import Arrival
 from omkl.node.transports.rules import access_control
 from omkl.node.transports.zenoh import Endpoints, ask
-from tests.certificates import TLS, certify, certify_past, files
+from tests.certificates import ROOT, TLS, certify, certify_past, files
+from tests.doc_pages import blocks
 from tests.node_processes import LIMIT, Daemon, samples, write_network
 
 PRESENT = 20.0  # seconds in which a node that is there answers
@@ -232,6 +233,23 @@ def test_services_are_for_those_who_are_named(tmp_path: Path, folder: Path, capl
     assert any(
         "'mallory' connects" in text and text.endswith("neither neighbor nor in [access], not heard") for text in told
     )
+
+
+def test_a_feeder_as_the_page_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert certify(tmp_path / "certificates", "a=127.0.0.1", "feeder").returncode == 0
+    table = '[access]\npredict = []\nobserve = ["feeder"]\nmodel = []\n[checkpoint]\nfolder = "kept"\nevery = "observation"\n'
+    config = network(tmp_path, tmp_path / "certificates", "a", table)
+    (code,) = (block.text for block in blocks(ROOT / "docs" / "deploy.md") if block.language == "python")
+    code = code.replace("tls/sensor-a.local:7447", config.members[0].listen).replace("sensors/a", "test/a")
+    code = code.replace("certificates/", f"{tmp_path}/certificates/")
+    with Node.join(config, "a") as a:
+        exec(code, {"__name__": "page"})
+        assert a.protocol.taken == 2
+    assert capsys.readouterr().out == ""
+    (tmp_path / "certificates" / "a.pem").unlink()
+    assert certify(tmp_path / "certificates", "a").returncode == 0  # does not name the host
+    with Node.join(config, "a"), pytest.raises(zenoh.ZError):
+        exec(code, {"__name__": "page"})
 
 
 def test_without_tls_a_service_is_everyones_or_nobodys(tmp_path: Path) -> None:
