@@ -56,7 +56,7 @@ def test_what_waits_for_long_is_told_ever_more_rarely(caplog: pytest.LogCaptureF
     backlog.look(0, 0.0, "lockstep")
     now += LONG
     backlog.look(MANY, 40.4, "lockstep")
-    assert caplog.messages[0].startswith("observations come faster than rounds are taken: 16 wait, the oldest for 40 s;")
+    assert ": 16 wait, the oldest for 40 s, and what lies in a pipe for longer; the slowest" in caplog.messages[0]
     assert 'mode = "timer"' in caplog.messages[0]
 
 

@@ -157,7 +157,7 @@ def stay(node: Node, journal: Journal, signals: Signals, reader: Reader | None, 
 
 
 class Backlog:
-    """Warns, ever more rarely, while many observations have waited for long: a stream is faster than the rounds."""
+    """Warns, ever more rarely, while many observations have waited for long."""
 
     def __init__(self, journal: Journal, clock: Callable[[], float] = time.monotonic) -> None:
         self._journal, self._clock = journal, clock
@@ -170,11 +170,12 @@ class Backlog:
             self._since, self._pause = now, LONG
         elif now >= self._since + self._pause:
             self._since, self._pause = now, min(2 * self._pause, LONGEST)
-            slow = '; the slowest stream sets the pace of all; if sensors differ much, write mode = "timer" under [timing]'
             text = (
-                f"observations come faster than rounds are taken: {waiting} wait, the oldest for {oldest:.0f} s"
-                f"{slow if mode == 'lockstep' else ''}"
+                f"observations come as fast as rounds are taken, or faster: {waiting} wait, the oldest for {oldest:.0f} s, "
+                "and what lies in a pipe for longer"
             )
+            if mode == "lockstep":
+                text += '; the slowest stream sets the pace of all; if sensors differ much, write mode = "timer"'
             self._journal.say(logging.WARNING, "backlog", text, waiting=waiting, oldest=round(oldest, 1))
 
 
