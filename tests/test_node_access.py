@@ -224,7 +224,9 @@ def test_services_are_for_those_who_are_named(tmp_path: Path, folder: Path, capl
         guest.close()
         refused = [("mallory", "predict"), ("feeder", "predict"), ("screen", "observe"), ("screen", "status")]
         for name, service in [*refused, ("a", "model")]:
-            with pytest.raises(InputError, match=rf"has not answered .* does its .access. let '{name}' {service}\? --as shows another"):
+            with pytest.raises(
+                InputError, match=rf"has not answered .* does its .access. let '{name}' {service}\? --as shows another"
+            ):
                 asked(name, service, ABSENT)
         a.wait(LIMIT)
         assert a.protocol.round == 1
@@ -237,7 +239,8 @@ def test_services_are_for_those_who_are_named(tmp_path: Path, folder: Path, capl
 
 def test_a_feeder_as_the_page_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert certify(tmp_path / "certificates", "a=127.0.0.1", "feeder").returncode == 0
-    table = '[access]\npredict = []\nobserve = ["feeder"]\nmodel = []\n[checkpoint]\nfolder = "kept"\nevery = "observation"\n'
+    table = '[access]\npredict = []\nobserve = ["feeder"]\nmodel = []\n'
+    table += '[checkpoint]\nfolder = "kept"\nevery = "observation"\n'
     config = network(tmp_path, tmp_path / "certificates", "a", table)
     (code,) = (block.text for block in blocks(ROOT / "docs" / "deploy.md") if block.language == "python")
     code = code.replace("tls/sensor-a.local:7447", config.members[0].listen).replace("sensors/a", "test/a")

@@ -89,8 +89,8 @@ def test_a_removal_that_opens_a_ring_is_told(ring: Path) -> None:
 
     assert "lose a neighbor" not in told("--id", "b", "--link", "a,c")
     before = ring.read_text()
-    says = f'd and a lose a neighbor and are not linked; add ["d", "a"] to links in {ring} to link them\n'
-    assert says.replace("d and a", "a and d").replace('"d", "a"', '"a", "d"') in told("--id", "e")
+    says = f'a and d lose a neighbor and are not linked; ["a", "d"] among links of {ring} links them\n'
+    assert says in told("--id", "e")
     assert ring.read_text() != before
     assert "lose a neighbor" not in told("--id", "d")  # the end of a path
 

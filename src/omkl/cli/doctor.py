@@ -20,7 +20,6 @@ from omkl.cli.options import Format
 from omkl.data import files, inventory
 from omkl.errors import MissingExtraError
 
-
 EXTRAS = "need pip install 'omkl[fast]' or 'omkl[sim]'"
 
 

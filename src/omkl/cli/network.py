@@ -192,7 +192,7 @@ def add(
     port: Annotated[
         int | None,
         typer.Option(
-            help="Port to listen on. Without it: that of the last node, or the next one that is free on that host.",
+            help="Port to listen on. Without it: that of the last node, or the next that is free there.",
             metavar="INT",
             show_default=False,
         ),
@@ -245,11 +245,9 @@ def remove(
     print(f"{network}: without {id}, {len(change.after.ids)} nodes")
     print(f"stop {id}; copy the file to {', '.join(change.restart)}; restart {_each(change)}")
     if apart := change.parted(id):
-        ends, remedy = ",".join(apart[:2]), f"add {json.dumps(apart[:2])} to links in {network}"
-        print(
-            f"{' and '.join(apart)} lose a neighbor and are not linked; "
-            f"{f'--link {ends} links' if dry_run else f'{remedy} to link'} {'them' if len(apart) == 2 else 'two of them'}"
-        )
+        link = f"--link {','.join(apart[:2])}" if dry_run else f"{json.dumps(apart[:2])} among links of {network}"
+        whom = "them" if len(apart) == 2 else "two of them"
+        print(f"{' and '.join(apart)} lose a neighbor and are not linked; {link} links {whom}")
     _tell_weights(change)
 
 

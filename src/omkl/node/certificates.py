@@ -43,7 +43,8 @@ def check(files: Files) -> Certificate:
                     side.do_handshake()
     except ssl.SSLError as error:
         raise InputError(
-            f"{files['certificate']}: {_own_fault(error)}; neighbors would refuse it; make another: omkl node certificates"
+            f"{files['certificate']}: {_own_fault(error)}; neighbors would refuse it; make another: omkl node "
+            "certificates"
         ) from None
     return _read(client.getpeercert())
 

@@ -126,7 +126,10 @@ def counted(reader: Reader, node: Node) -> tuple[dict[str, int], str]:
     """Return what became of the lines of a stream that were read, and the same in words."""
     lines = {"lines": reader.lines, "taken": reader.taken, "refused": reader.refused, "left": reader.left}
     told = f"; of its stream it took {reader.taken} lines, and refused {reader.refused}"
-    if waiting := reader.lines - reader.taken:
+    waiting = min(reader.lines - reader.taken, len(node.protocol.waiting))
+    if untold := reader.lines - reader.taken - waiting:
+        told += f"; {untold} more are learned, and their predictions are not written"
+    if waiting:
         kept = "in the checkpoint, and taken at the next start" if node.keeps else "lost; send them again"
         told += f"; {waiting} more that it had read are {kept}"
     if reader.left:
@@ -171,8 +174,8 @@ class Backlog:
         elif now >= self._since + self._pause:
             self._since, self._pause = now, min(2 * self._pause, LONGEST)
             text = (
-                f"observations come as fast as rounds are taken, or faster: {waiting} wait, the oldest for {oldest:.0f} s, "
-                "and what lies in a pipe for longer"
+                f"observations come as fast as rounds are taken, or faster: {waiting} wait, the oldest for "
+                f"{oldest:.0f} s, and what lies in a pipe for longer"
             )
             if mode == "lockstep":
                 text += '; the slowest stream sets the pace of all; if sensors differ much, write mode = "timer"'

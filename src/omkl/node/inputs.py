@@ -1,9 +1,10 @@
 """Samples from lines of text: JSON, one object a line, or CSV.
 
 JSON lines are ``{"x": [0.5, -1.0], "y": 1}``, y a list where several values are learned; without y, or with null, a
-sample has no label. An ``"id"``, text or a whole number, comes back with its prediction. In CSV the label is the column that is named, else the one called ``y``, else the last; the others
-are x in their order. Several values are as many columns, beginning there, or the last ones. A first row that is not all
-numbers is a header. An empty label is none, and so is a row that ends before it.
+sample has no label. An ``"id"``, text or a whole number, comes back with its prediction. In CSV the label is the column
+that is named, else the one called ``y``, else the last; the others are x in their order. Several values are as many
+columns, beginning there, or the last ones. A first row that is not all numbers is a header. An empty label is none, and
+so is a row that ends before it.
 """
 
 import csv

@@ -27,8 +27,8 @@ class Labels:
             return self._loss.encode(given)
         if (strange := given[~np.isin(given, (-1, 0, 1))]).size:
             raise InputError(
-                f"label {strange[0]:g}; labels of {self._loss.name} loss are 0 and 1, or -1 and 1; take loss softmax for "
-                "more classes, squared for numbers"
+                f"label {strange[0]:g}; labels of {self._loss.name} loss are 0 and 1, or -1 and 1; take loss softmax "
+                "for more classes, squared for numbers"
             )
         targets = self._loss.encode(np.where(given == 0, -1.0, given))
         for label in (0, -1):

@@ -131,7 +131,7 @@ class Runtime:
 
     @property
     def oldest(self) -> float:
-        """Return for how many seconds the oldest observation waits to be acknowledged, 0 if none does; from any thread."""
+        """Return for how many seconds the oldest observation waits, 0 if none does; from any thread."""
         try:
             return self._clock() - self._came[0]
         except IndexError:

@@ -136,8 +136,8 @@ class Saver:
                 self._warn("damaged", f"{file} {why}{rest}", event)
             case Unsaved(round, why):
                 remedy = "make room" if any(os.strerror(number) in why for number in FULL) else "see to the disk"
-                text = f"the checkpoint of round {round} is not written to {self._folder}: {why}; {remedy}; it is tried again"
-                self._warn("unsaved", text, event)
+                where = f"the checkpoint of round {round} is not written to {self._folder}"
+                self._warn("unsaved", f"{where}: {why}; {remedy}; it is tried again", event)
 
     def _try(self) -> bool:
         try:
