@@ -20,6 +20,7 @@ from omkl.cli.app import app
 from omkl.cli.exits import Exit
 from omkl.node.cluster import free_ports
 from omkl.node.config import NetworkConfig, load
+from omkl.node.feed import Reader
 from omkl.node.neighbors import Send
 from omkl.node.node import endpoints
 from omkl.node.transports import Arrival
@@ -238,6 +239,19 @@ def test_what_lay_in_the_pipe_is_told(tmp_path: Path) -> None:
     with Daemon(path, "a", "--input", tmp_path / "a.jsonl") as a:
         a.until("waiting")
         assert a.stop()[1]["left"] == 0  # a file is read again
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pipes differ")
+def test_what_lies_in_a_pipe_is_measured(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as file, os.fdopen(writing, "wb") as pipe:
+        reader = Reader.__new__(Reader)
+        reader._file = file
+        assert reader.piled() == 0
+        pipe.write(b"x" * 1000)
+        pipe.flush()
+        assert reader.piled() == 1000
+    assert reader.piled() == 0
 
 
 def test_what_the_checkpoint_held_is_acknowledged_when_it_is_learned(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from omkl.node.daemon import LONG, MANY, Backlog
+from omkl.node.daemon import LONG, MANY, PILE, Backlog
 from omkl.node.events import Recovered
 from omkl.node.journal import Journal
 from omkl.node.protocol import Protocol
@@ -49,14 +49,16 @@ def test_what_waits_for_long_is_told_ever_more_rarely(caplog: pytest.LogCaptureF
     told = []
     for second in range(400):
         now = float(second)
-        backlog.look(0 if second == 20 else MANY, 1.5 * second, "lockstep")
+        backlog.look(0 if second == 20 else MANY, 30.0, 0, "lockstep")
         told += [second] if caplog.records else []
         caplog.clear()
     assert told == [50, 110, 230]
-    backlog.look(0, 0.0, "lockstep")
+    backlog.look(0, 0.0, 0, "lockstep")
     now += LONG
-    backlog.look(MANY, 40.4, "lockstep")
-    assert ": 16 wait, the oldest for 40 s, and what lies in a pipe for longer; the slowest" in caplog.messages[0]
+    backlog.look(MANY, 1.0, PILE - 1, "lockstep")  # young, and few behind it
+    now += LONG
+    backlog.look(MANY, 1.0, PILE, "lockstep")
+    assert ": 16 wait, the oldest for 1 s, and 32,768 bytes in the pipe for longer; the slowest" in caplog.messages[0]
     assert 'mode = "timer"' in caplog.messages[0]
 
 

@@ -23,6 +23,7 @@ from omkl.node.units import Units
 ONCE = 1.0  # seconds within which a signal is the same one again, as when a whole group is told
 LOOK = 0.2  # seconds between two looks at how the node does
 MANY = AHEAD // 2  # observations; a stream that is faster than rounds keeps as many waiting
+OLD, PILE = 5.0, 2**15  # seconds that the oldest of them waits, or bytes in the pipe behind it: half of a pipe
 LONG, LONGEST = 30.0, 3600.0  # seconds for which they wait until it is said, first and at most
 LAST_WORDS = 2.0  # seconds that predictions may take to be written on leaving
 
@@ -145,7 +146,8 @@ def stay(node: Node, journal: Journal, signals: Signals, reader: Reader | None, 
         signals.wake.clear()
         node.check()
         if reader is None or not reader.is_file:
-            backlog.look(len(node.protocol.waiting), node.runtime.oldest, node.config.timing.mode)
+            piled = 0 if reader is None else reader.piled()
+            backlog.look(len(node.protocol.waiting), node.runtime.oldest, piled, node.config.timing.mode)
         if waited := [peer for peer in journal.remind() if _reached_at(node.config, node.id, peer)]:
             threading.Thread(target=explain, args=(node, journal, waited), name="omkl-explain", daemon=True).start()
         if signals.export:
@@ -160,22 +162,25 @@ def stay(node: Node, journal: Journal, signals: Signals, reader: Reader | None, 
 
 
 class Backlog:
-    """Warns, ever more rarely, while many observations have waited for long."""
+    """Warns, ever more rarely, of a stream that is faster than the rounds.
+
+    A node that starts later than its sensor has some lines waiting ever after. That is no reason for a warning.
+    """
 
     def __init__(self, journal: Journal, clock: Callable[[], float] = time.monotonic) -> None:
         self._journal, self._clock = journal, clock
         self._since, self._pause = clock(), LONG
 
-    def look(self, waiting: int, oldest: float, mode: str) -> None:
-        """Note how many observations wait, and for how long the oldest of them does."""
+    def look(self, waiting: int, oldest: float, piled: int, mode: str) -> None:
+        """Note how many observations wait, for how long the oldest does, and how many bytes lie in the pipe."""
         now = self._clock()
-        if waiting < MANY:
+        if waiting < MANY or (oldest < OLD and piled < PILE):
             self._since, self._pause = now, LONG
         elif now >= self._since + self._pause:
             self._since, self._pause = now, min(2 * self._pause, LONGEST)
             text = (
-                f"observations come as fast as rounds are taken, or faster: {waiting} wait, the oldest for "
-                f"{oldest:.0f} s, and what lies in a pipe for longer"
+                f"observations come faster than rounds are taken: {waiting} wait, the oldest for {oldest:.0f} s"
+                f"{f', and {piled:,} bytes in the pipe for longer' if piled else ''}"
             )
             if mode == "lockstep":
                 text += '; the slowest stream sets the pace of all; if sensors differ much, write mode = "timer"'

@@ -6,6 +6,7 @@ import logging
 import os
 import queue
 import stat
+import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ from omkl.node.inputs import Bad, Format, Sample
 from omkl.node.labels import Labels, Observed
 from omkl.node.node import Node
 from omkl.node.runtime import Room
+
+if sys.platform != "win32":
+    import fcntl
+    import termios
 
 GONE = (errno.EPIPE, errno.ECONNRESET, errno.EBADF)  # what says that nobody reads any more
 PAUSE = 0.5  # seconds until a line that could not be written is tried again
@@ -120,6 +125,16 @@ class Reader:
         if self._failure is not None:
             raise self._failure
         return self._ended and self._feed.until_end
+
+    def piled(self) -> int:
+        """Return how many bytes lie in the pipe, 0 where the system does not say."""
+        file = self._file
+        if sys.platform == "win32" or file is None:
+            return 0
+        try:
+            return int.from_bytes(fcntl.ioctl(file.fileno(), termios.FIONREAD, bytes(4)), sys.byteorder)
+        except (OSError, ValueError):  # of another kind, or closed just now
+            return 0
 
     def stop(self) -> None:
         """Take no more lines; before the node leaves, so that each is in its checkpoint or is left."""
