@@ -413,6 +413,11 @@ def test_doctor_finds_it_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "inventory", lambda: STATUSES)
     found = as_json(run("doctor", "--format", "json"))
     assert found["works"]
+    assert re.fullmatch(
+        r"a simulation of 3 nodes ran in .* s, with (JAX|NumPy; longer ones run with .*)", found["verdict"]
+    )
+    monkeypatch.setattr(doctor, "_version", lambda _: None)
+    assert "omkl[sim]" in doctor._engines() or doctor._engines() == "JAX"
     assert found["packages"]["core"] == {"numpy": np.__version__}
     assert set(found["packages"]["cli"]) == {"typer", "rich", "pydantic"}
     assert found["data"] == {"here": "/data/here", "gone": None, "bad": "/data/bad"}
