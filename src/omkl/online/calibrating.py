@@ -55,7 +55,8 @@ def calibrate(method: Any, X: Floats, targets: Units, learned: Rows, seed: int) 
     if isinstance(method.bank.basis, Landmarks):
         count = min(len(sample), MOST_LANDMARKS)
         marks = np.arange(count) * len(sample) // count  # evenly spaced
-        factors = relevance(sample[marks], np.clip(learned[marks], -FARTHEST, FARTHEST))
+        # By all rows, not by the landmarks alone: which columns matter is hard to see, and decided for long.
+        factors = relevance(sample, np.clip(learned, -FARTHEST, FARTHEST))
         sample = sample[marks] * factors.astype(np.float32)
     method, made = calibrated(method, sample, seed)
     if isinstance(method, Tracking):
