@@ -275,7 +275,7 @@ def test_what_looks_like_dates_and_cannot_be_read_is_told(cells: list[str], tmp_
 def test_a_file_without_header_says_how_its_columns_are_called(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"unknown column 'T'; .*t.csv has no header, .* counted: 3 is the last"):
         made(tmp_path, "1,2,3\n4,5,6\n", "T")
-    with pytest.raises(InputError, match="unknown column 'T'; did you mean 'T1'. known: T1, x$"):
+    with pytest.raises(InputError, match=r"unknown column 'T'; did you mean 'T1'. known: T1, x$"):
         made(tmp_path, "x,T1\n4,5\n", "T")
 
 

@@ -263,7 +263,7 @@ def _sorted(names: Iterable[Any]) -> list[Any]:
 def _numbers(x: Named) -> dict[Any, float]:
     """Return the values that are there, as numbers."""
     if not isinstance(x, Mapping):
-        raise InputError(f"the row is {str(x)[:40]!r}; a row is a dict, values by the names of columns; pass a dict")
+        raise InputError(f"the row is {str(x)[:40]}; a row is a dict, values by the names of columns; pass a dict")
     values = {}
     for name, value in x.items():
         if type(value) is float and -math.inf < value < math.inf:

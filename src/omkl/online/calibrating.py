@@ -17,6 +17,7 @@ from omkl.scaling import Floats
 FARTHEST = np.float32(5)  # deviations: beyond what the rows have shown, kernels see nothing
 FARTHEST_ON_A_LINE = np.float32(10)  # deviations: a trend goes on; a typing error and a heavy tail are none
 MOST_LANDMARKS = 384  # of the rows: more cost time when they calibrate
+HUGE = 2.0**500  # of an input
 MOST_LINES = 60  # directions of the columns that a line has, of most variance
 
 Rows: TypeAlias = npt.NDArray[np.float32]
@@ -137,6 +138,9 @@ def units(table: Floats) -> Units:
     Units(center=array([2., 5.]), scale=array([1.41421356, 1.        ]))
     """
     there = ~np.isnan(table)
+    if np.abs(table, where=there, out=np.zeros(table.shape)).max(initial=0) > HUGE:  # whose squares are infinite
+        center, scale = units(table / HUGE)
+        return Units(center * HUGE, scale * HUGE)
     count = np.maximum(there.sum(axis=0), 1)
     center = np.where(there, table, 0).sum(axis=0) / count
     apart = np.where(there, table - center, 0)
