@@ -35,7 +35,7 @@ from omkl.topology.graphs import Integers
 RECORDED = ("weights", "faults", "seeds", "seed", "shuffle", "partition", "record_every", "standardize")  # as given
 ONE_DEVICE = {"count": 1, "shard": None, "cut": 0}
 ALMOST_ALL = 0.999  # of the inputs' variance: to a column that has so much the others are nothing
-MANY = 8  # columns of a table, of which some will matter less than others
+MANY = 3  # columns of a table, of which some may matter less than others
 GREW, WORSE = 2, 1.1  # times the disagreement of the first half, and the loss by guessing: such nodes drift apart
 FAR = 30  # inputs this many bandwidths long are all strangers to each other
 
