@@ -514,3 +514,7 @@ def test_whom_nodes_would_not_tell_is_told_before() -> None:
     config = replace(network(), access=Access(predict=["*"], observe=["*"], model=["*"]))
     with pytest.raises(InputError, match=r"access.status does not name a; .* write status = ..\*.. there"):
         Observer(config, Memory().add)
+
+
+def test_a_page_that_ends_before_it_asks_ends_quietly() -> None:
+    Observer(network(), Memory().add).close()

@@ -256,7 +256,8 @@ class Observer:
     def close(self) -> None:
         """Ask no more."""
         self._stop.set()
-        self._thread.join()
+        if self._thread.ident is not None:  # who was told to end before it began
+            self._thread.join()
         self._guest.close()
 
     def _watch(self, config: NetworkConfig) -> None:
