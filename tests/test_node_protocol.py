@@ -166,7 +166,7 @@ def test_uneven_streams(timing: Timing, lengths: tuple[int, ...]) -> None:
         cluster.check_copies()
 
 
-def test_a_node_without_samples_takes_its_patience_and_at_the_end_of_its_stream_none() -> None:
+def test_a_node_without_samples_takes_its_patience_once_and_at_the_end_of_its_stream_none() -> None:
     taken = []
     for ended in (False, True):
         cluster, (x, y) = Cluster(config(2), DELAY), stream(2, 8)
@@ -176,9 +176,27 @@ def test_a_node_without_samples_takes_its_patience_and_at_the_end_of_its_stream_
         cluster.network.run()
         taken.append([now for now, id, event in cluster.events if id == "b" and isinstance(event, Gossiped)])
         assert len(taken[-1]) == 8
-    waited, followed = (np.diff(times) for times in taken)
-    assert (waited >= LOCKSTEP.patience).all()
-    assert (followed < 0.05).all()
+    assert taken[0][0] >= LOCKSTEP.patience > 0.05 > taken[1][0]
+    assert all((np.diff(times) < 0.05).all() for times in taken)
+
+
+@pytest.mark.parametrize(("pace", "rounds"), [(0.4, 12), (0.6, 40), (100.0, 40)])
+def test_a_slow_sensor_holds_up_only_those_that_are_not_much_faster(pace: float, rounds: int) -> None:
+    # a has ten samples a second for four seconds; b has them at a pace around its patience, or none after the first.
+    cluster, (x, y) = Cluster(config(2), DELAY), stream(2, 60)
+    network = cluster.network
+    network.run(1.0)
+    network.observe("b", x[0, 1], y[0, 1])
+    due, start = network.now + pace, network.now
+    for t in range(40):
+        network.observe("a", x[t, 0], y[t, 0])
+        network.run(start + (t + 1) * 0.1)
+        if network.now >= due:
+            network.observe("b", x[t, 1], y[t, 1])
+            due += pace
+    taken = cluster.nodes["a"].round
+    assert taken <= rounds
+    assert taken >= 0.8 * rounds
 
 
 def test_samples_without_labels_are_predicted_and_not_learned() -> None:

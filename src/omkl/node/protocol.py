@@ -17,8 +17,9 @@ Lock step, the paper's. A round for every observation, or as the pace of the met
 copies of all neighbors that are waited for stand at round t; a message that comes early is kept until then. So what a
 node computes depends on the samples alone, not on who was faster. A neighbor that does not come forward is left out, a
 deadline after it was last heard of or two after the round was due. A node without an observation takes part in the
-round its neighbors have begun, without learning, after its patience or at once when its stream has ended. All count the
-same rounds: a node that was away skips to the round of its neighbors.
+round its neighbors have begun, without learning: once its patience has passed since its last observation, so a sensor
+that is slow or silent holds up nobody, or at once when its stream has ended. All count the same rounds: a node that was
+away skips to the round of its neighbors.
 
 Timer. Every observation is learned at once, and gossip happens every period with whatever copies are in step.
 """
@@ -95,7 +96,8 @@ class Protocol:
         self._lockstep = role.timing.mode == "lockstep"
         self._tick = now + role.timing.period
         self._blocked: float | None = None  # since when a round could begin but for neighbors
-        self._invited: float | None = None  # since when neighbors could go on but for this node
+        self._invited = False  # whether neighbors could go on but for this node
+        self._seen = now  # when the last observation came, or the node began
         self._heard = False  # whether something was taken in that is yet to be gone on with
 
     @property
@@ -132,6 +134,7 @@ class Protocol:
         if self.is_full:
             raise InputError(f"{MOST_WAITING} observations wait for their round; that is the most; observe more slowly")
         self.waiting.append((x, y))
+        self._seen = now
         return self._advance(now) if len(self.waiting) == 1 or self._heard else []  # else the first waits already
 
     def end(self, now: float) -> list[Event]:
@@ -177,8 +180,8 @@ class Protocol:
             due.append(self._leaps.back_at)
             if self._blocked is not None:
                 due += [self._limit(link) for link in self.links.values() if self._is_late(link)]
-            elif self._invited is not None:
-                due.append(self._invited + timing.patience)
+            elif self._invited:
+                due.append(self._seen + timing.patience)
         else:
             due += [self._tick, *(link.heard + timing.deadline for link in self._synced())]
         return min(due)
@@ -229,7 +232,7 @@ class Protocol:
             return False
         if self.recovery.begin(now):
             return True
-        self._blocked = self._invited = None
+        self._blocked, self._invited = None, False
         self._gossip(now)
         schedule = self.role.method.schedule
         self.left = 1 if schedule is None else schedule.samples(self.round)
@@ -257,11 +260,8 @@ class Protocol:
             return True
         # One that is farther ahead is skipped to, or at a round that is out of reach: no reason to take so many.
         reach = RECENT if self.recovery.has_begun else math.inf
-        if not any(0 < link.have - self.round <= reach for link in self._synced()):
-            self._invited = None
-            return False
-        self._invited = now if self._invited is None else self._invited
-        return self.ended or now >= self._invited + self.role.timing.patience
+        self._invited = any(0 < link.have - self.round <= reach for link in self._synced())
+        return self._invited and (self.ended or now >= self._seen + self.role.timing.patience)
 
     def _catch_up(self, link: Link, now: float) -> bool:
         """Bring a copy forward to our round; return whether it is us who skipped to its."""
@@ -289,7 +289,7 @@ class Protocol:
         others = [link.have for link in self.links.values() if link.reachable and not link.unsure]
         if (to := self._leaps.back(self.round, others, now)) is not None:
             self.neighbors.go_back(to, now)
-            self._blocked = self._invited = None
+            self._blocked, self._invited = None, False
 
     def _is_late(self, link: Link) -> bool:
         """Return whether a neighbor has yet to come to our round."""

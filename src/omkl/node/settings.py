@@ -76,8 +76,8 @@ class Timing:
     deadline
         How long a neighbor may be silent, in seconds. Then the others go on without it, until it is heard again.
     patience
-        With ``"lockstep"``: how long a node waits for an observation of its own while neighbors wait for its round, in
-        seconds. It must be less than the deadline.
+        With ``"lockstep"``: how long after its last observation a node lets its neighbors wait for the next one, in
+        seconds. Then it takes part in their rounds without one. It must be less than the deadline.
     period
         With ``"timer"``: the time from one round to the next, in seconds. It must be less than the deadline.
     """
