@@ -1,7 +1,7 @@
 import subprocess
 import sys
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -70,10 +70,11 @@ def test_a_number_outlives_the_process_that_is_killed(tmp_path: Path, before: in
     )
     assert subprocess.run([sys.executable, "-c", code, str(path)], check=False).returncode == -9
     assert count.read(path.read_bytes()) == [(before or 0) + 1, 2**40]
-    again = Count(RealDisk(), path)
-    assert (again.value, again.fault) == (2**40, None)
-    again.reach(3)
-    assert Count(RealDisk(), path).value == 2**40
+    with closing(Count(RealDisk(), path)) as again:
+        assert (again.value, again.fault) == (2**40, None)
+        again.reach(3)
+    with closing(Count(RealDisk(), path)) as again:
+        assert again.value == 2**40
     assert [file.name for file in tmp_path.iterdir()] == ["a.count"]
 
 
