@@ -83,7 +83,7 @@ class Saver:
         start = protocol.neighbors.start
         if self._count.fault:
             protocol.report(Damaged(str(path), self._count.fault))
-        elif not (self._count.found or self.durable) and start is not None and not start.resumed:
+        elif protocol.restored and not (self._count.found or self.durable or (start and start.resumed)):
             # A node that left in order has lost nothing. After a crash this is true, also where the file could not be
             # had before: of that a node has told, so it is no event of this start.
             missing = Damaged(str(path), "is not there; what a crash has lost is not known")
