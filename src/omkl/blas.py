@@ -5,7 +5,10 @@ call it on two cores, products take twice as long, and beside other processes ma
 rounds otherwise, and coarse messages make a large difference of a small one.
 """
 
+import sys
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from typing import Any
 
 from omkl.process import shared
 
@@ -14,8 +17,15 @@ from omkl.process import shared
 def one_thread() -> AbstractContextManager[object]:
     """Keep BLAS to one thread within, for the whole process."""
     try:
-        from threadpoolctl import threadpool_limits
+        limits: AbstractContextManager[object] = _libraries(len(sys.modules)).limit(limits=1, user_api="blas")
     except ImportError:
         return nullcontext()
-    limits: AbstractContextManager[object] = threadpool_limits(1, "blas")
     return limits
+
+
+@lru_cache(maxsize=1)
+def _libraries(modules: int) -> Any:
+    """Return the libraries of this process: to find them takes milliseconds, and only an import brings others."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

@@ -19,13 +19,14 @@ from omkl.losses import Loss
 from omkl.methods import Gossip, Method, for_inputs, named, suited
 from omkl.methods.bank import Bank
 from omkl.methods.protocol import MethodState
+from omkl.notes import note
 from omkl.scaling import Moments, standardize_stream
 from omkl.settings import brief, build, settings
 from omkl.simulator import calibrating, engine
 from omkl.simulator.comparison import Comparison
 from omkl.simulator.description import describe, describe_data, describe_topology, versions
 from omkl.simulator.measures import metrics, pooled_metrics
-from omkl.simulator.result import Result
+from omkl.simulator.result import Result, tail
 from omkl.simulator.size import require_room, size
 from omkl.simulator.watching import Begun, Watch, in_units, links_of, scaled_losses
 from omkl.topology import Faults, Schedule, Topology
@@ -34,7 +35,7 @@ from omkl.topology.graphs import Integers
 RECORDED = ("weights", "faults", "seeds", "seed", "shuffle", "partition", "record_every", "standardize")  # as given
 ONE_DEVICE = {"count": 1, "shard": None, "cut": 0}
 ALMOST_ALL = 0.999  # of the inputs' variance: to a column that has so much the others are nothing
-MANY = 8  # columns of a table, of which some will matter less than others
+MANY = 3  # columns of a table, of which some may matter less than others
 GREW, WORSE = 2, 1.1  # times the disagreement of the first half, and the loss by guessing: such nodes drift apart
 FAR = 30  # inputs this many bandwidths long are all strangers to each other
 
@@ -178,14 +179,15 @@ def run_cases(
             'pass shard="seeds" (--shard seeds), or one device'
         )
     unit = source.unit if isinstance(source, Table) else 1.0
+    recorded = np.arange(every - 1, rounds, every)
     told = {name: describe(getattr(given, name)) for name in RECORDED} | {
         "data": describe_data(source if isinstance(source, Table) else given.data, raw),
         "nodes": count,
         **({} if names is None else {"names": list(names)}),
         "rounds": rounds,
-        "target_variance": unit * float(np.var(targets, axis=(0, 1), dtype=np.float64).sum()),
+        "target_variance": unit * float(np.var(targets[recorded], axis=(0, 1), dtype=np.float64).sum()),
         "is_dealt": given.shuffle is not None and _is_dealt(source),
-        "guess": _guess(methods[0].objective, targets, unit),
+        "guessing": _guessing(methods[0].objective, targets[recorded[tail(len(recorded))]], unit),
         "versions": versions(),
     }
     configs = [
@@ -197,7 +199,6 @@ def run_cases(
         | {"method": describe(method) | {"loss": describe(method.objective)}, "label": called}
         for graph, turns, method, called in zip(given_graphs, graphs, methods, labels, strict=True)
     ]
-    recorded = np.arange(every - 1, rounds, every)
     found: dict[int, Result] = {}
     for done, (group, method) in enumerate(zip(groups, widest, strict=True)):
         features = calibrating.drawn(method.bank, raw.X, targets, runs, bool(given.standardize))
@@ -222,23 +223,23 @@ def _is_dealt(source: Any) -> bool:
     return bool(np.ndim(source[0]) == 2)
 
 
-def _guess(objective: Loss, targets: npt.NDArray[np.float32], unit: float) -> float | None:
-    """Return what always guessing the same loses over the last tenth: the mean of all targets, or the classes' shares.
+def _guessing(objective: Loss, targets: npt.NDArray[np.float32], unit: float) -> dict[str, float]:
+    """Return what always guessing the same gives on these targets, by their own mean or their own shares of classes.
 
-    None where the best guess is not known.
+    ``loss`` is that of guessing the mean, or each class as often as it comes; ``accuracy`` is that of the class that
+    comes most often. What is not known of a loss is left out.
     """
-    tail = targets[-max(1, round(0.1 * len(targets))) :].astype(np.float64)
-    mean = targets.mean(axis=(0, 1), dtype=np.float64)
     if objective.name == "squared":
-        return unit * float(((tail - mean) ** 2).sum(axis=-1).mean())
-    if objective.name == "logistic":
-        mean, tail = (
-            np.array([(1 - mean[0]) / 2, (1 + mean[0]) / 2]),
-            np.concatenate([(1 - tail) / 2, (1 + tail) / 2], -1),
-        )
+        return {"loss": unit * float(np.var(targets, axis=(0, 1), dtype=np.float64).sum())}
+    mean = targets.mean(axis=(0, 1), dtype=np.float64)
+    if objective.name in ("logistic", "smoothed_hinge"):
+        mean = np.array([(1 - mean[0]) / 2, (1 + mean[0]) / 2])
     elif objective.name != "softmax":
-        return None
-    return float(-(tail * np.log(np.maximum(mean, 1e-12))).sum(axis=-1).mean())
+        return {}
+    known = {"accuracy": float(mean.max())}
+    if objective.name == "smoothed_hinge":  # the best constant is no share
+        return known
+    return {"loss": float(-(mean * np.log(np.maximum(mean, 1e-12))).sum())} | known
 
 
 def _place(given: Experiment, graphs: Sequence[Topology]) -> Any:
@@ -417,10 +418,10 @@ def _tell_if_alike(methods: Sequence[Method], columns: int) -> None:
     """Say how to weigh columns, where a table has many: some of them mostly matter little."""
     bases = [method.bank.basis for method in methods]
     if columns >= MANY and any(isinstance(basis, Landmarks) and basis.source == "rows" for basis in bases):
-        log.info(
-            "all %d columns count alike; where some matter little, weigh them by the labels of the landmarks: "
-            'basis={source="labelled"} (nodes then share these labels too)',
-            columns,
+        note(
+            log,
+            f"all {columns} columns count alike; weigh them by the labels of the landmarks, which nodes then share: "
+            """--basis '{source="labelled"}' (basis=omkl.Landmarks(source="labelled")); try it; it can be worse""",
         )
 
 
