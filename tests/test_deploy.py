@@ -86,6 +86,7 @@ def test_the_unit_runs_the_command_as_it_is(tmp_path: Path) -> None:
         "$OMKL_FLAGS",
     ]
     assert unit["Service"]["Restart"] == "on-failure"
+    assert "time-sync.target" in unit["Unit"]["After"]  # certificates are not valid before the clock is set
     if shutil.which("systemd-analyze"):
         copy = tmp_path / "omkl-node@.service"
         copy.write_text(text.replace("/opt/omkl/bin/omkl", "/bin/true").replace("User=omkl", "User=root"))

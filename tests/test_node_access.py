@@ -3,6 +3,7 @@
 import json
 import logging
 import queue
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,7 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import zenoh
+from typer.testing import CliRunner
 
+from omkl.cli.app import app
+from omkl.cli.exits import Exit
 from omkl.errors import InputError
 from omkl.node import certificates, client
 from omkl.node.config import NetworkConfig, load
@@ -21,7 +25,7 @@ from omkl.node.settings import Access
 from omkl.node.transports import Arrival
 from omkl.node.transports.rules import access_control
 from omkl.node.transports.zenoh import Endpoints, ask
-from tests.certificates import ROOT, TLS, certify, certify_past, files
+from tests.certificates import ROOT, TLS, certify, certify_between, files
 from tests.doc_pages import blocks
 from tests.node_processes import LIMIT, Daemon, samples, write_network
 
@@ -36,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the network's certificates, of which ``old`` has expired, and a stranger's in ``forged``."""
     place = tmp_path_factory.mktemp("tls")
     assert certify(place, "a", "b", "c", "screen", "feeder", "mallory").returncode == 0
-    certify_past(place, "old")
+    certify_between(place, "old", 2020, 2021)
     assert certify(place / "forged", "a", "b").returncode == 0
     return place
 
@@ -106,6 +110,17 @@ def test_a_node_refuses_to_start_with_files_that_neighbors_would_refuse(
     config = load(write_network(tmp_path, scheme="tls", tables=table))
     with pytest.raises(InputError, match=why):
         Node(config, "a")
+
+
+def test_a_certificate_that_is_not_valid_yet_may_be_another_time(tmp_path: Path) -> None:
+    """As on a device without a battery for its clock, before it has the time from the network."""
+    tls = tmp_path / "tls"
+    assert certify(tls, "b").returncode == 0
+    certify_between(tls, "a", 2040, 2041)
+    path = write_network(tmp_path, scheme="tls", tables=TLS.format(tls))
+    started = CliRunner().invoke(app, ["node", "--network", str(path), "--id", "a"])
+    assert started.exit_code == Exit.DISK
+    assert re.search(r"a\.pem: not valid yet at .* UTC; compare this device's clock\n$", started.stderr)
 
 
 def test_why_a_neighbor_is_not_reached(tmp_path: Path, folder: Path) -> None:

@@ -103,12 +103,19 @@ def test_a_damaged_or_lost_file_loses_what_it_held() -> None:
     assert Life(disk).events == [Lost(15)]
 
 
-def test_a_number_that_is_behind_is_put_right() -> None:
+def test_a_number_that_is_behind_is_put_right(caplog: pytest.LogCaptureFixture) -> None:
     disk = MemoryDisk()
     Life(disk).observe(13)
     disk.numbers.clear()  # as a power cut may do
     again = Life(disk)
     assert again.events == []
+    assert "a.count is not there; what a crash has lost is not known" in caplog.text
+    again.saver.end()
+    disk.numbers.clear()
+    caplog.clear()
+    Life(disk)  # it left in order, so nothing is lost
+    Life(MemoryDisk())  # a new one
+    assert not caplog.text
     assert disk.acknowledge(KEPT / "a.count", 0) == 10
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from omkl.errors import InputError
+from omkl.errors import ClockError, InputError
 
 Files = Mapping[str, str]
 """``ca``, ``certificate`` and ``key``."""
@@ -20,6 +20,7 @@ PATIENCE = 2.0  # seconds for a connection and its handshake
 LATE = 0.5  # seconds in which a refusal of our certificate comes: with TLS 1.3, after the handshake
 MOST_STEPS = 8  # a handshake takes three from each side
 
+NOT_YET = 9  # X509_V_ERR_CERT_NOT_YET_VALID
 STRANGE = ("unable to get local issuer certificate", "self-signed certificate", "certificate signature failure")
 
 
@@ -42,6 +43,9 @@ def check(files: Files) -> Certificate:
                 with suppress(ssl.SSLWantReadError):
                     side.do_handshake()
     except ssl.SSLError as error:
+        if getattr(error, "verify_code", None) == NOT_YET:  # as where a device without a battery has no time yet
+            now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+            raise ClockError(f"{files['certificate']}: not valid yet at {now}; compare this device's clock") from None
         raise InputError(
             f"{files['certificate']}: {_own_fault(error)}; neighbors would refuse it; make another: omkl node "
             "certificates"

@@ -51,7 +51,7 @@ Parse: TypeAlias = Callable[[str], Sample | None]
 
 def read(file: BinaryIO, parse: Parse) -> Iterator[tuple[int, Sample | Bad]]:
     """Yield the number of each line, from 1, and its sample or what is wrong with it; blank lines are passed over."""
-    number = 0
+    number = commas = 0
     while line := file.readline(MOST_BYTES):
         number += 1
         try:
@@ -59,7 +59,11 @@ def read(file: BinaryIO, parse: Parse) -> Iterator[tuple[int, Sample | Bad]]:
                 _skip(file)
                 raise InputError(f"a line of over {MOST_BYTES} bytes")
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+            if text and not line.endswith(b"\n") and not text.startswith("{") and text.count(",") < commas:
+                rule = "the rows before have more columns, so it may be cut short; end it with a newline"
+                raise InputError(f"the last line is {reprlib.repr(text)} without an end; {rule}")
             if text and (sample := parse(text)) is not None:
+                commas = text.count(",")
                 yield number, sample
         except HeaderError:
             raise
@@ -151,19 +155,23 @@ class Csv:
 
 
 class Detected:
-    """Reads CSV if the first line that can be read is one of such a table, else JSON."""
+    """Reads CSV if the first line that can be read is one of such a table, else JSON.
+
+    What looked like a header may have been what a sensor says when it starts: until a sample has come, JSON tells.
+    """
 
     def __init__(self, rows: Csv) -> None:
         self._rows = rows
         self._parse: Parse | None = None
+        self._is_sure = False
 
     def __call__(self, text: str) -> Sample | None:
         """Return what a line holds, None for the header of CSV."""
-        if self._parse is not None:
-            return self._parse(text)
-        parse: Parse = self._rows if self._rows.begins(text) else parse_json
+        parse = self._parse
+        if parse is None or (not self._is_sure and text.startswith("{")):
+            parse = self._rows if self._rows.begins(text) else parse_json
         found = parse(text)
-        self._parse = parse
+        self._parse, self._is_sure = parse, self._is_sure or found is not None
         return found
 
     @property

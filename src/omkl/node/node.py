@@ -13,7 +13,7 @@ import numpy.typing as npt
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from omkl.algorithm import normalize
-from omkl.errors import DivergedError
+from omkl.errors import DiskError, DivergedError
 from omkl.model import Model
 from omkl.node import config as configs
 from omkl.node.config import NetworkConfig
@@ -201,7 +201,11 @@ class Node:
         with self._open.pop_all():
             if self.runtime.is_alive:
                 self.runtime.stop()
-                self._saver.end()
+                try:
+                    self._saver.end()
+                except OSError as error:
+                    told = f"the last checkpoint is not written ({error}); a start goes on from the one before, if any"
+                    raise DiskError(f"{told}; see to the disk") from None
 
     def status(self) -> dict[str, Any]:
         """Return how the node stands, in the node's thread: the metrics that it keeps, its weights and its links.
