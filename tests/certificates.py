@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-DEPLOY = Path(__file__).parent.parent / "deploy"
+ROOT = Path(__file__).parent.parent
+DEPLOY, SCRIPT = ROOT / "deploy", ROOT / "src" / "omkl" / "node" / "setup" / "certificates.sh"
 TLS = """
 [tls]
 ca = "{0}/ca.pem"
@@ -34,7 +35,7 @@ def certify(folder: Path, *names: str) -> "subprocess.CompletedProcess[str]":
     """Run the script that is shipped."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
-    script = ["sh", str(DEPLOY / "certificates.sh"), str(folder), *names]
+    script = ["sh", str(SCRIPT), str(folder), *names]
     return subprocess.run(script, capture_output=True, text=True, check=False)
 
 

@@ -1,5 +1,7 @@
 import gzip
+import json
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 
 import omkl
 from omkl import data
+from omkl.data import encoding
 from omkl.errors import InputError, MissingExtraError
 
 CSV = 'station,day,"temp, C",wind,rain\nb,mon,1.5,2,1\na,mon,-3e1,4,0\nb,tue,0,6,1\n'
@@ -83,7 +86,7 @@ def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ("text", "message"),
     [
         ("x,y\n1,no\n2,no\n", "column 'y' is 'no' in all 2 rows"),
-        ("x,y\n1,0\n2\n", "row 2 has 1 cells; the header has 2"),
+        ("x,y\n1,0\n2\n", "line 3 has 1 cells; the first line has 2"),
         ("x,x,y\n1,2,0\n", "two columns 'x'"),
         ("x,y\n", "no row below its header"),
         ("", "no row below its header"),
@@ -136,8 +139,27 @@ def test_odd_sources_are_refused(tmp_path: Path) -> None:
         data.read_table(tmp_path / "t.csv", "y", drop=["y"])
 
 
+def test_cells_are_told_by_their_line_also_where_time_orders_the_rows(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('x,t,u,v\n\n1,3,1,1\n"two\nlines",2,1,1\n3,1,1,odd\n')
+    with pytest.raises(InputError, match="'v', line 6 holds 'odd'"):
+        data.read_table(path, ["u", "v"], time="t")
+
+
+def test_notes_are_told_once_in_python_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("x,is_open,who,y\n" + "".join(f"{k},{'yn'[k % 3 > 0]},{'ab'[k > 6]},{k % 2}\n" for k in range(16)))
+    for _ in range(2):
+        omkl.simulate(path, target="y", node="who", method="paper")
+    (line,) = caplog.messages  # at the level that Python shows without any setup
+    assert "and a has the fewest rows, 7: 2 of 16 rows, the last ones of other nodes, are left out" in line
+    assert line.endswith("is_open is one of 2 texts: a column of 0 and 1")
+
+
 def test_a_short_node_that_cuts_the_others_warns() -> None:
-    with pytest.warns(UserWarning, match="9 of 11 rows are left out"):
+    with pytest.warns(
+        UserWarning, match="and 1 has the fewest rows, 1: 9 of 11 rows, the last ones of other nodes, are left out"
+    ):
         data.by_node(np.zeros((11, 1)), np.ones(11), [0] * 10 + [1])
 
 
@@ -211,6 +233,71 @@ def test_time_and_node_are_inputs_only_where_they_are_named(tmp_path: Path, capl
     assert "no input" not in caplog.text
 
 
+# 31 May 2024, 13:30, and days before it, as they may be written.
+WRITTEN = {
+    "%d/%m/%Y %H:%M": "day/month/year",
+    "%m/%d/%Y %I:%M %p": "month/day/year",
+    "%d-%m-%Y": "day/month/year",
+    "%m-%d-%Y, %H:%M": "month/day/year",
+    "%d.%m.%Y": "",
+    "%d %B %Y": "",
+    "%d-%b-%Y %H:%M": "",
+    "%b %d, %Y": "",
+}
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_dates_as_people_write_them(written: str, tmp_path: Path) -> None:
+    days = [datetime(2024, 5, 31, 13, 30) - timedelta(hours=5 * k) for k in (7, 3, 60, 0, 11, 30)]
+    rows = [f'"{day:{written}}",{k}' for k, day in enumerate(days)]
+    table = made(tmp_path, "\n".join(["when,y", *rows, ""]))
+    told = f", read as {WRITTEN[written]}" if WRITTEN[written] else ""
+    assert any(note.startswith(f"when is a date{told}: its days") for note in table.notes)
+    start = datetime(1970, 1, 1)
+    expected = [(datetime.strptime(f"{day:{written}}", written) - start) / timedelta(days=1) for day in days]
+    np.testing.assert_allclose(table.X[:, 0], expected, rtol=1e-12)
+    # One new row is read as those were, although it could be read in two ways; and so after a file.
+    assert table.encoding
+    again = encoding.Encoding.of(json.loads(json.dumps(table.encoding.record())))
+    assert again == table.encoding
+    day = datetime(2024, 5, 3)
+    found = again.inputs({"when": np.array([f"{day:{written}}"])})[0, 0]
+    assert found == (datetime.strptime(f"{day:{written}}", written) - start) / timedelta(days=1)
+
+
+def test_dates_that_could_be_read_in_two_ways_are_refused(tmp_path: Path) -> None:
+    rows = "".join(f"{k:02d}/0{1 + k % 3}/2024,{k}\n" for k in (5, 3, 12, 7, 9))
+    says = "column 'd' holds '05/03/2024'; all its dates can be read as day/month/year and as month/day/year; write"
+    with pytest.raises(InputError, match=says):
+        made(tmp_path, f"d,y\n{rows}")
+    with pytest.raises(InputError, match=says):
+        made(tmp_path, f"d,x,y\n{rows.replace(',', ',1,')}", time="d", use="x")
+
+
+def test_the_order_of_rows_tells_how_dates_are_read(tmp_path: Path) -> None:
+    days = ["10/01/2024", "11/01/2024", "12/01/2024", "02/02/2024", "03/03/2024", "03/03/2024", "01/04/2024"]
+    rows = "".join(f"{day},{k},{k % 3}\n" for k, day in enumerate(days))
+    table = made(tmp_path, f"d,x,y\n{rows}", time="d")
+    assert table.X[:, 0].tolist() == list(range(7))
+    assert "d is read as day/month/year" in table.notes
+
+
+@pytest.mark.parametrize(
+    "cells", [["31/05/2024", "05/31/2024"], ["31/05/24", "30/04/24"], ["31.Mai.2024", "1.Mai.2024"]]
+)
+def test_what_looks_like_dates_and_cannot_be_read_is_told(cells: list[str], tmp_path: Path) -> None:
+    rows = "".join(f"{cells[k % 2]},{k},{k % 3}\n" for k in range(10))
+    table = made(tmp_path, f"d,x,y\n{rows}")
+    assert "d looks like dates: write them as 2024-05-31" in table.notes[0]
+
+
+def test_a_file_without_header_says_how_its_columns_are_called(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"unknown column 'T'; .*t.csv has no header, .* counted: 3 is the last"):
+        made(tmp_path, "1,2,3\n4,5,6\n", "T")
+    with pytest.raises(InputError, match=r"unknown column 'T'; did you mean 'T1'. known: T1, x$"):
+        made(tmp_path, "x,T1\n4,5\n", "T")
+
+
 def test_dates_become_days_and_cycles(tmp_path: Path) -> None:
     days = "".join(f"{k + 1:02d}.03.2024 {6 * (k % 4):02d}:00,{k % 3}\n" for k in range(28))
     table = made(tmp_path, f"d,y\n{days}")
@@ -258,7 +345,7 @@ def test_labels_are_as_a_loss_takes_them(tmp_path: Path) -> None:
         ("x,y\nmon,0\ntue,1\n", {"target": "y", "time": "x"}, "column 'x' holds 'mon'; a time is a number or written"),
         ("x,y\n,\n", {"target": "y"}, "no row"),
         ("x,y\n7,0\n7,1\n", {"target": "y"}, "leave no feature .x is left out: it is 7 everywhere"),
-        ("x,u,v\n1,2,a\n2,3,b\n", {"target": "u,v"}, "column 'v', row 1 holds 'a'; it must be a number"),
+        ("x,u,v\n1,2,a\n2,3,b\n", {"target": "u,v"}, "column 'v', line 2 holds 'a'; it must be a number"),
         ("x,y\n\0\0,1\n", {"target": "y"}, "bytes that are no text"),
         ('x,y\n"' + "a" * 200_000 + '",1\n', {"target": "y"}, "is a quotation mark missing"),
     ],
@@ -271,7 +358,9 @@ def test_what_cannot_be_learned_is_refused(text: str, options: dict[str, Any], m
 def test_roles_without_a_table_are_refused() -> None:
     with pytest.raises(InputError, match="node='a' for the data set 'banana'; it is for"):
         omkl.Experiment(data="banana", node="a")
-    with pytest.raises(InputError, match="a data frame needs the column to predict"):
+    with pytest.raises(
+        InputError, match=r"a data frame needs the column to predict, one of x, y; name it: target=\"y\""
+    ):
         omkl.Experiment(data=Frame({"x": [1, 2], "y": [0, 1]}))
 
 
@@ -353,13 +442,15 @@ def test_a_model_says_which_columns_it_takes(tmp_path: Path) -> None:
             model.predict([one | changed])
 
 
-def test_many_columns_that_count_alike_are_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_three_columns_that_count_alike_are_told(caplog: pytest.LogCaptureFixture) -> None:
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((200, 8))
+    X = rng.standard_normal((200, 3))
     rows, labelled = omkl.Landmarks(), omkl.Landmarks(source="labelled")
-    for columns, basis, said in ((8, rows, True), (7, rows, False), (8, labelled, False)):
+    for columns, basis, said in ((3, rows, True), (2, rows, False), (3, labelled, False)):
         table = data.Table(X[:, :columns], X[:, 0])
         caplog.clear()
-        with caplog.at_level("INFO", "omkl"):
-            omkl.simulate(table, nodes=4, basis=basis)
+        omkl.simulate(table, nodes=4, basis=basis)  # a warning: seen in Python as well
         assert ("count alike" in caplog.text) is said
+        assert (
+            '--basis \'{source="labelled"}\' (basis=omkl.Landmarks(source="labelled")); try it' in caplog.text
+        ) is said

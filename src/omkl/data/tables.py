@@ -1,7 +1,8 @@
 """Tables of one's own: a CSV file, a Parquet file or a data frame, as inputs and targets of a network."""
 
 import logging
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
@@ -11,8 +12,9 @@ import numpy.typing as npt
 from omkl.data import cells, encoding, reading
 from omkl.data.encoding import Encoder, Encoding
 from omkl.data.reading import Columns, Read, brief
-from omkl.errors import InputError, pick
+from omkl.errors import InputError, unknown
 from omkl.losses import MOST_CLASSES, Logistic, Loss, SmoothedHinge, Softmax, Squared
+from omkl.notes import note
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Names: TypeAlias = str | list[str]
@@ -185,23 +187,25 @@ def read_table(
         raise InputError("target is empty; a table has a label; name its column, or several")
     dropped, used = _several("drop", drop, known), _several("use", use, known)
     roles = [*targets, *([node] if node is not None else []), *([time] if time is not None else [])]
-    for name in (*roles, *dropped, *used):
-        pick("column", name, known)
+    _require((*roles, *dropped, *used), found)
     for name in targets:
         if [*roles, *dropped, *used].count(name) > 1:
             raise InputError(f"column {name!r} is the target and more; it can be one thing only; name another")
     rows, notes = _rows(found, targets, node, time)
-    columns = {name: column[rows] for name, column in known.items()}
+    found = found.of(rows)
+    columns = found.columns
     wanted = list(dict.fromkeys(used)) or [name for name in columns if name not in {*targets, *dropped, node, time}]
     encoders, told = _encoders(columns, found, [name for name in wanted if name != time], bool(used))
     if time is not None and time in wanted:
         encoders += _time_of(time, columns[time])
     encoding.refuse_empty(encoders, list(known), told)
-    y, classes, also = _labels(columns, targets, isinstance(target, str) and len(targets) == 1, found)
+    y, classes, also = _labels(targets, isinstance(target, str) and len(targets) == 1, found)
+    owner = None if node is None else cells.texts(columns[node])
+    unequal = () if owner is None else rows_left_out(*node_names(owner))
     table = Table(
-        Encoding(encoders, targets).inputs(columns), y,
-        None if node is None else cells.texts(columns[node]),
-        Encoding(encoders, targets, classes), found.name, (*found.notes, *notes, *told, *also), time is not None,
+        Encoding(encoders, targets).inputs(columns), y, owner,
+        Encoding(encoders, targets, classes), found.name, (*found.notes, *notes, *unequal, *told, *also),
+        time is not None,
     )  # fmt: skip
     about = [f"inputs: {encoding.listed(encoders)}"]
     if node is not None and node not in wanted:
@@ -210,7 +214,7 @@ def read_table(
         about.append(f"{time} orders the rows and is no input (list it in use to make it one)")
     more = [f"and {len(table.notes) - MOST_TOLD} more"] if len(table.notes) > MOST_TOLD else []
     level = logging.INFO if len(about) == 1 and not table.notes else logging.WARNING
-    logger.log(level, "%s: %s", table.name, "; ".join([*about, *table.notes[:MOST_TOLD], *more]))
+    note(logger, f"{table.name}: {'; '.join([*about, *table.notes[:MOST_TOLD], *more])}", level)
     return table
 
 
@@ -228,8 +232,13 @@ def opened(data: Any, roles: Roles) -> Any:
             )
         return data
     if "target" not in given:
-        what = data if reading.is_file(data) else "a data frame"
-        raise InputError(f'{what} needs the column to predict; name it: target="price" (--target price)', "target")
+        what, names = data if reading.is_file(data) else "a data frame", list(reading.read(data).columns)
+        more = [f"and {len(names) - MOST_TOLD} more"] if len(names) > MOST_TOLD else []
+        raise InputError(
+            f"{what} needs the column to predict, one of {', '.join([*names[:MOST_TOLD], *more])}; name it: "
+            f'target="{names[-1]}" (--target {shlex.quote(names[-1])})',
+            "target",
+        )
     return read_table(data, **given)
 
 
@@ -239,8 +248,7 @@ def read_inputs(source: Any, labels: Sequence[str] = (), drop: Sequence[str] = (
     Nodes take numbers, so that all cells must be numbers here. A column that is called ``y`` is no feature.
     """
     found = reading.read(source)
-    for name in (*labels, *drop):
-        pick("column", name, found.columns)
+    _require((*labels, *drop), found)
     names = [name for name in found.columns if name not in (*labels, *drop, "y")]
     if not names:
         raise InputError(f"columns {', '.join(found.columns)} leave no feature; a table needs one at least; drop fewer")
@@ -249,12 +257,33 @@ def read_inputs(source: Any, labels: Sequence[str] = (), drop: Sequence[str] = (
     return X, np.stack(y, axis=1) if y else np.empty((len(X), 0)), names
 
 
+def _require(names: Iterable[str], found: Read) -> None:
+    """Refuse names of which there is no column."""
+    for name in names:
+        if name not in found.columns:
+            counted = f"; {found.name} has no header, so its columns are counted: {len(found.columns)} is the last"
+            raise InputError(unknown("column", name, found.columns) + ("" if found.has_header else counted))
+
+
 def node_names(node: npt.NDArray[Any]) -> tuple[list[str], npt.NDArray[np.int64]]:
     """Return the names of nodes in their order, numbers by their size, and which of them each row is of."""
     names, which = np.unique(np.asarray(node).astype(str), return_inverse=True)
     values = cells.numbers(names)
     order = np.argsort(values, kind="stable") if not np.isnan(values).any() else np.arange(len(names))
     return names[order].tolist(), np.argsort(order)[which]
+
+
+def rows_left_out(names: Sequence[str], which: npt.NDArray[np.int64]) -> tuple[str, ...]:
+    """Return what is to be said of rows that no round is left for, as every node learns one in each."""
+    counts = np.bincount(which)
+    kept = int(counts.min()) * len(counts)
+    if kept == len(which):
+        return ()
+    few = names[int(counts.argmin())]
+    return (
+        f"every node learns one row a round, and {few} has the fewest rows, {counts.min():,}: {len(which) - kept:,} of "
+        f"{len(which):,} rows, the last ones of other nodes, are left out (to keep more, remove nodes with few rows)",
+    )
 
 
 def _several(role: str, names: str | Sequence[str] | None, known: Columns) -> list[str]:
@@ -277,7 +306,8 @@ def _rows(
         there[node] = ~_is_missing(known[node])
     moments = None
     if time is not None:
-        moments = _seconds(known[time])[0]
+        moments, _, order = _seconds(time, known[time])
+        notes += [f"{time} is read as {order}"] if order else []
         odd = np.isnan(moments) & ~_is_missing(known[time])
         if odd.mean() > 1 - cells.COMMON:
             bad = known[time][int(np.argmax(odd))]
@@ -317,39 +347,41 @@ def _is_label(column: npt.NDArray[Any], has_decimal_commas: bool) -> npt.NDArray
     return given != "" if style is None else ~np.isnan(cells.numbers(given, style))
 
 
-def _seconds(column: npt.NDArray[Any]) -> tuple[Floats, float]:
-    """Return times as seconds since 1970, and what the cells are counted in if they are numbers; else plain numbers."""
-    values = encoding.date_cells(column)
+def _seconds(name: str, column: npt.NDArray[Any]) -> tuple[Floats, float, str]:
+    """Return times as seconds since 1970, what the cells are counted in if they are numbers, and their order if dates.
+
+    Other numbers are returned as they are.
+    """
+    order = "" if column.dtype.kind in "biufM" else encoding.date_order(name, cells.texts(column)) or ""
+    values = encoding.date_cells(column, order=order)
     if np.isfinite(values).any():
-        return values, 0.0
+        return values, 0.0, order
     values = encoding.number_cells(column)
     epoch = encoding.epoch_of(values) if np.isfinite(values).any() else 0.0
-    return values * (epoch or 1.0), epoch
+    return values * (epoch or 1.0), epoch, order
 
 
 def _time_of(name: str, column: npt.NDArray[Any]) -> list[Encoder]:
     """Return where a row is in a day, a week and a year, of which there are many; all else would be ever new."""
-    values, epoch = _seconds(column)
+    values, epoch, order = _seconds(name, column)
     if column.dtype.kind in "biuf" and not epoch:
         return []  # a number that orders the rows, and no date
-    made, _ = encoding.as_date(name, values, [], epoch, TURNS)
+    made, _ = encoding.as_date(name, values, [], epoch, TURNS, order)
     return [] if made is None else [made]
 
 
-def _labels(
-    columns: Columns, targets: Sequence[str], is_one: bool, found: Read
-) -> tuple[Floats, list[Any] | None, list[str]]:
+def _labels(targets: Sequence[str], is_one: bool, found: Read) -> tuple[Floats, list[Any] | None, list[str]]:
     """Return the labels, the classes if they are some, and what is to be said of them."""
     if not is_one:
-        return np.stack([_strict(found._replace(columns=columns), name) for name in targets], axis=1), None, []
+        return np.stack([_strict(found, name) for name in targets], axis=1), None, []
     (name,) = targets
-    column = columns[name]
+    column = found.columns[name]
     style = (
         cells.PLAIN if column.dtype.kind in "biuf" else cells.style_of(cells.texts(column), found.has_decimal_commas)
     )
     if style is None:
         return _classes(name, cells.texts(column))
-    values = _strict(found._replace(columns=columns), name)
+    values = _strict(found, name)
     different = np.unique(values)
     if len(different) == 1:
         _refuse_one(name, f"{different[0]:g}", len(values))
@@ -391,5 +423,6 @@ def _strict(found: Read, name: str, remedy: str = "mend the cell, or drop these 
         values = cells.numbers(given, cells.style_of(given, found.has_decimal_commas) or cells.PLAIN)
     if np.isnan(values).any():
         row = int(np.argmax(np.isnan(values)))
-        raise InputError(f"column {name!r}, row {row + 1} holds {brief(column[row])}; it must be a number; {remedy}")
+        place = f"column {name!r}, {found.place(row)}"
+        raise InputError(f"{place} holds {brief(column[row])}; it must be a number; {remedy}")
     return values

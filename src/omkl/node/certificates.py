@@ -47,7 +47,8 @@ def check(files: Files) -> Certificate:
             now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
             raise ClockError(f"{files['certificate']}: not valid yet at {now}; compare this device's clock") from None
         raise InputError(
-            f"{files['certificate']}: {_own_fault(error)}; neighbors would refuse it; make another (see deploy/)"
+            f"{files['certificate']}: {_own_fault(error)}; neighbors would refuse it; make another: omkl node "
+            "certificates"
         ) from None
     return _read(client.getpeercert())
 
@@ -63,6 +64,7 @@ def check_own(files: Files, id: str) -> Certificate:
     return found
 
 
+ANSWERS = "its port answers"
 NEIGHBOR = "is it a node of this network, with this one among its neighbors?"
 
 
@@ -76,7 +78,7 @@ def diagnose(endpoint: str, peer: str, files: Files | None, rest: str = NEIGHBOR
         with socket.create_connection((host.strip("[]"), int(port)), PATIENCE) as connection:
             name = None if files is None else _greet(connection, files)
     except ConnectionRefusedError:
-        return "nobody listens there; is it running?"
+        return "nobody listens there; is it running, or does its own file say another port?"
     except ssl.SSLError as error:
         return _fault(error)
     except TimeoutError:
@@ -85,7 +87,7 @@ def diagnose(endpoint: str, peer: str, files: Files | None, rest: str = NEIGHBOR
         return f"{error.strerror or error}; is the address right?"
     if name not in (None, peer):
         return f"the certificate there is that of {name!r}, so nothing it says is heard; is the address right?"
-    return f"its port answers; {rest}"
+    return f"{ANSWERS}; {rest}"
 
 
 def _greet(connection: socket.socket, files: Files) -> str:

@@ -1,9 +1,10 @@
 """Samples from lines of text: JSON, one object a line, or CSV.
 
 JSON lines are ``{"x": [0.5, -1.0], "y": 1}``, y a list where several values are learned; without y, or with null, a
-sample has no label. In CSV the label is the column that is named, else the one called ``y``, else the last; the others
-are x in their order. Several values are as many columns, beginning there, or the last ones. A first row that is not all
-numbers is a header. An empty label is none, and so is a row that ends before it.
+sample has no label. An ``"id"``, text or a whole number, comes back with its prediction. In CSV the label is the column
+that is named, else the one called ``y``, else the last; the others are x in their order. Several values are as many
+columns, beginning there, or the last ones. A first row that is not all numbers is a header. An empty label is none, and
+so is a row that ends before it.
 """
 
 import csv
@@ -31,6 +32,7 @@ class Sample(NamedTuple):
 
     x: list[Any]
     y: Any = None
+    id: str | int | None = None
 
 
 class Bad(NamedTuple):
@@ -75,8 +77,10 @@ def parse_json(text: str | bytes) -> Sample:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f'not JSON ({error}); write {{"x": [0.5, -1.0], "y": 1}}') from None
-    if not isinstance(value, dict) or not isinstance(value.get("x"), list) or not value.keys() <= {"x", "y"}:
+    if not isinstance(value, dict) or not isinstance(value.get("x"), list) or not value.keys() <= {"x", "y", "id"}:
         raise InputError('an object with a list x, and y or none, is wanted; write {"x": [0.5, -1.0], "y": 1}')
+    if not isinstance(value.get("id", ""), str | int):
+        raise InputError(f"id is {reprlib.repr(value['id'])}; it must be text or a whole number; write it so")
     return Sample(**value)
 
 
@@ -119,6 +123,11 @@ class Csv:
         else:
             values = [None]
         return Sample([self._number(cell, k) for k, cell in cells], values[0] if len(values) == 1 else values)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of the header; none where there is no header."""
+        return self._names
 
     def begins(self, text: str) -> bool:
         """Return whether a line may be one of CSV, and none of JSON."""
@@ -164,6 +173,11 @@ class Detected:
         found = parse(text)
         self._parse, self._is_sure = parse, self._is_sure or found is not None
         return found
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of the header; none where there is no header."""
+        return self._rows.names
 
 
 def _is_number(cell: str) -> bool:

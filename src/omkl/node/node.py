@@ -235,7 +235,9 @@ class Node:
 
     def _measured(self) -> Metrics:
         """Return metrics that are kept from here on."""
-        metrics = Metrics(self.protocol, None if self.config.checkpoint is None else self._saver)
+        metrics = Metrics(
+            self.protocol, None if self.config.checkpoint is None else self._saver, lambda: self.runtime.oldest
+        )
         self._watches.append(metrics.watch)
         self._taps.append(metrics.tap)
         self.refuse.append(lambda _: metrics.refuse())

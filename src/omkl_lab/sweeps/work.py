@@ -3,6 +3,7 @@
 Points with the same compiled program run one after another in the same process.
 """
 
+import logging
 import math
 import os
 import signal
@@ -37,6 +38,7 @@ def _run(program: str, one: Experiment) -> Record:
         rounds.compiled().clear_cache()  # type: ignore[attr-defined]
         _kept.clear()
     _kept.add(program)
+    logging.getLogger("omkl").setLevel(logging.ERROR)  # of this process: every other one would say the same
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -45,7 +47,8 @@ def _run(program: str, one: Experiment) -> Record:
             summary = result.summary()
             if result.pooled_loss is not None:
                 summary["pooled_loss"] = float(result.pooled_loss.mean())
-            outcome: Record = {"summary": {key: x if math.isfinite(x) else None for key, x in summary.items()}}
+            known: Record = {key: x if math.isfinite(x) else None for key, x in summary.items()}
+            outcome: Record = {"summary": known | {"final_losses": result.last(result.loss).tolist()}}
         except DivergedError as error:
             outcome = {"failure": "diverged", "error": str(error)}
         except InputError as error:

@@ -6,8 +6,10 @@ told. With ``every = "observation"`` nothing is: a checkpoint is written first, 
 waits until one can be. The node gossips on meanwhile, and takes no more observations than may wait.
 """
 
+import errno
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -23,6 +25,7 @@ from omkl.node.settings import Checkpoint
 
 logger = logging.getLogger(__name__)
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
 RETRY = 5.0  # seconds after which a checkpoint that acknowledgements wait for is tried again
 UNTOLD = "what a crash loses is not told"
 ROUNDS = 100  # a node without observations of its own is saved every so many
@@ -140,7 +143,9 @@ class Saver:
                 rest = "; goes on from the one before it" if file == str(self._file) else ""
                 self._warn("damaged", f"{file} {why}{rest}", event)
             case Unsaved(round, why):
-                self._warn("unsaved", f"the checkpoint of round {round} is not written: {why}", event)
+                remedy = "make room" if any(os.strerror(number) in why for number in FULL) else "see to the disk"
+                where = f"the checkpoint of round {round} is not written to {self._folder}"
+                self._warn("unsaved", f"{where}: {why}; {remedy}; it is tried again", event)
 
     def _try(self) -> bool:
         try:
@@ -153,6 +158,9 @@ class Saver:
         # A model that has diverged must not take the place of the last one that had not.
         if self._file is not None and not self.protocol.diverged:
             checkpoint.save(self._file, self.protocol, clean, self._disk)
+            if self.failure is not None:
+                extra = {"omkl": {"node": self.protocol.role.id, "event": "saved", "round": self.protocol.round}}
+                logger.info("checkpoints are written again, to %s", self._folder, extra=extra)
             self.failure, self._retry_at, self.kept = None, -math.inf, self.protocol.taken
             self._mend()
 
@@ -177,6 +185,10 @@ class Saver:
     def _fail(self, error: OSError, tell: Callable[[Event], None]) -> None:
         self.failure, self._retry_at = str(error), self._clock() + RETRY
         tell(Unsaved(self.protocol.round, self.failure))
+
+    @property
+    def _folder(self) -> Path | None:
+        return self._file and self._file.parent
 
     def _acknowledge(self) -> None:
         if self._count is not None:
