@@ -50,15 +50,15 @@ class explain(FLAGS):  # type: ignore[misc, valid-type]
         run = config.converted(Experiment, {key: table[key] for key in table.keys() - settings(Roles).keys()}, "")
         if chosen is not None:
             method = suited(method, chosen.loss)
-        count = run.get("nodes") or (chosen and chosen.nodes) or NODES
+        count = run.get("nodes", (chosen and chosen.nodes) or NODES)
         own = data.load(chosen.name).graph if chosen is not None and chosen.graph and "topology" not in run else None
         graph = own or config.topology(run.get("topology", "path"), count)
-        length = run.get("rounds") or (chosen.n // count if chosen is not None else ROUNDS)
+        length = run.get("rounds", ROUNDS if chosen is None else chosen.n // max(1, count))
         page = theory.explain(
             graph,
             count if isinstance(graph, str) else run.get("nodes"),
             weights=run.get("weights", "metropolis"),
-            rounds=self.rounds or length,
+            rounds=length if self.rounds is None else self.rounds,
             **theory.explanation.settings_of(method, channel),
         )
         if self.output is Format.JSON:
