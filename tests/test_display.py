@@ -92,7 +92,7 @@ def test_what_guessing_gives_in_the_last_tenth() -> None:
 def test_r2_of_targets_that_drift_is_that_of_the_rounds_beside_it() -> None:
     """Targets that rise in steps of a round have, in two rounds of two nodes, a variance of 1/4 and no more."""
     y = np.repeat(np.arange(20.0)[:, None], 2, axis=1)
-    run = omkl.simulate((np.zeros((20, 2, 1)), y), "path", method=omkl.paper(loss="squared"), nodes=2)
+    run = omkl.simulate((np.zeros((20, 2, 1)), y), "path", method="local", loss="squared", nodes=2)
     late = 1 - float(run.loss[:, -2:].mean()) / 0.25
     assert late < -100
     assert f"{late:.4f} over the last tenth" in str(run)
