@@ -1,6 +1,7 @@
 """What is acknowledged is kept, or told."""
 
 import json
+import logging
 import threading
 from concurrent.futures import Future
 from pathlib import Path
@@ -204,6 +205,7 @@ def test_a_node_acknowledges_when_the_disk_has_room_again(
     each: NetworkConfig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(saver, "RETRY", 0.0)
+    caplog.set_level(logging.INFO)
     disk, done, failed = MemoryDisk(), threading.Semaphore(0), threading.Event()
     watch = [lambda event: failed.set() if isinstance(event, Unsaved) else None]
     with Node(each, "a", watch, disk=disk).start() as node:
@@ -218,7 +220,11 @@ def test_a_node_acknowledges_when_the_disk_has_room_again(
         assert done.acquire(timeout=LIMIT)
         node.wait(LIMIT)
         assert node.unsaved is None
-    assert "the checkpoint of round 2 is not written: [Errno 28] No space left on device" in caplog.messages
+    assert each.checkpoint is not None
+    folder = each.checkpoint.folder
+    why = f"the checkpoint of round 2 is not written to {folder}: [Errno 28] No space left on device"
+    assert f"{why}; make room; it is tried again" in caplog.messages
+    assert caplog.messages.count(f"checkpoints are written again, to {folder}") == 1
 
 
 def test_a_model_that_diverged_is_not_acknowledged(each: NetworkConfig) -> None:

@@ -245,9 +245,9 @@ def remove(
     print(f"{network}: without {id}, {len(change.after.ids)} nodes")
     print(f"stop {id}; copy the file to {', '.join(change.restart)}; restart {_each(change)}")
     if apart := change.parted(id):
-        link = f"--link {','.join(apart[:2])}" if dry_run else f"{json.dumps(apart[:2])} among links of {network}"
+        joined = f"--link {','.join(apart[:2])}" if dry_run else f"{json.dumps(apart[:2])} among links of {network}"
         whom = "them" if len(apart) == 2 else "two of them"
-        print(f"{' and '.join(apart)} lose a neighbor and are not linked; {link} links {whom}")
+        print(f"{' and '.join(apart)} lose a neighbor and are not linked; {joined} links {whom}")
     _tell_weights(change)
 
 

@@ -19,7 +19,7 @@ MOST = 2**53  # what 0.1 wrote is believed up to here, for it has no digest; a m
 class Count:
     """The number in a file, which begins at 0.
 
-    Counting takes a microsecond or two, so it can be done for every observation. What is counted survives the process,
+    Counting takes a few microseconds, so it can be done for every observation. What is counted survives the process,
     be it killed; a power cut may take the last seconds of it.
 
     Attributes
