@@ -36,7 +36,8 @@ RECORDED = ("weights", "faults", "seeds", "seed", "shuffle", "partition", "recor
 ONE_DEVICE = {"count": 1, "shard": None, "cut": 0}
 ALMOST_ALL = 0.999  # of the inputs' variance: to a column that has so much the others are nothing
 MANY = 3  # columns of a table, of which some may matter less than others
-GREW, WORSE = 2, 1.1  # times the disagreement of the first half, and the loss by guessing: such nodes drift apart
+GREW, WORSE = 4, 1.1  # times the disagreement of the first half, and the loss by guessing: such nodes drift apart
+FEW_RECORDED = 30  # rounds, of which a tenth says too little
 FAR = 30  # inputs this many bandwidths long are all strangers to each other
 
 log = logging.getLogger(__name__)
@@ -379,7 +380,7 @@ def _targets(objective: Loss, data: Any, stream: Stream) -> npt.NDArray[np.float
 def _warn_if_apart(method: Method, result: Result) -> None:
     """Say so where mixing drove the nodes apart, and they lose more than by guessing and more than in the beginning."""
     guess, count = result.config["guessing"].get("loss"), result.loss.shape[1]
-    if not isinstance(method, Gossip) or guess is None:
+    if not isinstance(method, Gossip) or guess is None or count < FEW_RECORDED:
         return
     if method.objective.name == "squared":  # of targets that drift those of the end alone may differ little
         guess = max(guess, result.config["target_variance"])
