@@ -214,6 +214,19 @@ def test_a_node_acknowledges_when_the_disk_has_room_again(
     assert "the checkpoint of round 2 is not written: [Errno 28] No space left on device" in caplog.messages
 
 
+def test_what_is_saved_on_leaving_is_acknowledged(each: NetworkConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saver, "RETRY", 2 * LIMIT)
+    disk, done, failed = MemoryDisk(), [], threading.Event()
+    watch = [lambda event: failed.set() if isinstance(event, Unsaved) else None]
+    with Node(each, "a", watch, disk=disk).start() as node:
+        disk.fails_at = 0
+        node.observe([0, 1], 1, done=done.append)
+        assert failed.wait(LIMIT)
+        assert done == []
+        disk.fails_at = None
+    assert [event.round for event in done] == [1]
+
+
 def test_a_model_that_diverged_is_not_acknowledged(each: NetworkConfig) -> None:
     acknowledged: list[Scored] = []
     with Node(each, "a", disk=(disk := MemoryDisk())).start() as node:

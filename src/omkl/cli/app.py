@@ -2,7 +2,6 @@
 
 import errno
 import inspect
-import sys
 import warnings
 from importlib.metadata import EntryPoint, version
 from typing import Annotated, Any
@@ -14,7 +13,7 @@ from omkl.cli.cluster import cluster
 from omkl.cli.dashboard import dashboard
 from omkl.cli.data import data
 from omkl.cli.doctor import doctor
-from omkl.cli.exits import MEANINGS, Exit
+from omkl.cli.exits import MEANINGS, Exit, tell
 from omkl.cli.explain import explain
 from omkl.cli.node import node
 from omkl.cli.simulate import simulate
@@ -49,7 +48,7 @@ class _Commands(TyperGroup):
             code, line = _code(error), f"error: {_line(error)}"
         except KeyboardInterrupt:
             code, line = Exit.INTERRUPTED, "interrupted"
-        print(f"omkl: {line}", file=sys.stderr)
+        tell(line)
         raise typer.Exit(code)
 
 
@@ -85,7 +84,7 @@ def _line(error: object) -> str:
 
 
 def _show_warning(message: Warning | str, *_: Any) -> None:
-    print(f"omkl: warning: {message}", file=sys.stderr)
+    tell(f"warning: {message}")
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,5 +1,6 @@
-"""What the exit codes of ``omkl`` mean."""
+"""What the exit codes of ``omkl`` mean, and the line that is told with them."""
 
+import sys
 from enum import IntEnum
 
 
@@ -24,3 +25,11 @@ MEANINGS = {
     Exit.DISK: "a disk that fails or is full, or an address that the device does not have, yet",
     Exit.INTERRUPTED: "interrupted",
 }
+
+
+def tell(line: str) -> None:
+    """Print a line on standard error, if there is room: a full disk must not change the exit code."""
+    try:
+        print(f"omkl: {line}", file=sys.stderr, flush=True)
+    except OSError:
+        sys.stderr = None  # else Python would try again at its end, and exit with 120

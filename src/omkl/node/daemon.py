@@ -69,7 +69,8 @@ def listening() -> Iterator[Signals]:
         yield signals
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            # Who was told to leave, and has, may be told again while Python ends: its exit code stays.
+            signal.signal(number, signal.SIG_IGN if signals.end and number in ENDS else handler)
 
 
 def run(
@@ -116,9 +117,12 @@ def run(
 
 def counted(reader: Reader, node: Node) -> tuple[dict[str, int], str]:
     """Return what became of the lines of a stream that were read, and the same in words."""
-    lines = {"lines": reader.lines, "taken": reader.taken, "refused": reader.refused}
+    unwritten = reader.learned - reader.taken
+    lines = {"lines": reader.lines, "taken": reader.taken, "unwritten": unwritten, "refused": reader.refused}
     told = f"; of its stream it took {reader.taken} lines, and refused {reader.refused}"
-    if waiting := reader.lines - reader.taken:
+    if unwritten:
+        told += f"; {unwritten} more are learned, but their predictions are not written"
+    if waiting := reader.lines - reader.learned:
         kept = "in the checkpoint, and taken at the next start" if node.keeps else "lost; send them again"
         told += f"; {waiting} more that it had read are {kept}"
     return lines, told

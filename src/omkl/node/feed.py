@@ -1,6 +1,7 @@
 """A stream of lines that feeds a node."""
 
 import errno
+import io
 import json
 import logging
 import os
@@ -78,12 +79,13 @@ class Reader:
 
     Attributes
     ----------
-    lines, taken, refused
-        How many lines held a sample, how many of them have been predicted and learned, and how many held none.
+    lines, learned, taken, refused
+        How many lines held a sample; how many of them have been predicted and learned, and of how many of those the
+        prediction is written, where that is asked for; and how many lines held none.
     """
 
     def __init__(self, node: Node, feed: Feed, predictions: TextIO | None, wake: threading.Event) -> None:
-        self.lines = self.taken = self.refused = 0
+        self.lines = self.learned = self.taken = self.refused = 0
         self._labels = Labels(node.config.method.objective)
         self._node, self._feed, self._wake = node, feed, wake
         self._output = None if predictions is None else Output(predictions, node.id)
@@ -148,6 +150,7 @@ class Reader:
             raise InputError(f"none of the first {HOPELESS} lines was taken; {why}")
 
     def _done(self, number: int, event: Scored) -> None:
+        self.learned += 1
         if self._output is None:
             self._pass()
         else:
@@ -176,11 +179,11 @@ class Output:
 
     def __init__(self, file: TextIO, id: str) -> None:
         self._descriptor: int | None = file.fileno()  # a buffer would lose what it cannot write
-        self._id = id
+        self._id, self._before = id, b"\n" if _is_torn(self._descriptor) else b""
 
     def write(self, line: str) -> None:
         """Write a line, unless nobody reads them any more."""
-        rest, held = line.encode(), False
+        rest, held, self._before = self._before + line.encode(), False, b""
         while rest and self._descriptor is not None:
             try:
                 rest = rest[os.write(self._descriptor, rest) :]
@@ -197,3 +200,15 @@ class Output:
     def _say(self, level: int, event: str, text: str, error: OSError | None = None) -> None:
         why = {} if error is None else {"why": str(error)}
         logger.log(level, text, extra={"omkl": {"node": self._id, "event": event} | why})
+
+
+def _is_torn(descriptor: int) -> bool:
+    """Return whether a file ends in the middle of a line, as one does whose node left while the disk was full."""
+    file = Path(f"/proc/self/fd/{descriptor}")  # opened anew: the descriptor may be for writing alone
+    try:
+        if not file.is_file():
+            return False
+        with file.open("rb") as content:
+            return content.seek(0, io.SEEK_END) > 0 and content.seek(-1, io.SEEK_END) >= 0 and content.read() != b"\n"
+    except OSError:
+        return False
