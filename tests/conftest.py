@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from omkl import wire
+from omkl import notes, wire
 from omkl.quantizers import Message
 from omkl.simulator import cache
 
@@ -47,6 +47,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take longest: one that began last would keep all others waiting."""
     places = {f"test_{name}.py": place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
+
+
+@pytest.fixture(autouse=True)
+def nothing_told() -> None:
+    """Let every test hear the notes that a process logs once."""
+    notes.forget()
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -1,6 +1,7 @@
 import importlib.metadata
 import importlib.util
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -129,6 +130,51 @@ def test_bad_input_is_one_line(spec: Path, flags: list[str], message: str) -> No
     *told, error = result.stderr.splitlines()
     assert error.startswith(message)
     assert told in ([], ["omkl: t.csv: inputs: a, b"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "remedy"),
+    [
+        (["--forget", "0.99"], """--learner '{name="pooled", forget=0.99}'"""),
+        (["--alpha=.3"], """--partition '{name="dirichlet", alpha=0.3}'"""),
+        (["--radius", "0.4"], """--topology '{name="geometric", radius=0.4}'"""),
+        (["--links", "0.1"], "--faults '{links=0.1}'"),
+        (["--source", "labelled"], """--basis '{name="landmarks", source="labelled"}'"""),
+    ],
+)
+def test_a_setting_of_a_part_is_answered_with_how_to_write_it(spec: Path, flags: list[str], remedy: str) -> None:
+    name = flags[0].partition("=")[0]
+    told = f"omkl: error: No such option: {name}; it is a setting of a part: {remedy}; see "
+    assert run("simulate", spec, *flags).stderr.startswith(told)
+    (flag, value) = shlex.split(remedy)
+    assert run("simulate", spec, "--method", "recommended", flag, value, "--quiet").exit_code in (Exit.OK, Exit.INPUT)
+
+
+def test_flags_of_no_part_are_unknown(spec: Path) -> None:
+    assert "part" not in run("simulate", spec, "--bogus", "3").stderr
+    assert "part" not in run("data", "--forget", "3").stderr  # it has no such parts
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "meant"),
+    [
+        ("--basis", "{source=labelled}", """'{source="labelled"}'"""),
+        ("--topology", "{graphs=[ring, star]}", """'{graphs=["ring", "star"]}'"""),
+        ("--learner", "{name=pooled, forget=0.99}", """'{name="pooled", forget=0.99}'"""),
+    ],
+)
+def test_quotes_that_the_shell_took_are_given_back(spec: Path, flag: str, value: str, meant: str) -> None:
+    told = run("simulate", spec, flag, value).stderr
+    assert told.endswith(f"the shell takes double quotes away; put the value in single quotes: {flag} {meant}\n")
+
+
+def test_a_pipe_that_nobody_reads_ends_a_command_silently() -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    for command in (["explain"], ["data"]):
+        ended = subprocess.run([sys.executable, "-m", "omkl.cli", *command], stdout=theirs, stderr=subprocess.PIPE)
+        assert (ended.returncode, ended.stderr) == (Exit.UNREAD, b"")
+    os.close(theirs)
 
 
 def test_standardized_inputs(spec: Path) -> None:

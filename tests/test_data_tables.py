@@ -83,7 +83,7 @@ def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ("text", "message"),
     [
         ("x,y\n1,no\n2,no\n", "column 'y' is 'no' in all 2 rows"),
-        ("x,y\n1,0\n2\n", "row 2 has 1 cells; the header has 2"),
+        ("x,y\n1,0\n2\n", "line 3 has 1 cells; the header has 2"),
         ("x,x,y\n1,2,0\n", "two columns 'x'"),
         ("x,y\n", "no row below its header"),
         ("", "no row below its header"),
@@ -136,8 +136,27 @@ def test_odd_sources_are_refused(tmp_path: Path) -> None:
         data.read_table(tmp_path / "t.csv", "y", drop=["y"])
 
 
+def test_cells_are_told_by_their_line_also_where_time_orders_the_rows(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('x,t,u,v\n\n1,3,1,1\n"two\nlines",2,1,1\n3,1,1,odd\n')
+    with pytest.raises(InputError, match="'v', line 6 holds 'odd'"):
+        data.read_table(path, ["u", "v"], time="t")
+
+
+def test_notes_are_told_once_in_python_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("x,is_open,who,y\n" + "".join(f"{k},{'yn'[k % 3 > 0]},{'ab'[k > 6]},{k % 2}\n" for k in range(16)))
+    for _ in range(2):
+        omkl.simulate(path, target="y", node="who", method="paper")
+    (line,) = caplog.messages  # at the level that Python shows without any setup
+    assert "and a has the fewest rows, 7: 2 of 16 rows, the last ones of other nodes, are left out" in line
+    assert line.endswith("is_open is one of 2 texts: a column of 0 and 1")
+
+
 def test_a_short_node_that_cuts_the_others_warns() -> None:
-    with pytest.warns(UserWarning, match="9 of 11 rows are left out"):
+    with pytest.warns(
+        UserWarning, match="and 1 has the fewest rows, 1: 9 of 11 rows, the last ones of other nodes, are left out"
+    ):
         data.by_node(np.zeros((11, 1)), np.ones(11), [0] * 10 + [1])
 
 
@@ -258,7 +277,7 @@ def test_labels_are_as_a_loss_takes_them(tmp_path: Path) -> None:
         ("x,y\nmon,0\ntue,1\n", {"target": "y", "time": "x"}, "column 'x' holds 'mon'; a time is a number or written"),
         ("x,y\n,\n", {"target": "y"}, "no row"),
         ("x,y\n7,0\n7,1\n", {"target": "y"}, "leave no feature .x is left out: it is 7 everywhere"),
-        ("x,u,v\n1,2,a\n2,3,b\n", {"target": "u,v"}, "column 'v', row 1 holds 'a'; it must be a number"),
+        ("x,u,v\n1,2,a\n2,3,b\n", {"target": "u,v"}, "column 'v', line 2 holds 'a'; it must be a number"),
         ("x,y\n\0\0,1\n", {"target": "y"}, "bytes that are no text"),
         ('x,y\n"' + "a" * 200_000 + '",1\n', {"target": "y"}, "is a quotation mark missing"),
     ],
@@ -360,6 +379,8 @@ def test_many_columns_that_count_alike_are_told(caplog: pytest.LogCaptureFixture
     for columns, basis, said in ((8, rows, True), (7, rows, False), (8, labelled, False)):
         table = data.Table(X[:, :columns], X[:, 0])
         caplog.clear()
-        with caplog.at_level("INFO", "omkl"):
-            omkl.simulate(table, nodes=4, basis=basis)
+        omkl.simulate(table, nodes=4, basis=basis)  # a warning: seen in Python as well
         assert ("count alike" in caplog.text) is said
+        assert (
+            '--basis \'{source="labelled"}\' (basis=omkl.Landmarks(source="labelled")); try it' in caplog.text
+        ) is said

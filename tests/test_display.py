@@ -8,7 +8,7 @@ import pytest
 import omkl
 from omkl import Model, topology
 from omkl.losses import Squared
-from omkl.simulator.result import Result
+from omkl.simulator.result import Result, worsens
 
 MOST = 600  # characters
 
@@ -60,29 +60,84 @@ def test_what_a_result_lacks_is_not_shown() -> None:
 
 
 def test_a_regression_has_a_share_of_the_variance() -> None:
-    run = result(accuracy=np.nan)
+    run, same = result(accuracy=np.nan), "of the targets' variance in the same rounds"
     run.config["method"]["loss"], run.config["target_variance"] = {"name": "squared"}, 1.671  # twice the mean loss
-    assert "  R2             0.5000 over all rounds, of the targets' variance\n" in str(run)
+    assert f"  R2             0.5000 over all rounds, {same}\n" in str(run)
     assert "  typical error  0.5050 over the last tenth" in str(run)  # the root of 0.255
-    run.config.update(guess=1.02, is_dealt=True)
-    assert "  R2             0.5000 over all rounds, 0.7500 over the last tenth, of the targets' variance\n" in str(run)
-    assert "  guessing       1.0200 over the last tenth, if one always guessed the mean\n" in str(run)
+    run.config.update(guessing={"loss": 1.02}, is_dealt=True)
+    assert f"  R2             0.5000 over all rounds, 0.7500 over the last tenth, {same}\n" in str(run)
+    assert "  guessing       1.0200 over the last tenth, if one always guessed the mean in these rounds\n" in str(run)
     assert "does not cover that; another order: --shuffle 1 (shuffle=1)\n" in str(run)
 
 
-def test_what_guessing_loses() -> None:
-    """By hand: one of four labels is +1, all of them before the last tenth, so that a guess loses ln(4/3) there."""
+def test_what_guessing_gives_in_the_last_tenth() -> None:
+    """By hand: the last tenth of 20 rounds has the labels 1, -1, -1, -1, and no round before it has a 1."""
     X, y = np.zeros((20, 2, 1)), -np.ones((20, 2))
-    y[:10, 0] = 1
-    settings: dict[str, Any] = {"method": omkl.paper(), "nodes": 2}
-    assert omkl.simulate((X, y), "path", **settings).config["guess"] == pytest.approx(np.log(4 / 3))
-    squared = omkl.simulate((X, y), "path", **settings, loss="squared")
-    assert squared.config["guess"] == pytest.approx(0.5**2)
-    assert omkl.simulate((X, (y > 0).astype(int)), "path", **settings, loss="softmax").config["guess"] == pytest.approx(
-        np.log(4 / 3)
-    )
-    assert omkl.simulate((X, y), "path", **settings, loss="smoothed_hinge").config["guess"] is None
-    assert not squared.config["is_dealt"]
+    y[-1, 0] = 1
+    entropy = -(np.log(1 / 4) + 3 * np.log(3 / 4)) / 4
+
+    def guessing(labels: Any = y, **settings: Any) -> Any:
+        run = omkl.simulate((X, labels), "path", method=omkl.paper(), nodes=2, **settings)
+        assert not run.config["is_dealt"]
+        return run.config["guessing"]
+
+    assert guessing() == pytest.approx({"loss": entropy, "accuracy": 3 / 4})
+    assert guessing(loss="squared") == pytest.approx({"loss": 3 / 4})  # the variance of 1, -1, -1, -1
+    assert guessing((y > 0).astype(int), loss="softmax") == pytest.approx({"loss": entropy, "accuracy": 3 / 4})
+    assert guessing(loss="smoothed_hinge") == pytest.approx({"accuracy": 3 / 4})
+    # Of every fifth round recorded the last alone is the last tenth: 1 and -1.
+    assert guessing(record_every=5) == pytest.approx({"loss": np.log(2), "accuracy": 1 / 2})
+
+
+def test_r2_of_targets_that_drift_is_that_of_the_rounds_beside_it() -> None:
+    """Targets that rise in steps of a round have, in two rounds of two nodes, a variance of 1/4 and no more."""
+    y = np.repeat(np.arange(20.0)[:, None], 2, axis=1)
+    run = omkl.simulate((np.zeros((20, 2, 1)), y), "path", method=omkl.paper(loss="squared"), nodes=2)
+    late = 1 - float(run.loss[:, -2:].mean()) / 0.25
+    assert late < -100
+    assert f"{late:.4f} over the last tenth" in str(run)
+    assert run.r2 == pytest.approx(1 - run.loss.mean() / y.var())
+
+
+def test_the_accuracy_of_guessing_stands_beside_that_of_the_network() -> None:
+    run = result()
+    run.config["guessing"] = {"accuracy": 0.6}
+    assert "75.00% over the last tenth; 60.00% if one always guessed the most frequent class\n" in str(run)
+
+
+def test_drift_is_hinted_at_where_nothing_is_forgotten() -> None:
+    run = result()
+    run.loss[:] = np.repeat(np.linspace(1, 3, 10), 2)
+    learner = {"name": "pooled", "forget": 1.0}
+    run.config["method"]["learner"] = learner
+    hint = """--learner '{name="pooled", forget=0.99}' (learner=omkl.Pooled(forget=0.99))"""
+    assert str(run).splitlines()[-2].endswith(f"if the data drift, forget what is old: {hint}")
+    for other in (learner | {"forget": 0.99}, {"name": "sgd"}, None):
+        run.config["method"]["learner"] = other
+        assert "drift" not in str(run)
+
+
+@pytest.mark.parametrize(
+    ("curve", "most"),
+    [
+        (lambda rng: rng.chisquare(6, 400), 0.02),
+        (lambda rng: rng.chisquare(6, 400) * (1 + 3 * np.exp(-np.arange(400) / 40)), 0.02),  # one that learns
+        (lambda rng: np.sin(np.arange(400) / 20 + rng.uniform(0, 7)) + 2 + rng.chisquare(1, 400), 0.02),  # waves
+        (lambda rng: rng.chisquare(1, 20), 0.06),
+    ],
+)
+def test_data_that_stay_the_same_seldom_seem_to_drift(curve: Any, most: float) -> None:
+    rng = np.random.default_rng(0)
+    assert np.mean([worsens(curve(rng)) for _ in range(400)]) <= most
+
+
+def test_a_steady_rise_and_a_late_one_are_found() -> None:
+    rng = np.random.default_rng(0)
+    rise = 1 + np.arange(400) / 100
+    late = 1 + (np.arange(400) >= 350)
+    for course in (rise, late):
+        assert np.mean([worsens(course * rng.chisquare(24, 400)) for _ in range(100)]) > 0.9
+    assert not worsens(np.arange(9.0))  # too few to tell
 
 
 def test_names_of_users_are_short_and_escaped() -> None:
@@ -98,6 +153,10 @@ def test_names_of_users_are_short_and_escaped() -> None:
 @pytest.mark.parametrize("graph", [{"name": "mine"}, [[0, 1], [1, 0]]])
 def test_a_run_on_a_graph_of_the_users(graph: object) -> None:
     assert f"{'mine' if isinstance(graph, dict) else 'a matrix'} of 3 nodes" in str(result(graph=graph))
+
+
+def test_a_graph_of_a_file_is_no_kind_of_graph() -> None:
+    assert ": graph of links.csv, 3 nodes, 20 rounds" in str(result(graph={"name": "links.csv"}))
 
 
 def test_a_model_of_random_features() -> None:

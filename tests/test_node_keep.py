@@ -216,7 +216,8 @@ def test_a_node_acknowledges_when_the_disk_has_room_again(
 
 def test_what_is_saved_on_leaving_is_acknowledged(each: NetworkConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saver, "RETRY", 2 * LIMIT)
-    disk, done, failed = MemoryDisk(), [], threading.Event()
+    disk, failed = MemoryDisk(), threading.Event()
+    done: list[Scored] = []
     watch = [lambda event: failed.set() if isinstance(event, Unsaved) else None]
     with Node(each, "a", watch, disk=disk).start() as node:
         disk.fails_at = 0

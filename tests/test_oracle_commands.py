@@ -26,6 +26,7 @@ def test_it_ends_as_it_did(case: Case, tmp_path: Path) -> None:
 def test_exit_codes_are_the_numbers_that_they_were() -> None:
     """Services are told by number which ends are for good: see ``deploy/omkl-node@.service``."""
     known = {"OK": 0, "UNEXPECTED": 1, "INPUT": 2, "MISSING": 3, "DIVERGED": 4, "DISK": 5, "INTERRUPTED": 130}
+    known["UNREAD"] = 141
     assert {code.name: int(code) for code in Exit} == known
 
 

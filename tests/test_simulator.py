@@ -547,3 +547,13 @@ def test_a_set_brings_its_graph(rng: np.random.Generator) -> None:
     assert given.config["topology"] == "ring"
     table = omkl.simulate((streamed.X, streamed.y), method=omkl.paper())
     assert table.config["topology"] == "path"
+
+
+def test_files_and_folders_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "model.npz").write_bytes(b"")
+    with pytest.raises(
+        InputError, match=r"model\.npz holds no run\.json; .* for the file of a model take omkl\.load_model"
+    ):
+        omkl.load(tmp_path / "model.npz")
+    with pytest.raises(InputError, match=r"is a folder; .* of a saved run take omkl\.load\(folder\)\.model\(node=0\)"):
+        omkl.load_model(tmp_path)

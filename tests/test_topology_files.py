@@ -157,6 +157,10 @@ def test_nodes_are_matched_by_name(tmp_path: Path) -> None:
     assert built.graph.edges.tolist() == [[0, 1], [0, 2], [2, 3]]
     assert built.graph.names == tuple(sorted(NAMES))
     assert build("path", 4, names=NAMES).graph.names == NAMES
+    with pytest.raises(
+        InputError, match=r"lack 'kitchen'; did you mean 'Kitchen' by 'kitchen'[?] each node of the data"
+    ):
+        build(given, names=["attic", "cellar", "hall", "Kitchen"])
     told = "names of nodes differ: the graph lacks 'loft', the data lack 'attic'; each node of the data is one of the"
     with pytest.raises(InputError, match=re.escape(told)):
         build(given, names=("kitchen", "hall", "loft", "cellar"))

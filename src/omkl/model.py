@@ -213,6 +213,11 @@ class Model:
 
 def load_model(path: str | Path) -> Model:
     """Return the model that ``save`` wrote."""
+    if Path(path).is_dir():
+        raise InputError(
+            f"{path} is a folder; a model is a file written by Model.save; of a saved run take "
+            "omkl.load(folder).model(node=0)"
+        )
     formats, remedy = tuple(range(FORMAT, WITH_TABLE + 1)), "pass a file written by Model.save"
     header, arrays = storage.read(path, "model", formats, remedy)
     with storage.refusing(f"{path} is not an omkl model", remedy):

@@ -2,6 +2,9 @@
 
 import errno
 import inspect
+import os
+import select
+import sys
 import warnings
 from importlib.metadata import EntryPoint, version
 from typing import Annotated, Any
@@ -9,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from omkl.cli import options
 from omkl.cli.cluster import cluster
 from omkl.cli.dashboard import dashboard
 from omkl.cli.data import data
@@ -34,17 +38,23 @@ class _Commands(TyperGroup):
         _fit(self)
 
     def invoke(self, ctx: Any) -> Any:
+        words = [*ctx.args]
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning  # type: ignore[assignment]
-                return super().invoke(ctx)
+                given = super().invoke(ctx)
+                if sys.stdout is not None:  # it may be closed
+                    sys.stdout.flush()
+                return given
         except USAGE as error:
             if not error.format_message():
                 raise  # it was told by printing help
-            code, line = Exit.INPUT, f"error: {_usage(error)}"
+            code, line = Exit.INPUT, f"error: {_usage(error, words)}"
         except MissingExtraError as error:
             code, line = Exit.MISSING, f"error: {error}"
         except (InputError, OSError) as error:
+            if isinstance(error, BrokenPipeError) and _is_unread():
+                raise typer.Exit(Exit.UNREAD) from None
             code, line = _code(error), f"error: {_line(error)}"
         except KeyboardInterrupt:
             code, line = Exit.INTERRUPTED, "interrupted"
@@ -70,8 +80,22 @@ def _code(error: InputError | OSError) -> Exit:
     return Exit.DISK if fails or isinstance(error, DiskError | AddressError) else Exit.INPUT
 
 
-def _usage(error: Any) -> str:
+def _is_unread() -> bool:
+    """Return whether stdout is a pipe that nobody reads any more; if so, what is left for it goes nowhere."""
+    watch = select.poll()
+    watch.register(sys.stdout.fileno(), select.POLLOUT)
+    if any(event & select.POLLERR for _, event in watch.poll(0)):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
+
+
+def _usage(error: Any, words: list[str]) -> str:
     told = _line(error.format_message()).replace("Value error, ", "").rstrip(".")
+    if flag := getattr(error, "option_name", None):
+        known = {one.name for one in error.ctx.command.params} if error.ctx else set()
+        remedy = options.of_a_part(flag, words, known)
+        told = f"No such option: {flag}; it is a setting of a part: {remedy}" if remedy else told
     where = error.ctx.command_path if error.ctx else "omkl"
     return f"{told}{'' if told.endswith('?') else ';'} see {where} --help"
 

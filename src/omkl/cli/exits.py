@@ -14,6 +14,7 @@ class Exit(IntEnum):
     DIVERGED = 4
     DISK = 5
     INTERRUPTED = 130
+    UNREAD = 141
 
 
 MEANINGS = {
@@ -24,6 +25,7 @@ MEANINGS = {
     Exit.DIVERGED: "a run that diverged",
     Exit.DISK: "a disk that fails or is full, or an address that the device does not have, yet",
     Exit.INTERRUPTED: "interrupted",
+    Exit.UNREAD: "nobody reads what is printed, as after head",
 }
 
 

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import is_dataclass, make_dataclass
 from enum import StrEnum
@@ -17,6 +18,7 @@ from omkl.errors import InputError
 from omkl.experiment import Experiment
 from omkl.features import Kernel
 from omkl.methods import METHODS, PRESETS, Gossip, recommended
+from omkl.registry import Registry
 from omkl.settings import Setting, settings
 from omkl.topology import GRAPHS, WEIGHTS
 
@@ -29,6 +31,7 @@ SWITCHED_OFF = {
     "no_standardize": "Take the inputs as they are, also those of a file.",
     "no_common_weights": "Let every node weigh the kernels by its own losses.",
 }
+BARE = re.compile(r"(?<![\w.\"'])(?!(?:true|false|inf|nan)\b)[A-Za-z_]\w*(?!\s*=)(?![\w\"'])")  # texts without quotes
 UNFLAGGED = ("k",)  # too short a word for a flag: {name="topk", k=4}
 OWN = QUANTIZERS.own  # to look at those of other packages would be to import them
 QUANTIZER = {name: one for make in OWN.values() for name, one in settings(make).items() if name not in UNFLAGGED}
@@ -160,9 +163,46 @@ def _read(setting: Setting, value: Any) -> Any:
         try:
             return tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError as error:
-            text = f'--{setting.name} {value} is not TOML ({error}); write it as {{name="softmax", classes=3}}'
-            raise InputError(text) from None
+            flag, meant = f"--{setting.name}", BARE.sub(r'"\g<0>"', value)
+            remedy = "write it as '{name=\"softmax\", classes=3}'"
+            with suppress(tomllib.TOMLDecodeError):
+                tomllib.loads(f"value = {meant}")
+                remedy = f"the shell takes double quotes away; put the value in single quotes: {flag} '{meant}'"
+            raise InputError(f"{flag} {value} is not TOML ({error}); {remedy}") from None
     return _number(value) if {int, float} & set(_kinds(setting)) else value
+
+
+def of_a_part(flag: str, words: list[str], known: set[str]) -> str | None:
+    """Return how to write a flag that is a setting of a part; None where no part of these known flags has it.
+
+    ``words`` are what was typed, to take the value from. The part that the default has goes first.
+    """
+    name, _, value = flag.lstrip("-").partition("=")
+    name = name.replace("-", "_")
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        if word.partition("=")[0] == flag:
+            value = word.partition("=")[2] or after
+    plain = isinstance(_number(value), int | float) or value in ("true", "false")
+    made = _number(value) if plain else f'"{value}"'
+    for part, one in {**METHOD, **RUN}.items():
+        for called, make in _makers(one) if part in known else ():
+            if name in settings(make):
+                which = f'name="{called}", ' if called else ""
+                return f"--{part} '{{{which}{name}={made}}}'"
+    return None
+
+
+def _makers(setting: Setting) -> Iterator[tuple[str | None, Any]]:
+    """Yield what a part may be, by name, that which it is by default first."""
+    if setting is RUN["topology"]:
+        yield from GRAPHS.items()
+    for kind in _kinds(setting):
+        if kind in PARTS:
+            choice = PARTS[kind].known
+            own = choice.own if isinstance(choice, Registry) else choice  # imports nothing
+            yield from sorted(own.items(), key=lambda named: named[1] is not type(setting.default))
+        elif is_dataclass(kind):
+            yield None, kind
 
 
 def _number(text: Any) -> Any:

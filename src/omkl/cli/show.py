@@ -32,7 +32,13 @@ PIPE_WIDTH = 400  # a pipe has no width, and a folded line is hard to read for a
 
 def console() -> Console:
     """Return stdout, in the width of the terminal."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    return _Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave a pipe that nobody reads to the application, which knows the exit code."""
+        raise BrokenPipeError
 
 
 @contextmanager

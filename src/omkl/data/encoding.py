@@ -267,7 +267,8 @@ def _category(name: str, found: Texts, wanted: bool) -> Choice:
         what = repr(str(values[0])) if values[0] else "missing"
         return None, f"{name} is left out: it is {what} everywhere"
     if len(values) <= MOST_TEXTS:
-        return Category(name, values.tolist()), f"{name} is one of {len(values)} texts: a column of 0 and 1 for each"
+        told = f"{name} is one of {len(values)} texts: a column of 0 and 1{' for each' if len(values) > 2 else ''}"
+        return Category(name, values.tolist()), told
     if not wanted and len(values) > len(found) / 2:
         return None, f"{name} is left out: {len(values)} different texts in {len(found)} rows"
     often = np.argsort(-counts, kind="stable")[: MOST_TEXTS - 1]

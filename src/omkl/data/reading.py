@@ -4,7 +4,7 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -33,6 +33,17 @@ class Read(NamedTuple):
     notes: tuple[str, ...] = ()
     has_decimal_commas: bool = False
     """Whether a comma in a number rather is its point: commas are not between cells."""
+    lines: npt.NDArray[np.int64] | None = None
+    """The line of the file in which each row begins, where it has lines."""
+
+    def of(self, rows: npt.NDArray[np.int64]) -> "Read":
+        """Return these rows, in this order."""
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        return self._replace(columns=columns, lines=None if self.lines is None else self.lines[rows])
+
+    def place(self, row: int) -> str:
+        """Return where a row stands, in words."""
+        return f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
 
 
 def is_frame(source: Any) -> bool:
@@ -91,13 +102,13 @@ def _read_text(path: Path) -> Read:
         raise InputError(f"{path} holds bytes that are no text; a table is text or Parquet; convert it")
     try:
         mark = _mark(text)
-        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=mark))
+        rows = list(_numbered(csv.reader(io.StringIO(text, newline=""), delimiter=mark)))
     except csv.Error as error:
         raise InputError(f"{path} cannot be cut into cells ({error}); is a quotation mark missing? mend it") from None
-    lines = [row for row in rows if any(cell.strip() for cell in row)]
+    lines = [(number, row) for number, row in rows if any(cell.strip() for cell in row)]
     if not lines:
         raise InputError(f"{path} has no row below its header; a table needs one at least; check its source")
-    names = [cell.strip() for cell in lines[0]]
+    names = [cell.strip() for cell in lines[0][1]]
     there = [name for name in names if name]
     if len(lines) > 1 and all(map(cells.is_number, there)):
         notes.append(f"its first row holds numbers, so the columns are called 1 to {len(names)}")
@@ -109,12 +120,20 @@ def _read_text(path: Path) -> Read:
     if not lines:
         raise InputError(f"{path} has no row below its header; a table needs one at least; check its source")
     width = len(names)
-    for number, row in enumerate(lines, start=1):
+    for number, row in lines:
         if len(row) < width or any(row[width:]):
-            raise InputError(f"{path} row {number} has {len(row)} cells; the header has {width}; mend the row")
-    table = zip(*(row[:width] for row in lines), strict=True)
+            raise InputError(f"{path} line {number} has {len(row)} cells; the header has {width}; mend the line")
+    table = zip(*(row[:width] for _, row in lines), strict=True)
     columns = {name: np.array([cell[:LONGEST] for cell in column]) for name, column in zip(names, table, strict=True)}
-    return Read(columns, path.name, tuple(notes), mark != ",")
+    return Read(columns, path.name, tuple(notes), mark != ",", np.array([number for number, _ in lines]))
+
+
+def _numbered(rows: Any) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line in which each row of a reader begins, and the row: a cell in quotes may go over several."""
+    before = 0
+    for row in rows:
+        yield before + 1, row
+        before = rows.line_num
 
 
 def _decoded(content: bytes) -> tuple[str, list[str]]:

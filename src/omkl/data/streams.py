@@ -10,9 +10,10 @@ import numpy.typing as npt
 from omkl.data.files import Floats
 from omkl.data.lookup import Data, load
 from omkl.data.partition import PARTITIONS, Partition, permutation, scheduled
-from omkl.data.tables import Table, node_names
+from omkl.data.tables import Table, node_names, rows_left_out
 from omkl.errors import InputError, pick, whole
 from omkl.losses import Loss
+from omkl.notes import note
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +56,13 @@ def as_stream(
     loss = data.loss if isinstance(data, Data | Table) else None
     if isinstance(data, Table):
         shuffle = None if data.is_ordered else shuffle
-        data = data[:2] if data.node is None else by_node(data.X, data.y, data.node, dtype)
+        X, y, node = data
+        if node is None:
+            data = X, y
+        elif data.encoding is None:
+            data = by_node(X, y, node, dtype)
+        else:  # read_table has said which rows are left out
+            *_, data = _split(X, y, node, dtype)
     if loss is None and not (isinstance(data, tuple | list) and len(data) == 2):
         raise InputError(f"data is a {type(data).__name__}; it must be a name or a pair (X, y); pass data=(X, y)")
     X, y = _array(data[0], "X"), _array(data[1], "y")
@@ -113,9 +120,22 @@ def first_rounds(stream: Stream, rounds: int | None) -> Stream:
 def by_node(X: npt.ArrayLike, y: npt.ArrayLike, node: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> Stream:
     """Return a table split by a column that says who sees a row; each node keeps its order.
 
-    Nodes are numbered in the sorted order of the column's values, numbers by their size. The shortest node sets the
-    number of rounds.
+    Nodes are numbered in the sorted order of the column's values, numbers by their size. The node with the fewest rows
+    sets the number of rounds.
     """
+    known, which, stream = _split(X, y, node, dtype)
+    for told in rows_left_out(known, which):
+        if 2 * stream.X[..., 0].size < len(which):
+            warnings.warn(told, stacklevel=2)
+        else:
+            note(logger, told)
+    return stream
+
+
+def _split(
+    X: npt.ArrayLike, y: npt.ArrayLike, node: npt.ArrayLike, dtype: npt.DTypeLike
+) -> tuple[list[str], npt.NDArray[np.int64], Stream]:
+    """Return the names of the nodes, which of them each row is of, and the stream of ``by_node``."""
     X, y = _table(X, y, dtype)
     names = np.asarray(node)
     if names.shape != (len(X),):
@@ -125,19 +145,9 @@ def by_node(X: npt.ArrayLike, y: npt.ArrayLike, node: npt.ArrayLike, dtype: npt.
         raise InputError(f"node is missing at row {missing[0]}; every row must belong to a node; drop or fill it")
     known, which = node_names(names)
     counts = np.bincount(which)
-    short = known[int(counts.argmin())]
-    kept = counts.min() * len(counts)
-    told = (
-        f"the shortest node, {short}, has {counts.min()} rows and sets the number of rounds: "
-        f"{len(X) - kept} of {len(X)} rows are left out; drop nodes with few rows"
-    )
-    if 2 * kept < len(X):
-        warnings.warn(told, stacklevel=2)
-    elif kept < len(X):
-        logger.info("%s", told)
     order = np.argsort(which, kind="stable")
     rows = order[np.arange(counts.min())[:, None] + np.cumsum(counts) - counts]
-    return Stream(X[rows], y[rows])
+    return known, which, Stream(X[rows], y[rows])
 
 
 def numbers(values: npt.ArrayLike, name: str, dtype: npt.DTypeLike = np.float32) -> Floats:

@@ -13,6 +13,7 @@ from omkl.data.encoding import Encoder, Encoding
 from omkl.data.reading import Columns, Read, brief
 from omkl.errors import InputError, pick
 from omkl.losses import MOST_CLASSES, Logistic, Loss, SmoothedHinge, Softmax, Squared
+from omkl.notes import note
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Names: TypeAlias = str | list[str]
@@ -191,17 +192,20 @@ def read_table(
         if [*roles, *dropped, *used].count(name) > 1:
             raise InputError(f"column {name!r} is the target and more; it can be one thing only; name another")
     rows, notes = _rows(found, targets, node, time)
-    columns = {name: column[rows] for name, column in known.items()}
+    found = found.of(rows)
+    columns = found.columns
     wanted = list(dict.fromkeys(used)) or [name for name in columns if name not in {*targets, *dropped, node, time}]
     encoders, told = _encoders(columns, found, [name for name in wanted if name != time], bool(used))
     if time is not None and time in wanted:
         encoders += _time_of(time, columns[time])
     encoding.refuse_empty(encoders, list(known), told)
-    y, classes, also = _labels(columns, targets, isinstance(target, str) and len(targets) == 1, found)
+    y, classes, also = _labels(targets, isinstance(target, str) and len(targets) == 1, found)
+    owner = None if node is None else cells.texts(columns[node])
+    unequal = () if owner is None else rows_left_out(*node_names(owner))
     table = Table(
-        Encoding(encoders, targets).inputs(columns), y,
-        None if node is None else cells.texts(columns[node]),
-        Encoding(encoders, targets, classes), found.name, (*found.notes, *notes, *told, *also), time is not None,
+        Encoding(encoders, targets).inputs(columns), y, owner,
+        Encoding(encoders, targets, classes), found.name, (*found.notes, *notes, *unequal, *told, *also),
+        time is not None,
     )  # fmt: skip
     about = [f"inputs: {encoding.listed(encoders)}"]
     if node is not None and node not in wanted:
@@ -210,7 +214,7 @@ def read_table(
         about.append(f"{time} orders the rows and is no input (list it in use to make it one)")
     more = [f"and {len(table.notes) - MOST_TOLD} more"] if len(table.notes) > MOST_TOLD else []
     level = logging.INFO if len(about) == 1 and not table.notes else logging.WARNING
-    logger.log(level, "%s: %s", table.name, "; ".join([*about, *table.notes[:MOST_TOLD], *more]))
+    note(logger, f"{table.name}: {'; '.join([*about, *table.notes[:MOST_TOLD], *more])}", level)
     return table
 
 
@@ -255,6 +259,19 @@ def node_names(node: npt.NDArray[Any]) -> tuple[list[str], npt.NDArray[np.int64]
     values = cells.numbers(names)
     order = np.argsort(values, kind="stable") if not np.isnan(values).any() else np.arange(len(names))
     return names[order].tolist(), np.argsort(order)[which]
+
+
+def rows_left_out(names: Sequence[str], which: npt.NDArray[np.int64]) -> tuple[str, ...]:
+    """Return what is to be said of rows that no round is left for, as every node learns one in each."""
+    counts = np.bincount(which)
+    kept = int(counts.min()) * len(counts)
+    if kept == len(which):
+        return ()
+    few = names[int(counts.argmin())]
+    return (
+        f"every node learns one row a round, and {few} has the fewest rows, {counts.min():,}: {len(which) - kept:,} of "
+        f"{len(which):,} rows, the last ones of other nodes, are left out (to keep more, remove nodes with few rows)",
+    )
 
 
 def _several(role: str, names: str | Sequence[str] | None, known: Columns) -> list[str]:
@@ -336,20 +353,18 @@ def _time_of(name: str, column: npt.NDArray[Any]) -> list[Encoder]:
     return [] if made is None else [made]
 
 
-def _labels(
-    columns: Columns, targets: Sequence[str], is_one: bool, found: Read
-) -> tuple[Floats, list[Any] | None, list[str]]:
+def _labels(targets: Sequence[str], is_one: bool, found: Read) -> tuple[Floats, list[Any] | None, list[str]]:
     """Return the labels, the classes if they are some, and what is to be said of them."""
     if not is_one:
-        return np.stack([_strict(found._replace(columns=columns), name) for name in targets], axis=1), None, []
+        return np.stack([_strict(found, name) for name in targets], axis=1), None, []
     (name,) = targets
-    column = columns[name]
+    column = found.columns[name]
     style = (
         cells.PLAIN if column.dtype.kind in "biuf" else cells.style_of(cells.texts(column), found.has_decimal_commas)
     )
     if style is None:
         return _classes(name, cells.texts(column))
-    values = _strict(found._replace(columns=columns), name)
+    values = _strict(found, name)
     different = np.unique(values)
     if len(different) == 1:
         _refuse_one(name, f"{different[0]:g}", len(values))
@@ -391,5 +406,6 @@ def _strict(found: Read, name: str, remedy: str = "mend the cell, or drop these 
         values = cells.numbers(given, cells.style_of(given, found.has_decimal_commas) or cells.PLAIN)
     if np.isnan(values).any():
         row = int(np.argmax(np.isnan(values)))
-        raise InputError(f"column {name!r}, row {row + 1} holds {brief(column[row])}; it must be a number; {remedy}")
+        place = f"column {name!r}, {found.place(row)}"
+        raise InputError(f"{place} holds {brief(column[row])}; it must be a number; {remedy}")
     return values

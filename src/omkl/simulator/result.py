@@ -15,7 +15,9 @@ from omkl.data.encoding import Encoding
 from omkl.display import as_html, as_text, counted, short
 from omkl.errors import InputError, pick
 from omkl.features import Features, transform
+from omkl.learners import LEARNERS
 from omkl.model import Model, loss_from, model_of
+from omkl.topology.files import is_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,11 +107,12 @@ class Result:
         """Return what ran, in words."""
         data, graph = self.config["data"], self.config["topology"]
         network = graph if isinstance(graph, str) else graph["name"] if isinstance(graph, dict) else "a matrix"
+        joined = f"graph of {short(network)}," if is_file(network) else f"{short(network)} of"
         many = (self.theta.shape[0], "node"), (self.config["rounds"], "round"), (len(self.seeds), "seed")
         method = self.config.get("label", self.config["method"]["name"])
         called = f"a table ({short(data['name'])})" if "name" in data else "a table"
         what = f"{short(method, MOST_LABEL)} on {short(data) if isinstance(data, str) else called}"
-        return f"{what}: {short(network)} of {', '.join(counted(*each) for each in many)}"
+        return f"{what}: {joined} {', '.join(counted(*each) for each in many)}"
 
     def lines(self) -> dict[str, str]:
         """Return the lines that it prints, by their names."""
@@ -121,11 +124,12 @@ class Result:
             "loss": f"{_figure(summary['loss'])} over all rounds, scored before learning",
             "final loss": f"{_figure(summary['final_loss'])}{apart} over the last tenth{over}",
             "rows": f"the same in one order for all seeds: ± does not cover that{again}" if over else "nan",
-            "guessing": f"{_figure(self._guess)} over the last tenth, if one always guessed {self._guessed}",
+            "guessing": f"{_figure(self._guess('loss'))} over the last tenth, if one always guessed {self._guessed}",
             "typical error": f"{_figure(self._typical_error(), 1000)} over the last tenth, root mean square",
-            "final accuracy": f"{summary['final_accuracy']:.2%} over the last tenth",
-            "R2": f"{self.r2.mean():.4f} over all rounds{self._late_r2()}, of the targets' variance",
+            "final accuracy": f"{summary['final_accuracy']:.2%} over the last tenth{self._accuracy_of_guessing()}",
+            "R2": f"{self.r2.mean():.4f} over all rounds{self._late_r2()}, of the targets' variance in the same rounds",
             "bytes": f"{summary['bits_per_node_round'] / 8:,.1f} sent by a node in a round, header and all",
+            "hint": self._hint(),
         }
         return {name: text for name, text in lines.items() if not text.startswith("nan")}
 
@@ -133,15 +137,28 @@ class Result:
     def _is_squared(self) -> bool:
         return bool(self.config["method"]["loss"]["name"] == "squared")
 
-    @property
-    def _guess(self) -> float:
-        """What always guessing the same loses over the last tenth; nan where that is not known."""
-        guess = self.config.get("guess")
-        return np.nan if guess is None else float(guess)
+    def _guess(self, measure: str) -> float:
+        """Return what always guessing the same gives over the last tenth; nan where that is not known."""
+        return float(self.config.get("guessing", {}).get(measure, np.nan))
 
     @property
     def _guessed(self) -> str:
-        return "the mean" if self._is_squared else "each class as often as it comes"
+        return f"{'the mean' if self._is_squared else 'each class as often as it comes'} in these rounds"
+
+    def _accuracy_of_guessing(self) -> str:
+        """Return how often the class that comes most is right, in words."""
+        share = self._guess("accuracy")
+        return "" if np.isnan(share) else f"; {share:.2%} if one always guessed the most frequent class"
+
+    def _hint(self) -> str:
+        """Return what to do where the end is clearly worse, as of data that drift, and the learner forgets nothing."""
+        rule = self.config["method"].get("learner")
+        if not isinstance(rule, dict) or rule.get("forget") != 1 or not worsens(self.loss.mean(axis=0)):
+            return "nan"
+        name = rule["name"]
+        python = f" (learner=omkl.{LEARNERS.own[name].__name__}(forget=0.99))" if name in LEARNERS.own else ""
+        flag = f"--learner '{{name=\"{name}\", forget=0.99}}'{python}"
+        return f"the last tenth is worse than what came before; if the data drift, forget what is old: {flag}"
 
     def _typical_error(self) -> float:
         """Return the root of the squared loss, in the units of the one target; nan of all else."""
@@ -149,9 +166,10 @@ class Result:
 
     def _late_r2(self) -> str:
         """Return the share of the variance that was predicted in the end, in words."""
-        if not (self._is_squared and self._guess > 0):
+        spread = self._guess("loss")
+        if not (self._is_squared and spread > 0):
             return ""
-        return f", {1 - float(self.last(self.loss).mean()) / self._guess:.4f} over the last tenth"
+        return f", {1 - float(self.last(self.loss).mean()) / spread:.4f} over the last tenth"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -206,7 +224,7 @@ class Result:
     def last(self, curve: npt.ArrayLike, last: float = 0.1) -> npt.NDArray[np.float64]:
         """Return the mean of a curve over the last of the recorded rounds, a tenth of them, for every seed ``(S,)``."""
         given = np.asarray(curve)
-        return np.asarray(given[:, -max(1, round(last * given.shape[1])) :].mean(axis=1, dtype=np.float64))
+        return np.asarray(given[:, tail(given.shape[1], last)].mean(axis=1, dtype=np.float64))
 
     def plot(
         self,
@@ -268,6 +286,27 @@ class Result:
         return columns | {f"weight_{p}": flat[:, p] for p in range(flat.shape[1])}
 
 
+def tail(rounds: int, share: float = 0.1) -> slice:
+    """Return the last of so many recorded rounds: a share of them, and one at least."""
+    return slice(rounds - max(1, round(share * rounds)), rounds)
+
+
+def worsens(loss: npt.NDArray[Any]) -> bool:
+    """Return whether the end of a curve ``(R,)`` is clearly worse than what came before it.
+
+    The last tenth is compared with the other tenths but the first, in which much is learned. It must be larger than
+    each of them, and larger than their mean by a fifth and by four times their noise. The noise is told by how much
+    tenths differ from the next ones, so that a steady rise is none, and waves, as those of days, are. Of data that stay
+    the same one run in a hundred is found, of 20 rounds with heavy tails one in twenty.
+    """
+    if len(loss) < 10:
+        return False
+    end = tail(len(loss))
+    tenths = np.array([part.mean() for part in np.array_split(loss[: end.start].astype(np.float64), 9)[1:]])
+    late, noise = float(loss[end].mean(dtype=np.float64)), float((np.diff(tenths) ** 2).mean() / 2) ** 0.5
+    return bool(late > max(1.2 * tenths.mean(), tenths.mean() + 4 * noise, tenths.max()))
+
+
 def _figure(value: float, large: float = LARGE) -> str:
     return f"{value:,.0f}" if value >= large else f"{value:.4f}"
 
@@ -276,7 +315,8 @@ def load(folder: str | Path) -> Result:
     """Return the result that ``Result.save`` wrote into ``folder``."""
     folder = Path(folder)
     if not (folder / "run.json").exists():
-        raise InputError(f"{folder} holds no run.json; pass a folder written by Result.save")
+        other = "; for the file of a model take omkl.load_model" if folder.is_file() else ""
+        raise InputError(f"{folder} holds no run.json; pass a folder written by Result.save{other}")
     with storage.refusing(f"{folder} is damaged", "run the simulation again", OSError):
         config = storage.parse_json((folder / "run.json").read_bytes())
         version, arrays = config.pop("omkl_result"), storage.load(folder / "final.npz").arrays

@@ -18,13 +18,14 @@ from omkl.landmarks import Landmarks
 from omkl.losses import Loss
 from omkl.methods import Gossip, Method, for_inputs, named, suited
 from omkl.methods.protocol import MethodState
+from omkl.notes import note
 from omkl.scaling import Moments, standardize_stream
 from omkl.settings import brief, build, settings
 from omkl.simulator import calibrating, engine
 from omkl.simulator.comparison import Comparison
 from omkl.simulator.description import describe, describe_data, describe_topology, versions
 from omkl.simulator.measures import metrics, pooled_metrics
-from omkl.simulator.result import Result
+from omkl.simulator.result import Result, tail
 from omkl.simulator.size import require_room, size
 from omkl.simulator.watching import Begun, Watch, in_units, links_of, scaled_losses
 from omkl.topology import Faults, Schedule, Topology
@@ -178,14 +179,15 @@ def run_cases(
             'pass shard="seeds" (--shard seeds), or one device'
         )
     unit = source.unit if isinstance(source, Table) else 1.0
+    recorded = np.arange(every - 1, rounds, every)
     told = {name: describe(getattr(given, name)) for name in RECORDED} | {
         "data": describe_data(source if isinstance(source, Table) else given.data, raw),
         "nodes": count,
         **({} if names is None else {"names": list(names)}),
         "rounds": rounds,
-        "target_variance": unit * float(np.var(targets, axis=(0, 1), dtype=np.float64).sum()),
+        "target_variance": unit * float(np.var(targets[recorded], axis=(0, 1), dtype=np.float64).sum()),
         "is_dealt": given.shuffle is not None and _is_dealt(source),
-        "guess": _guess(methods[0].objective, targets, unit),
+        "guessing": _guessing(methods[0].objective, targets[recorded[tail(len(recorded))]], unit),
         "versions": versions(),
     }
     configs = [
@@ -205,7 +207,6 @@ def run_cases(
         where,
         None if watch is None else _audience(watch, configs[0], methods[0], graphs[0], given, unit),
     )
-    recorded = np.arange(every - 1, rounds, every)
     return {
         name: _result(method, outcome, features, runs, recorded, config, moments, unit)
         for name, method, outcome, config in zip(cases, methods, measured, configs, strict=True)
@@ -219,23 +220,23 @@ def _is_dealt(source: Any) -> bool:
     return bool(np.ndim(source[0]) == 2)
 
 
-def _guess(objective: Loss, targets: npt.NDArray[np.float32], unit: float) -> float | None:
-    """Return what always guessing the same loses over the last tenth: the mean of all targets, or the classes' shares.
+def _guessing(objective: Loss, targets: npt.NDArray[np.float32], unit: float) -> dict[str, float]:
+    """Return what always guessing the same gives on these targets, by their own mean or their own shares of classes.
 
-    None where the best guess is not known.
+    ``loss`` is that of guessing the mean, or each class as often as it comes; ``accuracy`` is that of the class that
+    comes most often. What is not known of a loss is left out.
     """
-    tail = targets[-max(1, round(0.1 * len(targets))) :].astype(np.float64)
-    mean = targets.mean(axis=(0, 1), dtype=np.float64)
     if objective.name == "squared":
-        return unit * float(((tail - mean) ** 2).sum(axis=-1).mean())
-    if objective.name == "logistic":
-        mean, tail = (
-            np.array([(1 - mean[0]) / 2, (1 + mean[0]) / 2]),
-            np.concatenate([(1 - tail) / 2, (1 + tail) / 2], -1),
-        )
+        return {"loss": unit * float(np.var(targets, axis=(0, 1), dtype=np.float64).sum())}
+    mean = targets.mean(axis=(0, 1), dtype=np.float64)
+    if objective.name in ("logistic", "smoothed_hinge"):
+        mean = np.array([(1 - mean[0]) / 2, (1 + mean[0]) / 2])
     elif objective.name != "softmax":
-        return None
-    return float(-(tail * np.log(np.maximum(mean, 1e-12))).sum(axis=-1).mean())
+        return {}
+    known = {"accuracy": float(mean.max())}
+    if objective.name == "smoothed_hinge":  # the best constant is no share
+        return known
+    return {"loss": float(-(mean * np.log(np.maximum(mean, 1e-12))).sum())} | known
 
 
 def _place(given: Experiment, graphs: Sequence[Topology]) -> Any:
@@ -381,10 +382,10 @@ def _warn_if_unlike(stream: Stream) -> None:
 def _tell_if_alike(method: Method, columns: int) -> None:
     """Say how to weigh columns, where a table has many: some of them mostly matter little."""
     if columns >= MANY and isinstance(method.bank.basis, Landmarks) and method.bank.basis.source == "rows":
-        log.info(
-            "all %d columns count alike; where some matter little, weigh them by the labels of the landmarks: "
-            'basis={source="labelled"} (nodes then share these labels too)',
-            columns,
+        note(
+            log,
+            f"all {columns} columns count alike; weigh them by the labels of the landmarks, which nodes then share: "
+            """--basis '{source="labelled"}' (basis=omkl.Landmarks(source="labelled")); try it; it can be worse""",
         )
 
 

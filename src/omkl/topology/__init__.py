@@ -7,6 +7,7 @@ network that changes is a ``Schedule`` of graphs, or a graph with ``Faults``.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -155,9 +156,11 @@ def _matched(topology: Topology, names: tuple[str, ...]) -> Topology:
     lacking, others = [one for one in names if one not in place], [one for one in place if one not in set(names)]
     told = [f"the {what} {_some(those)}" for what, those in (("graph lacks", lacking), ("data lack", others)) if those]
     if told:
+        near = ((one, get_close_matches(one, lacking, n=1)) for one in others)
+        alike = next((f"did you mean {found[0]!r} by {one!r}? " for one, found in near if found), "")
         raise InputError(
-            f"names of nodes differ: {', '.join(told)}; each node of the data is one of the graph, by its name; rename "
-            "them, or leave out their rows or links"
+            f"names of nodes differ: {', '.join(told)}; {alike}each node of the data is one of the graph, by its "
+            "name; rename them, or leave out their rows or links"
         )
     return topology.ordered(np.array([place[name] for name in names]))
 

@@ -3,6 +3,7 @@
 Points with the same compiled program run one after another in the same process.
 """
 
+import logging
 import math
 import os
 import signal
@@ -37,6 +38,7 @@ def _run(program: str, one: Experiment) -> Record:
         rounds.compiled().clear_cache()  # type: ignore[attr-defined]
         _kept.clear()
     _kept.add(program)
+    logging.getLogger("omkl").setLevel(logging.ERROR)  # of this process: every other one would say the same
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

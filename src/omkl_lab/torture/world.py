@@ -99,6 +99,8 @@ class World:
             self._died(id)
             return
         self._note(id, f"starts at {node.neighbors.boot}:{node.round}")
+        if id in self._aged:
+            self._forget_beginning(id, node.neighbors.boot, node.round)
         self.invariants.attach(node)
         self.arena.join(node)
         for peer in self._aged.intersection(node.links):  # this one may have known of it, and does no more
@@ -186,6 +188,12 @@ class World:
     def _forget(self, id: str, since: float) -> None:
         peers = self._roles[id].neighbors
         self.invariants.forget(id, lambda boot, at: any(self._knows(peer, id, boot, at, since) for peer in peers))
+
+    def _forget_beginning(self, id: str, boot: int, at: int) -> None:
+        """Let a node begin with an old file that it has gone on from otherwise, if all neighbors know a later boot."""
+        links = [self.arena.nodes[peer].links[id] for peer in self._roles[id].neighbors if peer in self.arena.nodes]
+        if len(links) == len(self._roles[id].neighbors) and all(link.boot != boot for link in links):
+            self.invariants.forget(id, lambda *known: known != (boot, at))
 
     def _knows(self, peer: str, id: str, boot: int, at: int, since: float) -> bool:
         """Return whether a neighbor may know what a node said of a round; one that is away does, unless it crashed."""
