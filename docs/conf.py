@@ -52,6 +52,7 @@ SHORT = {  # long types of NumPy, and the words for them
     re.compile(r"omkl\.node\.events\.Scored \| .*?Damaged"): "Event",
 }
 LITERAL = re.compile(r"(``.*?``)")
+BACK = re.compile(r'(?<=id=")(?P<name>[\w.]+)(?P<link>">\n<a class="viewcode-back" href="[^"#]*#)[^"]*(?=">)')
 
 
 def link_to_included(app: Any, page: str, text: list[str]) -> None:
@@ -119,6 +120,29 @@ def show_source(app: Any, doctree: nodes.document, page: str) -> None:
             node.replace_self(nodes.reference("", "", *node.children, refuri=target, internal=True))
 
 
+def forget_sourceless(app: Any, env: Any) -> list[str]:
+    """Leave modules without Python source out of the list of sources, where they would have no page."""
+    known = getattr(env, "_viewcode_modules", {})
+    for module in [module for module, entry in known.items() if not entry]:
+        del known[module]
+    return []
+
+
+def lead_back(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Let the links of a source page lead to where each name is documented: Sphinx takes one prefix for a module."""
+    module = page.removeprefix("_modules/").replace("/", ".")
+    if module == page or not (entry := getattr(app.env, "_viewcode_modules", {}).get(module)):
+        return
+    documented = app.env.get_domain("py").objects
+
+    def led(found: re.Match[str]) -> str:
+        name = found["name"]
+        here = (full for full, one in documented.items() if one.docname == entry[2][name])
+        return name + found["link"] + next(full for full in here if full.endswith(f".{name}"))
+
+    context["body"] = BACK.sub(led, context["body"])
+
+
 def skip_others(app: Any, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
     """Leave out what scikit-learn adds to our classes, and fields of a NamedTuple that have no text of their own."""
     is_bare = str(getattr(thing, "__doc__", "")).startswith("Alias for field number")
@@ -143,3 +167,5 @@ def setup(app: Any) -> None:
     app.connect("doctree-read", forget_others)
     app.connect("doctree-read", shorten)
     app.connect("doctree-resolved", show_source)
+    app.connect("env-updated", forget_sourceless)
+    app.connect("html-page-context", lead_back)

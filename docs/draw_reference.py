@@ -31,7 +31,7 @@ from omkl.topology import GRAPHS, WEIGHTS, Faults
 
 FOLDER = Path(__file__).parent / "reference"
 COMMAND = "python docs/draw_reference.py"
-MADE = f"*This page is made from the program by `{COMMAND}`. Change the texts in the source and run that command.*\n"
+MADE = f"<!-- Made from the program by {COMMAND}: change the texts in the source and run that. -->\n"
 WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false", Path: "path"}
 ROOT: Any = get_command(app)
 SNIPPET = re.compile(

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-DEPLOY = Path(__file__).parent.parent / "deploy"
+ROOT = Path(__file__).parent.parent
+DEPLOY, SCRIPT = ROOT / "deploy", ROOT / "src" / "omkl" / "node" / "setup" / "certificates.sh"
 TLS = """
 [tls]
 ca = "{0}/ca.pem"
@@ -34,18 +35,18 @@ def certify(folder: Path, *names: str) -> "subprocess.CompletedProcess[str]":
     """Run the script that is shipped."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
-    script = ["sh", str(DEPLOY / "certificates.sh"), str(folder), *names]
+    script = ["sh", str(SCRIPT), str(folder), *names]
     return subprocess.run(script, capture_output=True, text=True, check=False)
 
 
-def certify_past(folder: Path, name: str) -> None:
-    """Make a certificate of the folder's authority that has expired."""
+def certify_between(folder: Path, name: str, start: int, end: int) -> None:
+    """Make a certificate of the folder's authority that is valid from one new year to another."""
     (folder / "index.txt").write_text("")
     (folder / "serial").write_text("01\n")
     (folder / "ca.cnf").write_text(AUTHORITY)
     ask = ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", f"/CN={name}"]
     sign = ["ca", "-batch", "-config", "ca.cnf", "-cert", "ca.pem", "-keyfile", "ca.key", "-in", "request.pem"]
-    dates = ["-startdate", "20200101000000Z", "-enddate", "20210101000000Z"]
+    dates = ["-startdate", f"{start}0101000000Z", "-enddate", f"{end}0101000000Z"]
     for command in (
         [*ask, "-keyout", f"{name}.key", "-out", "request.pem"],
         [*sign, *dates, "-notext", "-out", f"{name}.pem"],

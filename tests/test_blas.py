@@ -1,5 +1,8 @@
 """Matrix products keep to one thread during runs, and get theirs back after the last of them."""
 
+import os
+import subprocess
+import sys
 from contextlib import ExitStack
 
 import numpy as np
@@ -8,6 +11,22 @@ import pytest
 from omkl.blas import one_thread
 
 threadpoolctl = pytest.importorskip("threadpoolctl")
+
+
+RUN = """
+import hashlib, omkl
+result = omkl.simulate("banana", "ring", nodes=20, rounds=40)
+print([hashlib.sha256(part.tobytes()).hexdigest() for part in (result.basis, result.loss, result.theta)])
+"""
+
+
+def test_a_seed_gives_the_same_whatever_the_number_of_threads() -> None:
+    told = set()
+    for count in ("1", "2"):
+        environment = os.environ | {"OPENBLAS_NUM_THREADS": count, "OMP_NUM_THREADS": count}
+        done = subprocess.run([sys.executable, "-c", RUN], env=environment, capture_output=True, text=True, check=True)
+        told.add(done.stdout)
+    assert len(told) == 1
 
 
 def threads() -> list[int]:

@@ -2,6 +2,7 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -298,7 +299,10 @@ def test_explain_of_a_preset() -> None:
     page = as_json(run("explain", "--nodes", 5, "--format", "json"))
     assert (page["delta"], page["regret"]) == (best.channel.quantizer.delta(best.sent), None)
     assert page["beyond"] == ["basis", "learner", "common_weights", "reach", "momentum", "pace"]
-    assert "theory knows no basis, no learner, no common_weights" in run("explain", "--nodes", 5).stdout
+    told = run("explain", "--nodes", 5).stdout
+    assert "the theory does not cover a basis, a learner other than plain gradient steps, kernel weights that" in told
+    assert "steps that count for several nodes, momentum, a pace of gossip." in told
+    assert "at most gamma*: no proof with momentum\n" in told  # neither clipping nor sending, which are off
     assert run("explain", "--nodes", 5).stdout == f"{omkl.explain('path', 5)}\n"
     assert run("explain", "--nodes", 5).stdout.startswith(
         "Nothing is proved about whether these nodes agree; by the graph, disagreement halves in about "
@@ -316,6 +320,52 @@ def test_explain_of_a_quantizer_that_is_no_contraction() -> None:
     result = run("explain", "--nodes", 5, "--method", "paper", "--bits", 1)
     assert result.exit_code == Exit.OK
     assert "NO       the quantizer is a contraction" in result.stdout
+
+
+def test_explain_of_a_step_at_which_nodes_drift_apart() -> None:
+    flags = ("explain", "--topology", "grid", "--nodes", 16)
+    told = run(*flags, "--gamma", 1).stdout
+    assert told.startswith("gamma = 1 is too large: in a trial of 600 rounds without samples these nodes drifted apart")
+    assert told.count("drifted apart") == 2  # in the line of the step too
+    assert "halves" not in told
+    assert as_json(run(*flags, "--gamma", 1, "--format", "json"))["drifts"] is True
+    for stable in ((), ("--gamma", "auto")):
+        assert as_json(run(*flags, *stable, "--format", "json"))["drifts"] is False
+        assert "drifted" not in run(*flags, *stable).stdout
+    assert as_json(run(*flags, "--gamma", 1, "--clip", 0.1, "--format", "json"))["drifts"] is None
+    assert "no proof with momentum, clipping\n" in run(*flags, "--clip", 0.1).stdout
+
+
+def test_explain_takes_the_file_of_a_simulation(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.toml"
+    spec.write_text(
+        'data = "banana"\ntopology = "star"\nnodes = 10\nseeds = 2\n[method]\nname = "gossip"\nfeatures = 5\n'
+        'kernels = {gaussian = [1, 3]}\ngamma = 0.3\n[method.quantizer]\nname = "nearest"\nstep = 2.0\n'
+    )
+    method = omkl.Gossip(kernels=omkl.gaussian(1, 3), features=5, gamma=0.3, quantizer=omkl.Nearest(2.0))
+    page = omkl.explain("star", 10, method=method, rounds=530)
+    assert run("explain", spec).stdout == f"{page}\n"
+    flags = ("--gamma", 0.2, "--step", 2.5, "--rounds", 70, "--nodes", 7, "--topology", "ring")
+    changed = method.replace(gamma=0.2, quantizer=omkl.Nearest(2.5))
+    assert run("explain", spec, *flags).stdout == f"{omkl.explain('ring', 7, method=changed, rounds=70)}\n"
+    paper = omkl.explain("star", 10, method="paper", rounds=530)
+    assert run("explain", spec, "--method", "paper").stdout == f"{paper}\n"
+    spec.write_text('data = {file = "is not read.csv", target = "y"}\nrounds = 30\nnodes = 4\n')
+    assert run("explain", spec).stdout == f"{omkl.explain('path', 4, rounds=30)}\n"
+    spec.write_text('data = "energy_like"\nnode = 4\n')
+    assert run("explain", spec).exit_code == Exit.INPUT
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_run_whose_nodes_drift_apart_says_so() -> None:
+    flags = shlex.split(
+        "simulate --data banana --nodes 20 --rounds 100 --quiet --method gossip --kernels gaussian:1 --eta 1 "
+        "--gamma 0.5 --quantizer nearest --step 2.5"
+    )
+    (told,) = run(*flags, "--momentum", 0.8).stderr.splitlines()
+    assert re.search(r"disagreement grew from \S+ to \S+, and the final loss is \S+ where guessing has 0\.69: ", told)
+    assert told.endswith('take a gamma below 0.5, or "auto"')
+    assert run(*flags).stderr == ""
 
 
 def test_explain_without_nodes() -> None:
@@ -374,6 +424,11 @@ def test_doctor_finds_it_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "inventory", lambda: STATUSES)
     found = as_json(run("doctor", "--format", "json"))
     assert found["works"]
+    assert re.fullmatch(
+        r"a simulation of 3 nodes ran in .* s, with (JAX|NumPy; longer ones run with .*)", found["verdict"]
+    )
+    monkeypatch.setattr(doctor, "_version", lambda _: None)
+    assert "omkl[sim]" in doctor._engines() or doctor._engines() == "JAX"
     assert found["packages"]["core"] == {"numpy": np.__version__}
     assert set(found["packages"]["cli"]) == {"typer", "rich", "pydantic"}
     assert found["data"] == {"here": "/data/here", "gone": None, "bad": "/data/bad"}

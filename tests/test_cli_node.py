@@ -21,6 +21,7 @@ from omkl.cli.app import app
 from omkl.cli.exits import Exit
 from omkl.node.cluster import free_ports
 from omkl.node.config import NetworkConfig, load
+from omkl.node.feed import Reader
 from omkl.node.neighbors import Send
 from omkl.node.node import endpoints
 from omkl.node.transports import Arrival
@@ -83,7 +84,7 @@ def test_what_init_writes_runs_as_it_stands_on_hosts_of_their_own(tmp_path: Path
     (tmp_path / "rows.csv").write_text(as_csv(samples(60)))
     path, (port,) = tmp_path / "network.toml", free_ports(1)
     made = run("node", "inputs", tmp_path / "rows.csv", tmp_path / "calibration.npz")
-    assert made.stdout.startswith(f"{tmp_path / 'calibration.npz'}: 60 of 60 rows of u, v\n")
+    assert made.stdout.startswith(f"{tmp_path / 'calibration.npz'}: 60 of 60 rows of u, v, without the label y\n")
     where = ("--host", "127.0.0.{n}", "--port", port, "--metrics", "none")
     what = ("--calibration", "calibration.npz", "--tls", "--ids", "x,y", "--topology", "path")
     assert run("node", "init", path, *where, *what).exit_code == Exit.OK
@@ -157,7 +158,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         process = node_processes.omkl("node", "--network", path, "--id", "a", stderr=subprocess.PIPE)
         _, stderr = process.communicate(timeout=node_processes.LIMIT)
     assert process.returncode == Exit.INPUT
-    (line,) = stderr.splitlines()
+    *_, line = stderr.splitlines()
     assert line.startswith(f"omkl: error: {listen} cannot be listened on")
     assert "is the port taken?" in line
 
@@ -172,7 +173,8 @@ def test_an_address_that_the_device_does_not_have_yet_may_be_had_later(tmp_path:
     process = node_processes.omkl("node", "--network", path, "--id", "a", plain=True, stderr=subprocess.PIPE)
     _, stderr = process.communicate(timeout=node_processes.LIMIT)
     assert process.returncode == Exit.DISK
-    (line,) = stderr.splitlines()
+    starts, line = stderr.splitlines()
+    assert "a: starts, as node a of test" in starts
     assert "is it of this device?" in line
 
 
@@ -231,6 +233,67 @@ def test_what_was_read_and_not_taken_is_told(tmp_path: Path) -> None:
         assert code == Exit.OK
         assert told["lines"] > told["taken"] == 0
         assert f"; {told['lines']} more that it had read {says}" in told["message"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+def test_what_lay_in_the_pipe_is_told(tmp_path: Path) -> None:
+    path = write_network(tmp_path, tables=CHECKPOINT)
+    with Daemon(path, "a", "--input", "-") as a:  # b is not there: a round waits for the deadline
+        a.write(as_json(samples(500)))
+        a.until("waiting")
+        _, told = a.stop()
+    assert (told["lines"] > 0, told["left"]) == (True, 500 - told["lines"])
+    assert told["message"].endswith(f"; {told['left']} that lay in the pipe are lost; send them again")
+    (tmp_path / "a.jsonl").write_text(as_json(samples(500)))
+    with Daemon(path, "a", "--input", tmp_path / "a.jsonl") as a:
+        a.until("waiting")
+        assert a.stop()[1]["left"] == 0  # a file is read again
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pipes differ")
+def test_what_lies_in_a_pipe_is_measured(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as file, os.fdopen(writing, "wb") as pipe:
+        reader = Reader.__new__(Reader)
+        reader._file = file
+        assert reader.piled() == 0
+        pipe.write(b"x" * 1000)
+        pipe.flush()
+        assert reader.piled() == 1000
+    assert reader.piled() == 0
+
+
+def test_what_the_checkpoint_held_is_acknowledged_when_it_is_learned(tmp_path: Path) -> None:
+    path, flags = write_network(tmp_path, tables=CHECKPOINT), ("--input", "-", "--predictions")
+    with Daemon(path, "a", *flags) as a:  # b is not there: a round waits for the deadline
+        a.write(as_json(samples(3)))
+        a.until("waiting")
+        assert a.stop()[1]["lines"] == 3
+        assert a.process.stdout
+        assert a.process.stdout.read() == ""
+    with daemons(path, "a", "b", args=flags) as (a, b):
+        a.write('{"x": [0.5, 1.0], "y": 1, "id": "m-4"}\n{"x": [0.5, 1.0], "id": 2.5}\n')
+        assert a.process.stdout
+        told = [json.loads(a.process.stdout.readline()) for _ in range(4)]
+        assert "id is 2.5; it must be text or a whole number" in a.until("refused")["message"]
+        assert a.stop()[1]["taken"] == 1
+        b.stop()
+    assert [one.get("kept") for one in told] == [1, 2, 3, None]
+    assert [one["round"] for one in told] == [1, 2, 3, 4]
+    assert (told[3]["line"], told[3]["id"]) == (1, "m-4")
+    assert all("line" not in one for one in told[:3])
+
+
+def test_a_stream_without_labels_is_told(tmp_path: Path) -> None:
+    path = write_network(tmp_path, "a")
+    for header, named in (("pressure,alarm\n", " (pressure, alarm)"), ("", "")):
+        (tmp_path / "a.csv").write_text(header + "1,2\n" * 60)
+        with Daemon(path, "a", "--input", tmp_path / "a.csv", "--until-end") as a:
+            told = a.until("unlabelled", level="warning")
+            a.left()
+        assert [event["event"] for event in a.events].count("unlabelled") == 1
+        assert told["message"].startswith("none of the first 50 lines has a label")
+        assert f"takes 2 inputs{named}; if one of them is the label" in told["message"]
 
 
 def test_who_else_answers_is_told(tmp_path: Path) -> None:

@@ -55,6 +55,22 @@ def test_a_checkpoint_that_the_disk_does_not_give_is_another_exit_code(network: 
         assert node.restored
 
 
+def test_a_link_to_a_disk_that_is_not_there_is_no_new_node(network: Path, tmp_path: Path) -> None:
+    file = tmp_path / "kept" / "a.npz"
+    (tmp_path / "mounted").mkdir()
+    file.rename(tmp_path / "mounted" / "a.npz")
+    file.symlink_to(tmp_path / "mounted" / "a.npz")
+    (tmp_path / "mounted").rename(tmp_path / "away")
+    started = run("node", "--network", network, "--id", "a")
+    assert started.exit_code == Exit.DISK
+    assert "cannot be read (a link to" in started.stderr
+    assert started.stderr.count("\n") == 1
+    assert file.is_symlink()
+    (tmp_path / "away").rename(tmp_path / "mounted")
+    with Node.join(network, "a") as node:
+        assert node.restored
+
+
 def test_a_node_that_runs_is_not_reset(network: Path) -> None:
     with Node(load(network), "a"):
         done = run("node", "reset", "--network", network, "--id", "a")

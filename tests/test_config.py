@@ -176,7 +176,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"record_every": 0}, "record_every: record_every is 0"),
     ({"weights": "metro"}, "weights: unknown weights 'metro'; did you mean 'metropolis'?"),
     ({"data": "bananna"}, "data: unknown data set 'bananna'; did you mean 'banana'?"),
-    ({"data": "x.csv"}, "data: x.csv needs the column to predict; name it: target="),
+    ({"data": "x.csv"}, "data: x.csv is not a file"),
     ({"data": "banana", "target": "y"}, "data: target='y' for the data set 'banana';"),
     ({"data": 3}, "data: 3 given; it must be a text"),
     ({"data": {"file": "x.csv"}}, "data.target: target is missing"),

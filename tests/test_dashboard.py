@@ -46,6 +46,9 @@ def test_a_run_is_told_as_it_was(run: tuple[omkl.Result, Path]) -> None:
     told = read(folder)
     assert [event["event"] for event in told] == ["network", *["frame"] * 60, "end"]
     assert told[0]["title"] == "mine on banana: ring of 6 nodes"
+    assert told[0]["states"] == ["up"]
+    assert told[0]["window"] == "mean over the last 25 rounds, about"
+    assert told[-1]["text"] == f"60 rounds; final loss {result.summary()['final_loss']:.4g} over the last tenth"
     assert told[0]["edges"] == topology.ring(6).edges.tolist()
     assert told[0]["kernels"] == ["gaussian 1", "gaussian 3", "gaussian 5"]
     shown = frames(told)
@@ -95,6 +98,7 @@ def test_graphs_in_turn_show_who_can_talk(tmp_path: Path) -> None:
     for t, frame in enumerate(frames(told)):
         there = [edge for edge, state in zip(told[0]["edges"], frame["edge"]["state"], strict=True) if state == 0]
         assert there == (topology.path(5) if t % 2 == 0 else topology.star(5)).edges.tolist()
+    assert told[0]["states"] == ["up", "not used in this round"]
 
 
 def test_faults_given_round_by_round(tmp_path: Path) -> None:
@@ -133,17 +137,40 @@ def test_a_run_that_fails_says_so(tmp_path: Path) -> None:
 
 def test_a_saved_result_has_its_curves(run: tuple[omkl.Result, Path], tmp_path: Path) -> None:
     result, _ = run
-    told, cursor, ended = [], 0, False
-    saved = Saved(result.save(tmp_path / "r"))
-    while not ended:
-        lines, cursor, ended = saved.read(cursor)
-        told += [json.loads(line) for line in lines]
+    told = replayed(result.save(tmp_path / "r"))
     assert [event["event"] for event in told] == ["network", *["frame"] * 60, "end"]
     np.testing.assert_allclose([one["disagreement"] for one in frames(told)], result.disagreement[0], rtol=1e-3)
     last = frames(told)[-1]
     apart = np.linalg.norm((result.theta - result.theta.mean(axis=0)).reshape(6, -1), axis=1)
     np.testing.assert_allclose(last["node"]["disagreement"], apart, rtol=1e-3)
     assert last["total"] == result.bits[0].sum()
+    assert last["total"] / 60 / 6 == pytest.approx(result.summary()["bits_per_node_round"])
+
+
+def replayed(folder: Path) -> list[dict[str, Any]]:
+    told, cursor, ended, saved = [], 0, False, Saved(folder)
+    while not ended:
+        lines, cursor, ended = saved.read(cursor)
+        told += [json.loads(line) for line in lines]
+    return told
+
+
+@pytest.mark.parametrize("method", ["recommended", omkl.paper(eta=2.0)])
+def test_a_saved_result_is_called_as_the_same_run_with_events(method: Any, tmp_path: Path) -> None:
+    result = omkl.simulate("banana", "ring", 4, method, rounds=20, watch=Recorder(tmp_path))
+    watched, saved = read(tmp_path), replayed(result.save(tmp_path / "r"))
+    assert saved[0]["title"].startswith(result.config["label"])
+    for key in ("title", "kernels", "states", "window", "loss"):
+        assert saved[0][key] == watched[0][key], key
+    assert len(saved[0]["kernels"]) == result.weights.shape[2]
+    assert watched[0]["settings"].items() <= saved[0]["settings"].items()
+    assert saved[0]["settings"]["seed"] == "0"
+    assert saved[-1]["text"] == watched[-1]["text"]
+
+
+def test_a_saved_result_of_many_seeds_says_which(tmp_path: Path) -> None:
+    result = omkl.simulate("banana", "ring", 4, SMALL, rounds=20, seeds=2, seed=3)
+    assert replayed(result.save(tmp_path / "r"))[0]["settings"]["seed"] == "3 to 4, their mean"
 
 
 @pytest.mark.parametrize("graph", [topology.ring(9), topology.grid(12), topology.star(7), topology.path(8)])
@@ -487,3 +514,7 @@ def test_whom_nodes_would_not_tell_is_told_before() -> None:
     config = replace(network(), access=Access(predict=["*"], observe=["*"], model=["*"]))
     with pytest.raises(InputError, match=r"access.status does not name a; .* write status = ..\*.. there"):
         Observer(config, Memory().add)
+
+
+def test_a_page_that_ends_before_it_asks_ends_quietly() -> None:
+    Observer(network(), Memory().add).close()

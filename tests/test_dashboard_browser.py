@@ -131,14 +131,19 @@ def test_a_simulation_is_started_and_watched(browser: Browser, tmp_path: Path) -
         page.get_by_role("button", name="Start a simulation").click()
         expect(page.get_by_role("alert")).to_be_hidden()
         expect(page.locator("#waiting")).to_contain_text("compiled")
-        early = colors(page, "Loss", "v > 0.55")
+        early = colors(page, "Recent loss", "v > 0.55")
         page.locator("#speed").select_option("4")
         shoot(page, tmp_path, "simulation-begins")
-        late = colors(page, "Loss", "v < 0.35")
+        late = colors(page, "Recent loss", "v < 0.35")
         assert len(early) == 20
         assert all(a != b for a, b in zip(early, late, strict=True))
-        expect(page.locator("#status")).to_contain_text("finished: 265 rounds")
+        expect(page.locator("#status")).to_contain_text(re.compile(r"finished: 265 rounds; final loss 0\.2\d+ over"))
+        expect(page.locator("#links")).to_have_text(re.compile("^up0 to"))
+        expect(page.locator("#of-weights")).to_have_text("width of the prior40020")
         expect(page.locator("#where")).to_have_text("265 / 265")
+        colors(page, "Round", "v === 265")
+        each, whole = (float(figure(page, name).split()[0]) for name in ("A node a round", "Sent in all"))
+        assert each == pytest.approx(1000 * whole / 265 / 20, abs=0.6)  # as the result has it
         expect(page.get_by_role("button", name="Play")).to_be_visible()
         node(page, "3").click()
         panel = page.get_by_role("dialog", name="Node 3")
@@ -156,7 +161,7 @@ def small_run(folder: Path, title: str, before: float) -> None:
     first = events.network(
         source="network", title=title, nodes=1_000_000, ids=["a", "b", "c"],
         positions=[[0, 0], [1, 0], [2, 0]], edges=[[0, 1], [1, 2]], kernels=["gaussian 1", "gaussian 3"],
-        rounds=None, loss="logistic", disagreement="by hand", states=["synced", "left out"],
+        rounds=None, loss="logistic", window="of one round", disagreement="by hand", states=["synced", "left out"],
         settings={"made": "by hand"},
     )  # fmt: skip
     lines = [first]
@@ -195,16 +200,19 @@ def test_a_saved_run_is_replayed(browser: Browser, saved: str, tmp_path: Path) -
         expect(page.get_by_role("heading", name="three by hand")).to_be_visible()
         expect(page.locator("#status")).to_have_text("saved: ten rounds")
         expect(page.locator("#where")).to_have_text("10")
+        expect(page.locator("#window")).to_have_text("of one round")
+        expect(page.locator("#story")).to_contain_text("Each now sends its neighbors 10 bytes a round")
         expect(page.locator("#sample")).to_contain_text("3 of 1,000,000 nodes are drawn")
         expect(page.locator("#settings")).to_have_text("madeby hand")
         expect(page.locator("#chart-loss .trace")).to_have_count(4)
+        expect(page.locator("#of-weights")).to_have_text("width of the gaussian kernel13")
         expect(page.locator("#notes li")).to_have_text(["round 8recoveredb is back", "round 5faultb is gone"])
-        assert [figure(page, name) for name in ("Round", "Loss", "Sent in all")] == ["10", "0.300", "300 bytes"]
+        assert [figure(page, name) for name in ("Round", "Recent loss", "Sent in all")] == ["10", "0.300", "300 bytes"]
         shoot(page, tmp_path, "saved-dark")
 
         go_to(page, 0)
         colors(page, "Round", "v === 1")
-        assert [figure(page, name) for name in ("Loss", "Sent in all")] == ["0.750", "30 bytes"]
+        assert [figure(page, name) for name in ("Recent loss", "Sent in all")] == ["0.750", "30 bytes"]
         expect(page.locator("#notes li")).to_have_count(0)
         go_to(page, 4)
         expect(node(page, "b")).to_have_attribute("aria-label", "node b: gone")
@@ -253,6 +261,16 @@ def test_a_phone_shows_it_all(browser: Browser, saved: str, tmp_path: Path) -> N
         expect(page.locator("#panel-chart .trace")).to_have_count(2)
         shoot_both(page, tmp_path, "phone-panel")
         assert page.evaluate("document.scrollingElement.scrollWidth") == PHONE[0]
+
+
+def test_curves_follow_the_width_of_their_cards(browser: Browser, saved: str) -> None:
+    with visit(browser, saved) as page:
+        expect(page.locator("#chart-total .trace")).to_have_count(2)
+        page.evaluate("document.querySelector('.charts').style.width = '300px'")  # no event of the window tells it
+        page.wait_for_function("""() => [...document.querySelectorAll(".charts .chart .main-svg")].every(
+            (svg) => svg.getBoundingClientRect().right <= svg.closest(".card").getBoundingClientRect().right)""")
+        page.set_viewport_size({"width": 400, "height": 2200})
+        page.wait_for_function("document.scrollingElement.scrollWidth === 400")
 
 
 def test_a_lost_node_turns_and_comes_back(browser: Browser, tmp_path: Path) -> None:

@@ -201,8 +201,8 @@ def test_a_saved_run_is_sent_whole(site: Site, folder: Path) -> None:
     lines = (folder / "saved" / events.FILE).read_text().splitlines()
     assert told(body) == [json.loads(line) for line in lines]
     assert json.loads(site.ask("/api/runs", **BEARER)[2])[-1] == {
-        "name": "saved", "own": False, "title": "gossip on banana: ring of 4 nodes", "source": "simulation",
-        "live": False,
+        "name": "saved", "own": False, "source": "simulation",
+        "title": "paper, kernels=gaussian(1), features=1 on banana: ring of 4 nodes", "live": False,
     }  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 import gzip
+import json
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 
 import omkl
 from omkl import data
+from omkl.data import encoding
 from omkl.errors import InputError, MissingExtraError
 
 CSV = 'station,day,"temp, C",wind,rain\nb,mon,1.5,2,1\na,mon,-3e1,4,0\nb,tue,0,6,1\n'
@@ -83,7 +86,7 @@ def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ("text", "message"),
     [
         ("x,y\n1,no\n2,no\n", "column 'y' is 'no' in all 2 rows"),
-        ("x,y\n1,0\n2\n", "line 3 has 1 cells; the header has 2"),
+        ("x,y\n1,0\n2\n", "line 3 has 1 cells; the first line has 2"),
         ("x,x,y\n1,2,0\n", "two columns 'x'"),
         ("x,y\n", "no row below its header"),
         ("", "no row below its header"),
@@ -230,6 +233,71 @@ def test_time_and_node_are_inputs_only_where_they_are_named(tmp_path: Path, capl
     assert "no input" not in caplog.text
 
 
+# 31 May 2024, 13:30, and days before it, as they may be written.
+WRITTEN = {
+    "%d/%m/%Y %H:%M": "day/month/year",
+    "%m/%d/%Y %I:%M %p": "month/day/year",
+    "%d-%m-%Y": "day/month/year",
+    "%m-%d-%Y, %H:%M": "month/day/year",
+    "%d.%m.%Y": "",
+    "%d %B %Y": "",
+    "%d-%b-%Y %H:%M": "",
+    "%b %d, %Y": "",
+}
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_dates_as_people_write_them(written: str, tmp_path: Path) -> None:
+    days = [datetime(2024, 5, 31, 13, 30) - timedelta(hours=5 * k) for k in (7, 3, 60, 0, 11, 30)]
+    rows = [f'"{day:{written}}",{k}' for k, day in enumerate(days)]
+    table = made(tmp_path, "\n".join(["when,y", *rows, ""]))
+    told = f", read as {WRITTEN[written]}" if WRITTEN[written] else ""
+    assert any(note.startswith(f"when is a date{told}: its days") for note in table.notes)
+    start = datetime(1970, 1, 1)
+    expected = [(datetime.strptime(f"{day:{written}}", written) - start) / timedelta(days=1) for day in days]
+    np.testing.assert_allclose(table.X[:, 0], expected, rtol=1e-12)
+    # One new row is read as those were, although it could be read in two ways; and so after a file.
+    assert table.encoding
+    again = encoding.Encoding.of(json.loads(json.dumps(table.encoding.record())))
+    assert again == table.encoding
+    day = datetime(2024, 5, 3)
+    found = again.inputs({"when": np.array([f"{day:{written}}"])})[0, 0]
+    assert found == (datetime.strptime(f"{day:{written}}", written) - start) / timedelta(days=1)
+
+
+def test_dates_that_could_be_read_in_two_ways_are_refused(tmp_path: Path) -> None:
+    rows = "".join(f"{k:02d}/0{1 + k % 3}/2024,{k}\n" for k in (5, 3, 12, 7, 9))
+    says = "column 'd' holds '05/03/2024'; all its dates can be read as day/month/year and as month/day/year; write"
+    with pytest.raises(InputError, match=says):
+        made(tmp_path, f"d,y\n{rows}")
+    with pytest.raises(InputError, match=says):
+        made(tmp_path, f"d,x,y\n{rows.replace(',', ',1,')}", time="d", use="x")
+
+
+def test_the_order_of_rows_tells_how_dates_are_read(tmp_path: Path) -> None:
+    days = ["10/01/2024", "11/01/2024", "12/01/2024", "02/02/2024", "03/03/2024", "03/03/2024", "01/04/2024"]
+    rows = "".join(f"{day},{k},{k % 3}\n" for k, day in enumerate(days))
+    table = made(tmp_path, f"d,x,y\n{rows}", time="d")
+    assert table.X[:, 0].tolist() == list(range(7))
+    assert "d is read as day/month/year" in table.notes
+
+
+@pytest.mark.parametrize(
+    "cells", [["31/05/2024", "05/31/2024"], ["31/05/24", "30/04/24"], ["31.Mai.2024", "1.Mai.2024"]]
+)
+def test_what_looks_like_dates_and_cannot_be_read_is_told(cells: list[str], tmp_path: Path) -> None:
+    rows = "".join(f"{cells[k % 2]},{k},{k % 3}\n" for k in range(10))
+    table = made(tmp_path, f"d,x,y\n{rows}")
+    assert "d looks like dates: write them as 2024-05-31" in table.notes[0]
+
+
+def test_a_file_without_header_says_how_its_columns_are_called(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"unknown column 'T'; .*t.csv has no header, .* counted: 3 is the last"):
+        made(tmp_path, "1,2,3\n4,5,6\n", "T")
+    with pytest.raises(InputError, match=r"unknown column 'T'; did you mean 'T1'. known: T1, x$"):
+        made(tmp_path, "x,T1\n4,5\n", "T")
+
+
 def test_dates_become_days_and_cycles(tmp_path: Path) -> None:
     days = "".join(f"{k + 1:02d}.03.2024 {6 * (k % 4):02d}:00,{k % 3}\n" for k in range(28))
     table = made(tmp_path, f"d,y\n{days}")
@@ -290,7 +358,9 @@ def test_what_cannot_be_learned_is_refused(text: str, options: dict[str, Any], m
 def test_roles_without_a_table_are_refused() -> None:
     with pytest.raises(InputError, match="node='a' for the data set 'banana'; it is for"):
         omkl.Experiment(data="banana", node="a")
-    with pytest.raises(InputError, match="a data frame needs the column to predict"):
+    with pytest.raises(
+        InputError, match=r"a data frame needs the column to predict, one of x, y; name it: target=\"y\""
+    ):
         omkl.Experiment(data=Frame({"x": [1, 2], "y": [0, 1]}))
 
 
@@ -372,11 +442,11 @@ def test_a_model_says_which_columns_it_takes(tmp_path: Path) -> None:
             model.predict([one | changed])
 
 
-def test_many_columns_that_count_alike_are_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_three_columns_that_count_alike_are_told(caplog: pytest.LogCaptureFixture) -> None:
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((200, 8))
+    X = rng.standard_normal((200, 3))
     rows, labelled = omkl.Landmarks(), omkl.Landmarks(source="labelled")
-    for columns, basis, said in ((8, rows, True), (7, rows, False), (8, labelled, False)):
+    for columns, basis, said in ((3, rows, True), (2, rows, False), (3, labelled, False)):
         table = data.Table(X[:, :columns], X[:, 0])
         caplog.clear()
         omkl.simulate(table, nodes=4, basis=basis)  # a warning: seen in Python as well

@@ -35,6 +35,23 @@ def test_a_certificate_has_the_name_it_was_made_for(tmp_path: Path) -> None:
     assert 823 < certificates.days_left(made) <= 825
 
 
+def test_a_certificate_is_made_out_to_the_host_too(tmp_path: Path) -> None:
+    hosts = {"a": "192.168.1.11", "b": "sensor-b.local", "c": "fe80::1", "d": "127.host.x.y1"}
+    assert certify(tmp_path, *(f"{name}={host}" for name, host in hosts.items()), "screen").returncode == 0
+    told = {}
+    for name in (*hosts, "screen"):
+        shown = ["openssl", "x509", "-in", f"{tmp_path}/{name}.pem", "-noout", "-ext", "subjectAltName"]
+        told[name] = subprocess.run(shown, capture_output=True, text=True, check=True).stdout.split("\n")[1].split()
+        assert certificates.check(files(tmp_path, name)).name == name  # nodes go by it
+    assert told["a"] == ["DNS:a,", "IP", "Address:192.168.1.11"]
+    assert told["b"] == ["DNS:b,", "DNS:sensor-b.local"]
+    assert told["c"] == ["DNS:c,", "IP", "Address:FE80:0:0:0:0:0:0:1"]
+    assert told["d"] == ["DNS:d,", "DNS:127.host.x.y1"]
+    assert told["screen"] == ["DNS:screen"]
+    wrong = certify(tmp_path, "e=host,DNS:other")
+    assert (wrong.returncode, wrong.stderr) == (2, "no host: 'host,DNS:other'; a name or an address\n")
+
+
 def test_nodes_gossip_over_tls_and_a_stranger_stays_out(tmp_path: Path) -> None:
     assert certify(tmp_path / "tls", "a", "b").returncode == 0
     assert certify(tmp_path / "forged", "a", "b").returncode == 0
@@ -69,6 +86,7 @@ def test_the_unit_runs_the_command_as_it_is(tmp_path: Path) -> None:
         "$OMKL_FLAGS",
     ]
     assert unit["Service"]["Restart"] == "on-failure"
+    assert "time-sync.target" in unit["Unit"]["After"]  # certificates are not valid before the clock is set
     if shutil.which("systemd-analyze"):
         copy = tmp_path / "omkl-node@.service"
         copy.write_text(text.replace("/opt/omkl/bin/omkl", "/bin/true").replace("User=omkl", "User=root"))

@@ -164,8 +164,9 @@ def test_a_model_of_random_features() -> None:
     assert str(model).splitlines()[:3] == [
         "Model of 2 inputs, 1 output, logistic loss",
         "  features  1 kernel, 2 random frequencies each",
-        "  learned   4 coefficients each",
+        "  learned   4 coefficients",
     ]
+    assert ".predict(X)  .predict_proba(X)  .classes_  " in str(model)
     assert model._repr_html_().startswith("<table><caption>Model of 2 inputs, 1 output, logistic loss</caption>")
 
 
@@ -177,10 +178,11 @@ def test_a_model_on_landmarks_with_units() -> None:
     )  # fmt: skip
     assert str(model).splitlines()[:4] == [
         "Model of 5 inputs, 2 outputs, squared loss",
-        "  features  similarities to 500 landmarks, read in 3 ways",
-        "  learned   8 coefficients each",
+        "  features  similarities to 500 landmarks",
+        "  learned   8 coefficients for each of 3 models, weighed by their losses",
         "  inputs    as they come; the model standardizes them",
     ]
+    assert ".predict(X)  .decision_function(X)" in str(model)
     assert len(str(model)) < MOST
 
 

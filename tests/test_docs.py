@@ -20,6 +20,7 @@ NOT_RUN = {
     "deploy.md": [
         "as root, with systemd",
         "with podman",
+        "here, but by test_node_access.py, with a node at work",
         "here, but by the benchmark of these very lines",
         "here, but by the benchmark of these very lines",
         "as the node's user, where its checkpoints are",

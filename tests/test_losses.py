@@ -134,6 +134,8 @@ def test_probabilities_of_a_saved_model(tmp_path: Path) -> None:
         labels = np.array([-1, 1] if classes == 2 else [0, 1, 2])
         np.testing.assert_array_equal(labels[chances.argmax(axis=1)], model.predict(X))
         assert model.predict_proba(np.empty((0, 2))).shape == (0, classes)
+        assert model.classes_ is not None
+        assert model.classes_[chances.argmax(axis=1)].tolist() == model.predict(X).tolist()
     model = Model(frequencies, theta[:, :1], np.zeros(1, np.float32), Squared())
     with pytest.raises(InputError, match="loss is squared; it has no probabilities"):
         model.predict_proba(X)

@@ -3,6 +3,7 @@
 import json
 import logging
 import queue
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,7 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import zenoh
+from typer.testing import CliRunner
 
+from omkl.cli.app import app
+from omkl.cli.exits import Exit
 from omkl.errors import InputError
 from omkl.node import certificates, client
 from omkl.node.config import NetworkConfig, load
@@ -21,11 +25,13 @@ from omkl.node.settings import Access
 from omkl.node.transports import Arrival
 from omkl.node.transports.rules import access_control
 from omkl.node.transports.zenoh import Endpoints, ask
-from tests.certificates import TLS, certify, certify_past, files
+from tests.certificates import ROOT, TLS, certify, certify_between, files
+from tests.doc_pages import blocks
 from tests.node_processes import LIMIT, Daemon, samples, write_network
 
 PRESENT = 20.0  # seconds in which a node that is there answers
 ABSENT = 2.0
+NOBODY = "nobody listens there; is it running, or does its own file say another port?"
 X = b'{"x": [1, 2], "y": 1}'
 
 
@@ -34,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the network's certificates, of which ``old`` has expired, and a stranger's in ``forged``."""
     place = tmp_path_factory.mktemp("tls")
     assert certify(place, "a", "b", "c", "screen", "feeder", "mallory").returncode == 0
-    certify_past(place, "old")
+    certify_between(place, "old", 2020, 2021)
     assert certify(place / "forged", "a", "b").returncode == 0
     return place
 
@@ -106,10 +112,21 @@ def test_a_node_refuses_to_start_with_files_that_neighbors_would_refuse(
         Node(config, "a")
 
 
+def test_a_certificate_that_is_not_valid_yet_may_be_another_time(tmp_path: Path) -> None:
+    """As on a device without a battery for its clock, before it has the time from the network."""
+    tls = tmp_path / "tls"
+    assert certify(tls, "b").returncode == 0
+    certify_between(tls, "a", 2040, 2041)
+    path = write_network(tmp_path, scheme="tls", tables=TLS.format(tls))
+    started = CliRunner().invoke(app, ["node", "--network", str(path), "--id", "a"])
+    assert started.exit_code == Exit.DISK
+    assert re.search(r"a\.pem: not valid yet at .* UTC; compare this device's clock\n$", started.stderr)
+
+
 def test_why_a_neighbor_is_not_reached(tmp_path: Path, folder: Path) -> None:
     config, forged = network(tmp_path, folder), folder / "forged"
     place = config.members[0].listen
-    assert certificates.diagnose(place, "a", files(folder, "b")) == "nobody listens there; is it running?"
+    assert certificates.diagnose(place, "a", files(folder, "b")) == NOBODY
     with Node(config, "a"):
         why = [
             certificates.diagnose(place, "a", files(forged, "b")),
@@ -222,7 +239,9 @@ def test_services_are_for_those_who_are_named(tmp_path: Path, folder: Path, capl
         guest.close()
         refused = [("mallory", "predict"), ("feeder", "predict"), ("screen", "observe"), ("screen", "status")]
         for name, service in [*refused, ("a", "model")]:
-            with pytest.raises(InputError, match=r"has not answered .* does its .access. allow this certificate"):
+            with pytest.raises(
+                InputError, match=rf"has not answered .* does its .access. let '{name}' {service}\? --as shows another"
+            ):
                 asked(name, service, ABSENT)
         a.wait(LIMIT)
         assert a.protocol.round == 1
@@ -231,6 +250,24 @@ def test_services_are_for_those_who_are_named(tmp_path: Path, folder: Path, capl
     assert any(
         "'mallory' connects" in text and text.endswith("neither neighbor nor in [access], not heard") for text in told
     )
+
+
+def test_a_feeder_as_the_page_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert certify(tmp_path / "certificates", "a=127.0.0.1", "feeder").returncode == 0
+    table = '[access]\npredict = []\nobserve = ["feeder"]\nmodel = []\n'
+    table += '[checkpoint]\nfolder = "kept"\nevery = "observation"\n'
+    config = network(tmp_path, tmp_path / "certificates", "a", table)
+    (code,) = (block.text for block in blocks(ROOT / "docs" / "deploy.md") if block.language == "python")
+    code = code.replace("tls/sensor-a.local:7447", config.members[0].listen).replace("sensors/a", "test/a")
+    code = code.replace("certificates/", f"{tmp_path}/certificates/")
+    with Node.join(config, "a") as a:
+        exec(code, {"__name__": "page"})
+        assert a.protocol.taken == 2
+    assert capsys.readouterr().out == ""
+    (tmp_path / "certificates" / "a.pem").unlink()
+    assert certify(tmp_path / "certificates", "a").returncode == 0  # does not name the host
+    with Node.join(config, "a"), pytest.raises(zenoh.ZError):
+        exec(code, {"__name__": "page"})
 
 
 def test_without_tls_a_service_is_everyones_or_nobodys(tmp_path: Path) -> None:

@@ -1,16 +1,16 @@
 import subprocess
 import sys
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from omkl.errors import DiskError, InputError
-from omkl.node.events import Damaged
+from omkl.node.events import Damaged, Event, Unsaved
 from omkl.node.persistence import checkpoint, count, saved
 from omkl.node.persistence.count import Count
-from omkl.node.persistence.disk import Disk, RealDisk, held
+from omkl.node.persistence.disk import Disk, OpenFile, RealDisk, held
 from omkl.node.protocol import Protocol
 from omkl.node.settings import Checkpoint
 from tests.node_cluster import config
@@ -70,10 +70,11 @@ def test_a_number_outlives_the_process_that_is_killed(tmp_path: Path, before: in
     )
     assert subprocess.run([sys.executable, "-c", code, str(path)], check=False).returncode == -9
     assert count.read(path.read_bytes()) == [(before or 0) + 1, 2**40]
-    again = Count(RealDisk(), path)
-    assert (again.value, again.fault) == (2**40, None)
-    again.reach(3)
-    assert Count(RealDisk(), path).value == 2**40
+    with closing(Count(RealDisk(), path)) as again:
+        assert (again.value, again.fault) == (2**40, None)
+        again.reach(3)
+    with closing(Count(RealDisk(), path)) as again:
+        assert again.value == 2**40
     assert [file.name for file in tmp_path.iterdir()] == ["a.count"]
 
 
@@ -198,6 +199,47 @@ def test_a_file_that_cannot_be_read_is_not_taken_for_a_damaged_one(monkeypatch: 
     with pytest.raises(DiskError, match="cannot be read"):
         restored(disk)
     assert disk.files == files
+
+
+def test_a_lock_that_was_removed_is_held_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "a.lock"
+    with held(path) as first:
+        first.renew()
+        assert not caplog.text
+        path.unlink()
+        first.renew()
+        assert "a.lock was removed while its node runs; it is held again" in caplog.text
+        with pytest.raises(InputError, match="held by another process"), held(path):
+            pass
+        path.unlink()
+        with held(path):  # who came in between
+            for _ in range(2):
+                first.renew()
+            assert caplog.text.count("was removed and cannot be held again") == 1
+        first.renew()
+        assert caplog.text.count("it is held again") == 2
+    with held(path):
+        pass
+
+
+def test_a_count_that_cannot_be_written_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    told: list[Event] = []
+    with saved(config(1).role("a"), Checkpoint(folder=tmp_path, every=5), 1, told.append) as saver:
+        saver.begin(0.0)
+        for taken in (1, 2):
+            with monkeypatch.context() as patch:
+                patch.setattr(OpenFile, "__setitem__", fail)
+                saver.protocol.taken = taken
+                assert saver.settle()
+        (event,) = told
+        assert isinstance(event, Unsaved)
+        assert "a.count cannot be written ([Errno 28]" in event.why
+        saver.protocol.taken = 3
+        assert saver.settle()
+    assert count.read((tmp_path / "a.count").read_bytes())[0] == 3
 
 
 def test_a_file_is_held_once_and_let_go_by_any_thread(tmp_path: Path) -> None:

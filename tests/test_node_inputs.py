@@ -53,6 +53,25 @@ def rows_detected(text: str) -> list[tuple[int, Sample | Bad]]:
     return list(read(io.BytesIO(text.encode()), Detected(Csv(2))))
 
 
+@pytest.mark.parametrize("banner", ["sensor v2, ready", "sensor v2, ready, ok"])
+def test_what_a_sensor_says_first_does_not_make_its_json_csv(banner: str) -> None:
+    whole = [(2, Sample([1, 2], 1)), (3, Sample([3, 4]))]
+    assert rows_detected(banner + '\n{"x": [1, 2], "y": 1}\n{"x": [3, 4]}\n') == whole
+    (_, torn), (_, row), (_, late) = rows_detected(banner + '\n{"x": [1,\n1,2,1\n{"x": [1, 2]}\n')
+    assert (type(torn), row, type(late)) == (Bad, Sample([1, 2], 1), Bad)  # a row of CSV decides for good
+
+
+def test_half_a_row_at_the_end_is_no_sample_without_a_label() -> None:
+    *_, (number, half) = rows("0.5,1,1\n0.5,1,-1\n0.25,1")
+    assert (number, type(half)) == (3, Bad)
+    assert isinstance(half, Bad)
+    assert half.why.startswith("the last line is '0.25,1' without an end; the rows before have more columns")
+    for text in ("0.5,1,1\n0.25,1\n", "0.5,1\n0.25,1", "0.5,1,1\n0.25,1,", "0.5,1,1\n  "):
+        assert all(isinstance(sample, Sample) for _, sample in rows(text))
+    unlabelled = rows_detected('{"x": [1, 2], "y": 1}\n{"x": [1, 2]}')
+    assert all(isinstance(sample, Sample) for _, sample in unlabelled)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -148,3 +167,19 @@ def test_a_label_that_would_break_the_model_is_refused(label: Any) -> None:
     learning = Learning(Gossip(loss="squared", features=2, quantizer=None), inputs=2, seed=0, index=0)
     with pytest.raises(InputError):
         learning.targets(label)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_an_input_without_features_is_refused(compiled: bool) -> None:
+    learning = Learning(Gossip(features=8, quantizer=None), inputs=2, seed=0, index=0, compiled=compiled)
+    assert learning.features.frequencies is not None
+    widest = np.abs(learning.features.frequencies).reshape(-1, 2)
+    for one in np.vstack([np.sign(learning.features.frequencies.reshape(-1, 2)), [[1, -1]]]):
+        with pytest.raises(InputError, match=r"beyond .* there are no features in float32; scale the inputs"):
+            learning.inputs(3.4e38 * one)
+        largest_taken = 3.4e38 / (2 * max(1.0, widest.sum(axis=1).max()))
+        with np.errstate(all="raise"):
+            assert np.isfinite(learning.predict(learning.inputs(0.99 * largest_taken * one))).all()
+    scaled = Learning(Gossip(features=8, quantizer=None), inputs=2, seed=0, index=0, standardize=True)
+    scaled.see(scaled.inputs([3.4e38, -3.4e38]))  # its features are those of clipped deviations
+    assert np.isfinite(scaled.predict(scaled.inputs([3.4e38, 0]))).all()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from omkl.node import journal as journals
-from omkl.node.events import Differs, Diverged, Dropped, Gossiped, Moved, Recovered, Renewed, Resynced, Scored
+from omkl.node.events import Begun, Differs, Diverged, Dropped, Gossiped, Moved, Recovered, Renewed, Resynced, Scored
 from omkl.node.journal import BURST, LINK_BURST, PAUSE, PROGRESS, Journal, JsonLines, TextLines, Throttle, Writer
 from omkl.node.links import LinkState
 from omkl.node.transports import Arrival
@@ -63,16 +63,36 @@ def test_progress_is_told_every_so_many_rounds_but_not_too_often(
     for t in range(1, 41):
         clock.now += 0.125 if t <= 20 else 0.001
         journal.watch(Gossiped(t, 30, 2))
-        journal.watch(Scored(t, NOTHING, 0.5 if t % 2 else None))
+        for _ in range(4):
+            journal.watch(Scored(t, NOTHING, 0.5 if t % 2 else None))
+    alone = "2 of 2 neighbors, as none was ever reached"  # nobody has come by the transport
     assert caplog.messages == [
-        "round 10: loss 0.5000, 30.0 bytes a round, 2 of 2 neighbors, 8 rounds/s",
-        "round 20: loss 0.5000, 30.0 bytes a round, 2 of 2 neighbors, 8 rounds/s",
+        f"round 10: loss 0.5000, 30.0 bytes a round, {alone}, 8 rounds/s",
+        f"round 20: loss 0.5000, 30.0 bytes a round, {alone}, 8 rounds/s",
     ]
+
+
+def test_a_mean_of_few_losses_is_not_told(journal: Journal, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    journal.tap(Arrival("b", came=True), [])
+    for t in (10, 20, 30, 40):
+        clock.now += 2 * PROGRESS
+        for k in range(3 if t < 40 else 11):
+            journal.watch(Scored(t, NOTHING, 0.1 * t if k < 40 else None))
+        journal.watch(Gossiped(t, 30, 1))
+    told = [text.partition(", 30.0 bytes")[0] for text in caplog.messages[1:]]
+    assert told == [
+        "round 10: 3 labels so far, too few for a mean loss",
+        "round 20: 6 labels so far, too few for a mean loss",
+        "round 30: 9 labels so far, too few for a mean loss",
+        "round 40: loss 3.1000",
+    ]
+    assert caplog.messages[1].endswith("1 of 2 neighbors, 0.5 rounds/s")
 
 
 def test_what_is_refused_stands_beside_the_loss(
     journal: Journal, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
+    journal.tap(Arrival("b", came=True), [])
     for t, refused in ((10, 1), (20, 3)):
         clock.now += 2 * PROGRESS
         for _ in range(refused):
@@ -83,7 +103,8 @@ def test_what_is_refused_stands_beside_the_loss(
     told = [(one.levelname, one.getMessage()) for one in caplog.records if one.omkl["event"] == "progress"]  # type: ignore[attr-defined]
     assert told[0] == (
         "INFO",
-        "round 10: loss 0.5000, 30.0 bytes a round, 2 of 2 neighbors, 0.5 rounds/s, 1 observations refused",
+        "round 10: 2 labels so far, too few for a mean loss, 30.0 bytes a round, 2 of 2 neighbors, 0.5 rounds/s, "
+        "1 observations refused",
     )
     assert told[1][0] == "WARNING"
     assert told[1][1].endswith(", 3 observations refused")
@@ -97,7 +118,7 @@ def test_a_flood_is_told_in_few_lines(journal: Journal, clock: Clock, caplog: py
     assert len(caplog.messages) == 2 * BURST
     clock.now += PAUSE
     journal.watch(Dropped("b", "round 3 again"))
-    assert caplog.messages[-1] == f"bytes from b dropped: round 3 again ({1000 - BURST} like it were not told)"
+    assert caplog.messages[-1] == f"bytes from b dropped: round 3 again ({1000 - BURST} more like it were left out)"
 
 
 def test_a_neighbor_with_ever_new_boots_fills_no_log(
@@ -134,7 +155,40 @@ def test_what_was_held_back_last_is_told_in_the_end(
     journal.remind()
     (told,) = caplog.messages
     assert told.startswith("b is synced: nothing is missing, from its round 3 on (")
-    assert told.endswith(" like it were not told)")
+    assert told.endswith(" more like it were left out)")
+
+
+def test_one_that_is_held_back_is_told_in_good_english(
+    journal: Journal, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(BURST + 1):
+        journal.refuse("label 7")
+    clock.now += PAUSE
+    journal.refuse("label 8")
+    assert caplog.messages[-1] == "no observation, skipped: label 8 (1 more like it was left out)"
+
+
+def test_neighbors_are_counted_as_away_from_the_beginning(
+    journal: Journal, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock.now += 10
+    journal.begin()
+    clock.now += 0.5
+    assert (journal.away("b"), journal.away("nobody")) == (0.5, 0)
+    journal.tap(Arrival("b", came=True), [])
+    assert caplog.messages == ["b is reached after 0.5 s"]
+    assert journal.away("b") == 0
+
+
+def test_who_has_not_answered_is_told_in_good_english(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    for awaited in (("b",), ("b", "c")):
+        journal.watch(Begun(awaited))
+    assert caplog.messages == [
+        "takes its first round, though b has not answered yet; what it has kept of this node's models is taken when it "
+        "comes",
+        "takes its first round, though b, c have not answered yet; what they have kept of this node's models is taken "
+        "when it comes",
+    ]
 
 
 def test_two_processes_under_one_id_are_told(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:

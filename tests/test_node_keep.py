@@ -1,6 +1,7 @@
 """What is acknowledged is kept, or told."""
 
 import json
+import logging
 import threading
 from concurrent.futures import Future
 from pathlib import Path
@@ -102,12 +103,19 @@ def test_a_damaged_or_lost_file_loses_what_it_held() -> None:
     assert Life(disk).events == [Lost(15)]
 
 
-def test_a_number_that_is_behind_is_put_right() -> None:
+def test_a_number_that_is_behind_is_put_right(caplog: pytest.LogCaptureFixture) -> None:
     disk = MemoryDisk()
     Life(disk).observe(13)
     disk.numbers.clear()  # as a power cut may do
     again = Life(disk)
     assert again.events == []
+    assert "a.count is not there; what a crash has lost is not known" in caplog.text
+    again.saver.end()
+    disk.numbers.clear()
+    caplog.clear()
+    Life(disk)  # it left in order, so nothing is lost
+    Life(MemoryDisk())  # a new one
+    assert not caplog.text
     assert disk.acknowledge(KEPT / "a.count", 0) == 10
 
 
@@ -197,6 +205,7 @@ def test_a_node_acknowledges_when_the_disk_has_room_again(
     each: NetworkConfig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(saver, "RETRY", 0.0)
+    caplog.set_level(logging.INFO)
     disk, done, failed = MemoryDisk(), threading.Semaphore(0), threading.Event()
     watch = [lambda event: failed.set() if isinstance(event, Unsaved) else None]
     with Node(each, "a", watch, disk=disk).start() as node:
@@ -211,7 +220,11 @@ def test_a_node_acknowledges_when_the_disk_has_room_again(
         assert done.acquire(timeout=LIMIT)
         node.wait(LIMIT)
         assert node.unsaved is None
-    assert "the checkpoint of round 2 is not written: [Errno 28] No space left on device" in caplog.messages
+    assert each.checkpoint is not None
+    folder = each.checkpoint.folder
+    why = f"the checkpoint of round 2 is not written to {folder}: [Errno 28] No space left on device"
+    assert f"{why}; make room; it is tried again" in caplog.messages
+    assert caplog.messages.count(f"checkpoints are written again, to {folder}") == 1
 
 
 def test_what_is_saved_on_leaving_is_acknowledged(each: NetworkConfig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import resource
 import select
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,7 +20,7 @@ from omkl.errors import InputError
 from omkl.node.config import load
 from omkl.node.transports import zenoh
 from omkl.node.transports.zenoh import Endpoints
-from tests.node_processes import CHECKPOINT, LIMIT, Daemon, as_json, daemons, samples, write_network
+from tests.node_processes import CHECKPOINT, LIMIT, Daemon, as_json, daemons, omkl, samples, write_network
 from tests.test_cli_node import get
 
 FED = ("--input", "-", "--predictions")
@@ -146,6 +147,58 @@ def test_a_count_that_makes_no_sense_keeps_no_node_from_its_work(tmp_path: Path,
             assert a.stop()[0] == 0
 
 
+def test_a_folder_that_was_removed_and_made_again_is_told_of_and_counts_again(tmp_path: Path) -> None:
+    path, kept = write_network(tmp_path, "a", tables=CHECKPOINT), tmp_path / "kept"
+    with Daemon(path, "a", *FED) as a:
+        feed(a, 7)
+        shutil.rmtree(kept)
+        kept.mkdir()
+        feed(a, 6, seed=1)
+        told = a.until("damaged", level="warning")
+        assert (told["file"], told["why"]) == (str(count_of(path)), "was removed or cut short; it is written anew")
+        reset = omkl("node", "reset", "--id", "a", "--network", path, plain=True, stderr=subprocess.PIPE)
+        assert "a.lock is held by another process" in reset.communicate(timeout=LIMIT)[1]
+        kill(a)
+    with Daemon(path, "a") as a:
+        joined = a.until("joined", restored=True)
+        assert (joined["taken"], joined["lost"]) == (10, 3)
+
+
+def test_a_count_that_is_cut_short_while_a_node_runs_does_not_end_it(tmp_path: Path) -> None:
+    path = write_network(tmp_path, "a", tables=CHECKPOINT)
+    with Daemon(path, "a", *FED) as a:
+        feed(a, 7)
+        os.truncate(count_of(path), 0)  # as who copies a file over it does
+        feed(a, 6, seed=1)
+        kill(a)
+    with Daemon(path, "a") as a:
+        joined = a.until("joined", restored=True)
+        assert (joined["taken"], joined["lost"]) == (10, 3)
+
+
+def test_a_crash_without_a_count_says_that_it_knows_no_number(tmp_path: Path) -> None:
+    aged(path := write_network(tmp_path, "a", tables=CHECKPOINT)).unlink()
+    with Daemon(path, "a") as a:
+        assert a.until("damaged", level="warning")["why"] == "is not there; what a crash has lost is not known"
+        assert a.stop()[0] == 0
+    count_of(path).unlink()
+    with Daemon(path, "a") as a:  # it left in order
+        a.until("joined")
+        assert a.stop()[0] == 0
+        assert "damaged" not in [told["event"] for told in a.events]
+
+
+def test_a_node_that_leaves_without_its_folder_ends_as_after_a_disk_that_fails(tmp_path: Path) -> None:
+    path = write_network(tmp_path, "a", tables=CHECKPOINT)
+    with Daemon(path, "a", "--input", "-", "--predictions") as a:
+        feed(a, 3)
+        shutil.rmtree(tmp_path / "kept")
+        a.process.send_signal(signal.SIGTERM)
+        assert a.process.wait(LIMIT) == Exit.DISK
+        assert a.process.stderr
+        assert "omkl: error: the last checkpoint is not written (" in a.process.stderr.read()
+
+
 def ask(network: Path, key: str, question: dict[str, Any], timeout: float) -> dict[str, Any]:
     config = load(network)
     there = Endpoints(connect=[config.members[0].listen])
@@ -239,7 +292,7 @@ def test_what_is_learned_and_not_acknowledged_is_told_apart(tmp_path: Path) -> N
             a.until("unwritten")
             code, told = a.stop()
     assert (code, told["unwritten"]) == (Exit.OK, told["lines"] - told["taken"])
-    assert f"; {told['unwritten']} more are learned, but their predictions are not written" in told["message"]
+    assert f"; {told['unwritten']} more are learned, and their predictions are not written" in told["message"]
     assert "that it had read" not in told["message"]
 
 

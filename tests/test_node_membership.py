@@ -80,6 +80,19 @@ def test_a_dry_run_leaves_the_file_as_it_is(ring: Path) -> None:
         assert told.stdout.startswith(f"{ring} is left as it is; without --dry-run:\n")
         assert says in told.stdout
         assert ring.read_text() == before
+    assert "a and c lose a neighbor and are not linked; --link a,c links them\n" in told.stdout
+
+
+def test_a_removal_that_opens_a_ring_is_told(ring: Path) -> None:
+    def told(*args: str) -> str:
+        return CliRunner().invoke(app, ["node", "remove", "--network", str(ring), *args]).stdout
+
+    assert "lose a neighbor" not in told("--id", "b", "--link", "a,c")
+    before = ring.read_text()
+    says = f'a and d lose a neighbor and are not linked; ["a", "d"] among links of {ring} links them\n'
+    assert says in told("--id", "e")
+    assert ring.read_text() != before
+    assert "lose a neighbor" not in told("--id", "d")  # the end of a path
 
 
 def test_a_file_that_somebody_wrote_is_changed_where_it_must_be(tmp_path: Path) -> None:

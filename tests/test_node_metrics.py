@@ -27,6 +27,7 @@ from omkl.node.neighbors import Send
 from omkl.node.persistence import saved
 from omkl.node.protocol import Protocol
 from omkl.node.role import Role
+from omkl.node.runtime import Observation, Runtime
 from omkl.node.settings import Checkpoint, Timing
 from omkl.node.transports import Arrival
 from omkl.node.web import Page, Server
@@ -98,6 +99,22 @@ def test_links_are_shown_as_they_are(metrics: Metrics, protocol: Protocol) -> No
     assert (value(metrics, "peer_up", peer="b"), value(metrics, "peer_up", peer="c")) == (1, 0)
     assert value(metrics, "link_state", peer="b", state="connecting") == 1
     assert value(metrics, "link_state", peer="b", state="left_out") == 0
+
+
+def test_the_age_of_what_waits(protocol: Protocol) -> None:
+    now = 100.0
+    runtime = Runtime(protocol, lambda _: None, clock=lambda: now)
+    metrics = Metrics(protocol, oldest=lambda: runtime.oldest)
+    assert value(metrics, "observations_waiting_seconds") == 0
+    protocol.came("b", now)  # which a round waits for
+    for _ in range(2):
+        runtime._do(Observation(np.zeros(protocol.role.inputs), None), now)
+        now += 7
+    assert value(metrics, "observations_waiting_seconds") == 14
+    runtime._acknowledge([Scored(1, NOTHING, None)])
+    assert value(metrics, "observations_waiting_seconds") == 7
+    runtime._acknowledge([Scored(2, NOTHING, None)])
+    assert value(metrics, "observations_waiting_seconds") == 0
 
 
 def test_the_loss_follows_the_last_observations(metrics: Metrics) -> None:

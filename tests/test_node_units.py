@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from omkl.node.daemon import LONG, MANY, PILE, Backlog
 from omkl.node.events import Recovered
 from omkl.node.journal import Journal
 from omkl.node.protocol import Protocol
@@ -40,6 +41,25 @@ def test_a_node_whose_models_came_back_has_no_scale_yet(caplog: pytest.LogCaptur
         caplog.clear()
         Units(protocol, Journal("a", {})).watch(Recovered("b", 40))
         assert [record.omkl["event"] for record in caplog.records] == expected  # type: ignore[attr-defined]
+
+
+def test_what_waits_for_long_is_told_ever_more_rarely(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    backlog = Backlog(Journal("a", {}), clock=lambda: now)
+    told = []
+    for second in range(400):
+        now = float(second)
+        backlog.look(0 if second == 20 else MANY, 30.0, 0, "lockstep")
+        told += [second] if caplog.records else []
+        caplog.clear()
+    assert told == [50, 110, 230]
+    backlog.look(0, 0.0, 0, "lockstep")
+    now += LONG
+    backlog.look(MANY, 1.0, PILE - 1, "lockstep")  # young, and few behind it
+    now += LONG
+    backlog.look(MANY, 1.0, PILE, "lockstep")
+    assert ": 16 wait, the oldest for 1 s, and 32,768 bytes in the pipe for longer; the slowest" in caplog.messages[0]
+    assert 'mode = "timer"' in caplog.messages[0]
 
 
 @pytest.mark.parametrize("units", [((0.5, 2), (-1, 0.5)), ((0, 0), (0, 1))])

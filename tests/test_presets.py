@@ -47,7 +47,6 @@ def test_alone_is_the_default_without_messages() -> None:
     [
         lambda: omkl.recommended(gamma=0),
         lambda: omkl.simulate("banana", np.zeros((3, 3)), rounds=2),
-        lambda: omkl.compare("banana", {"a": (None, "path"), "b": (omkl.Local(), "path")}, nodes=3, rounds=2),
     ],
 )
 def test_who_looks_for_nodes_that_never_talk_is_told_of_alone(wrong: Callable[[], object]) -> None:

@@ -154,7 +154,7 @@ def test_nodes_with_labels_and_without_refuse_each_other(tmp_path: Path) -> None
     [
         (NETWORK.replace("rows = 100", 'rows = 100, source = "labelled"'), {}, "^calibration: no labels; .* y=y"),
         (NETWORK, {"y": np.ones(7)}, "^calibration: 7 labels y for 120 rows X"),
-        (NETWORK, {"y": np.full(120, 3.0)}, "^calibration: .*takes labels -1 and"),
+        (NETWORK, {"y": np.full(120, 3.0)}, "^calibration: label 3; labels of logistic loss are 0 and 1"),
     ],
 )
 def test_refusals_of_nodes(text: str, arrays: dict[str, Any], told: str, tmp_path: Path) -> None:

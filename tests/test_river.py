@@ -1,6 +1,7 @@
 """The doors of river."""
 
 import pickle
+import re
 from collections import Counter
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -8,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from river import checks, compose, datasets, preprocessing
+from river import checks, compose, datasets, evaluate, metrics, preprocessing
 from threadpoolctl import threadpool_limits
 
 from omkl.errors import InputError
@@ -202,3 +203,25 @@ def test_in_a_pipeline() -> None:
         error += abs(model.predict_one(x) - y)
         model.learn_one(x, y)
     assert error / 300 < 1.5
+
+
+def test_texts_are_encoded_as_the_error_says() -> None:
+    rng = np.random.default_rng(0)
+    made: list[Any] = [{"v": rng.normal(), "k": int(rng.integers(10)), "c": "pqr"[rng.integers(3)]} for _ in range(800)]
+    data = [(x, (x["v"] > 0) ^ (x["c"] == "q") ^ (x["k"] > 5)) for x in made]
+    with pytest.raises(InputError, match=r"'c' is '[pqr]'; .*compose.SelectType") as caught:
+        OMKLClassifier().learn_one(*data[0])
+    written = re.search(r"write (.*) the estimator", str(caught.value))
+    assert written
+    model = eval(f"{written[1]} OMKLClassifier()", globals())  # noqa: S307
+    accuracy: Any = metrics.Accuracy  # which has no types
+    assert evaluate.progressive_val_score(data, model, accuracy()).get() > 0.85
+
+
+def test_a_row_that_is_no_dict() -> None:
+    model: Any = OMKLClassifier()
+    for call in (model.predict_one, lambda x: model.learn_one(x, 1)):
+        model.learn_one({"a": 1.0}, 0)
+        model.learn_one({"a": 2.0}, 1)
+        with pytest.raises(InputError, match=r"the row is \[1, 2\]; a row is a dict"):
+            call([1, 2])

@@ -100,6 +100,50 @@ def test_units_do_not_matter_once_a_column_has_varied(X: np.ndarray) -> None:
     assert np.abs(one).max() <= scaling.CLIP
 
 
+def plain(X: np.ndarray) -> scaling.Moments:
+    """Return the moments of Welford, whatever comes."""
+    seen, mean, squares = scaling.start(*X.shape[1:])
+    for x in X:
+        apart = x - mean
+        seen, mean = seen + 1, mean + apart / (seen + 1)
+        squares = squares + apart * (x - mean)
+    return scaling.Moments(seen, mean, squares)
+
+
+@pytest.mark.parametrize("glitch", [1e6, -1e30])
+def test_a_glitch_leaves_the_units_nearly_as_they_were(glitch: float) -> None:
+    X = np.random.default_rng(0).normal(size=(500, 2))
+    before, after = moments(X), moments(np.vstack([X, [[glitch, 0.5]]]))
+    (center, scale), (center_after, scale_after) = before.units, after.units
+    np.testing.assert_allclose(center_after, center, atol=0.03)
+    np.testing.assert_allclose(scale_after, scale, rtol=0.12)
+    near = center[0] + np.sign(glitch) * scaling.CLIP * scale[0]
+    expected = scaling.update(before, np.array([near, 0.5]))
+    np.testing.assert_allclose(after.mean, expected.mean)
+    np.testing.assert_array_equal(after.mean[1], plain(np.vstack([X, [[0, 0.5]]])).mean[1])  # to the bit
+
+
+def test_samples_that_are_not_absurd_count_as_they_are() -> None:
+    X = np.random.default_rng(1).standard_t(2, size=(400, 3))
+    X[60:, 1] += 30  # a change of level, and one of a column that had not varied
+    X[:100, 2] = 7
+    X[100:, 2] = 1e6 * X[100:, 2]
+    for one, other in zip(moments(X)[1:], plain(X)[1:], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("before", [60, 500])
+def test_a_change_of_level_for_good_is_learned(before: int) -> None:
+    X = np.random.default_rng(2).normal(size=(before + 300, 1, 1))
+    X[before:] += 1e6
+    made, after = scaling.standardize_stream(X)
+    assert abs(made[before, 0, 0]) == scaling.CLIP
+    assert np.abs(made[-1]).max() < 5
+    (center, scale), (whole, deviation) = after.units, plain(X).units
+    np.testing.assert_allclose(center, whole, rtol=0.8)
+    np.testing.assert_allclose(scale, deviation, rtol=0.3)
+
+
 def test_a_billion_and_one() -> None:
     x = np.random.default_rng(0).normal(size=(500, 1, 2))
     near, far = (scaling.standardize_stream(x + offset)[0] for offset in (0.0, 1e9))

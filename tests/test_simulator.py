@@ -21,6 +21,7 @@ from omkl.methods import Method, Neighbors
 from omkl.quantizers import Message
 from omkl.simulator import engine, rounds, scans
 from omkl.simulator.networks import Dense, Edges, Lists, network
+from omkl.simulator.watching import Begun, Plan
 from tests import numpy_run
 from tests.conftest import assert_same_but_for_flips
 from tests.executors import SCANS, by
@@ -486,18 +487,69 @@ def test_cases_in_one_pass_equal_cases_apart() -> None:
         assert together[name].config == apart.config
 
 
-@pytest.mark.parametrize(
-    ("other", "text"),
-    [
-        (Gossip(features=10), "differ in features, orthogonal or loss"),
-        (Gossip(orthogonal=True), "differ in features, orthogonal or loss"),
-        (Gossip(loss="squared"), "differ in features, orthogonal or loss"),
-        (omkl.Choco(kernels=omkl.gaussian(3)), r"kernels gaussian\(3\) are not the first of gaussian\(1, 3, 5\)"),
-    ],
-)
-def test_cases_that_share_no_pass_are_refused(other: Method, text: str) -> None:
-    with pytest.raises(InputError, match=text):
-        omkl.compare(blobs(5, 3), {"a": (Gossip(), "path"), "b": (other, "path")})
+def test_cases_that_cannot_share_a_pass_run_in_several_on_the_same_samples_and_seeds() -> None:
+    X, y = blobs(30, 4)
+    base = {"eta": 0.5, "gamma": 0.3}
+    marks = omkl.Landmarks(rank=8, rows=20)
+    cases: dict[str, tuple[Method, str]] = {
+        "first": (Gossip(kernels=omkl.gaussian(1), **base), "ring"),
+        "fewer features": (Gossip(features=10, **base), "path"),
+        "long": (Gossip(**base), "ring"),
+        "orthogonal": (Gossip(orthogonal=True, **base), "ring"),
+        "another kernel": (omkl.Choco(kernels=omkl.gaussian(3), **base), "ring"),
+        "landmarks": (Gossip(basis=marks, **base), "ring"),
+        "landmarks, one width": (Gossip(basis=marks, kernels=omkl.gaussian(1), **base), "ring"),
+    }
+    told: list[tuple[int, int]] = []
+    together = omkl.compare((X, y), cases, seeds=2, progress=lambda *now: told.append(now))
+    assert list(together) == list(cases)
+    assert told == sorted(told)
+    assert told[-1] == (30, 30)
+    for name, (method, graph) in cases.items():
+        apart = omkl.simulate((X, y), graph, method=method, seeds=2)
+        np.testing.assert_allclose(together[name].loss, apart.loss, atol=2e-4)
+        assert together[name].config == apart.config
+
+
+def test_the_default_is_compared_with_the_paper_and_with_nodes_alone() -> None:
+    cases = {name: (name, "ring") for name in ("recommended", "paper", "alone")}
+    results = omkl.compare("banana", cases, nodes=20, rounds=40, seeds=2)
+    assert [row["case"] for row in results.rows()] == list(cases)
+    losses = [row["loss"] for row in results.rows()]
+    assert losses[0] < losses[2] < losses[1]
+    assert all(row["difference_half"] > 0 for row in results.rows()[1:])
+
+
+def test_the_first_case_is_watched_whatever_passes_there_are() -> None:
+    seen: list[Any] = []
+
+    class Eyes:
+        def begin(self, run: Begun) -> Plan:
+            seen.append(run.config["label"])
+            return Plan(nodes=(0,), every=1)
+
+        def see(self, look: Any) -> None:
+            seen.append(look.rounds)
+
+    cases = {"few": (Gossip(features=5), "path"), "many": (Gossip(features=8), "path")}
+    omkl.compare(blobs(5, 3), cases, watch=Eyes())
+    assert seen[0].startswith("paper, features=5")
+    assert len(seen) > 1
+
+
+def test_nodes_that_drift_apart_are_warned_of() -> None:
+    method = Gossip(kernels=omkl.gaussian(1), eta=1.0, gamma=0.5, momentum=0.8, quantizer=Nearest(2.5))
+    with pytest.warns(UserWarning, match=r'disagreement grew .* below 0\.5, or "auto"$') as told:
+        omkl.simulate("banana", nodes=20, method=method, rounds=100)
+    assert told[0].filename == __file__
+    for calm in (method.replace(gamma="auto"), omkl.paper(), Local(eta=1.0)):
+        omkl.simulate("banana", nodes=20, method=calm, rounds=100)  # a warning would be an error
+
+
+def test_cases_of_different_losses_are_refused() -> None:
+    cases = {"a": (Gossip(), "path"), "b": (Gossip(loss="squared"), "path")}
+    with pytest.raises(InputError, match=r"losses .* cannot be subtracted; give all cases one loss"):
+        omkl.compare(blobs(5, 3), cases)
 
 
 @pytest.mark.parametrize("cases", [{}, [Gossip()], {"a": Gossip()}])

@@ -463,3 +463,36 @@ def test_some_weights_among_many_rows_and_any_cuts(warmup: int, rng: np.random.G
     for k in range(0, 180, 5):
         cut.partial_fit(X[k : k + 5], y[k : k + 5], weights[k : k + 5]).predict(X[:2])
     np.testing.assert_array_equal(cut.predict(X), whole.predict(X))
+
+
+@pytest.mark.parametrize("columns", [{"t": "red"}, {"t": "2024-01-01"}])
+def test_columns_that_are_no_numbers_are_named(moons: Any, columns: dict[str, str]) -> None:
+    pd = pytest.importorskip("pandas")
+    X, y = moons
+    frame = pd.DataFrame(X, columns=["u", "v"]).assign(t=columns["t"])
+    learned = OMKLClassifier().fit(frame[["u", "v"]].assign(t=1.0), y)
+    for call in (lambda: OMKLClassifier().fit(frame, y), lambda: learned.predict(frame)):
+        with pytest.raises(InputError, match=r"column 't' has texts .*make_column_transformer\(.*\['t'\]"):
+            call()
+    dates = frame.assign(t=pd.to_datetime(frame["t"], errors="coerce"))
+    with pytest.raises(InputError, match="column 't' has dates; an estimator takes numbers"):
+        OMKLClassifier().fit(dates, y)
+    with pytest.raises(InputError, match=r"X has texts .*make_column_transformer"):
+        OMKLClassifier().fit(np.array([["a", "b"]] * len(y), dtype=object), y)
+    with pytest.raises(InputError, match="without columns"):
+        OMKLClassifier().fit(pd.DataFrame(), [])
+
+
+@pytest.mark.parametrize("kind", [OMKLClassifier, OMKLRegressor])
+def test_a_target_that_is_missing_is_refused(kind: Any, moons: Any) -> None:
+    y = moons[1].astype(object)
+    y[3] = None
+    for call in (kind().fit, kind().partial_fit):
+        with pytest.raises(InputError, match="y has no value in row 3; "):
+            call(moons[0], y)
+
+
+def test_inputs_whose_squares_are_infinite(moons: Any) -> None:
+    X, y = moons
+    score = OMKLClassifier().fit(X * 2.0**990, y).score(X * 2.0**990, y)
+    assert score == OMKLClassifier().fit(X, y).score(X, y)

@@ -24,6 +24,7 @@ from omkl.metrics import half_interval
 from omkl_lab import sweeps
 from omkl_lab.cli.grid import expand
 from omkl_lab.cli.sweep import _print
+from omkl_lab.sweeps.points import BLANK, as_rows
 from omkl_lab.sweeps.work import Queue
 
 BASE = """
@@ -184,7 +185,13 @@ def test_failures_do_not_stop_the_rest_and_run_again_on_demand_only(folder: Path
     assert rows[0]["final_loss"] is None
     columns = list(rows[0])
     assert columns[0] == "id"
-    assert columns[columns.index("loss") :] == [*sweeps.MEASURES[:-1], "seconds", "failure", "error"]
+    assert columns[columns.index("loss") :] == [
+        *sweeps.MEASURES[:-1],
+        "final_losses",
+        "seconds",
+        "failure",
+        "error",
+    ]
     assert (rows[2]["method"], rows[2]["method.quantizer"], rows[2]["method.quantizer.bits"]) == ("gossip", "qsgd", 4)
     before = stamps(out)
     again = run(grid, "--out", out, "--format", "json")
@@ -257,6 +264,43 @@ def test_averages_of_points_that_failed_that_overlap_and_that_stand_alone() -> N
     assert (unclear["final_accuracy"], unclear["final_loss_half"]) == (None, 0.0)
     assert len(sweeps.averaged([made(0, 0.5), made(1, 0.5, shuffle=1) | {"topology": "path"}])) == 2
     assert sweeps.averaged([]) == []
+
+
+def test_settings_are_compared_with_the_best_seed_by_seed() -> None:
+    rows = [made(0, 0.5, 2, final_losses=[0.3, 0.7]), made(2, 0.9, final_losses=[0.9])]
+    rows += [made(0, 0.6, 3, final_losses=[0.31, 0.73, 0.76]) | {"topology": "path"}]
+    rows += [made(7, 0.9, final_losses=[0.9]) | {"topology": "star"}, made(0, 0.9) | {"topology": "grid"}]
+    ring, path, star, grid = sweeps.averaged(rows)  # means .633, .6, .9: the path is the best
+    assert (path["minus_best"], path["minus_best_half"]) == (0.0, 0.0)
+    apart = [0.3 - 0.31, 0.7 - 0.73, 0.9 - 0.76]
+    assert ring["minus_best"] == pytest.approx(sum(apart) / 3)
+    assert ring["minus_best_half"] == pytest.approx(float(half_interval(apart)))
+    assert (star["minus_best"], star["minus_best_half"]) == (None, None)
+    assert (grid["minus_best"], grid["minus_best_half"]) == (None, None)
+
+
+def test_the_table_tells_graphs_by_their_names_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        {"topology.sha256": name * 3, "topology.names": f'["{name}"]'}
+        | made(seed, loss, final_losses=[loss + seed / 100])
+        | {"topology": name}
+        for seed in (0, 1)
+        for name, loss in (("ring", 0.3), ("path", 0.4))
+    ]
+    _print(rows, sweeps.averaged(rows), folder)
+    head, best, other, *_ = capsys.readouterr().out.splitlines()
+    assert " ".join(head.split()) == "topology seeds final_loss minus the best final_accuracy bits_per_node_round"
+    assert best.split()[:2] == ["ring", "2"]
+    assert "+0.1 ± " in other
+    same = [row | {"topology": "mine"} for row in rows]
+    _print(same, sweeps.averaged(same), folder)
+    assert capsys.readouterr().out.split()[0] == "topology.sha256"
+
+
+def test_names_of_nodes_stay_readable() -> None:
+    one = sweeps.Point(omkl.Experiment(data="banana"), {"topology": {"names": ["Évora", "Faro"]}})
+    (row,) = as_rows([one], {one.id: BLANK})
+    assert row["topology.names"] == '["Évora", "Faro"]'
 
 
 def test_a_setting_that_failed_once_comes_last(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -169,6 +169,13 @@ class Wide(omkl.Nearest):
 
 
 @dataclass(frozen=True)
+class Modest(omkl.Nearest):
+    """States a size that no message could have."""
+
+    def size(self, n: int) -> int:
+        return 1
+
+
 class Choosy(omkl.Nearest):
     def check(self, n: int) -> None:
         raise omkl.InputError("no")
@@ -372,6 +379,7 @@ PLANTED: list[tuple[Callable[[Any], Any], Any, str, str]] = [
     (testing.check_quantizer, Flat(), "has_levels_and_steps", r"step has shape \(20,\); it must be \(20, 'B'\)"),
     (testing.check_quantizer, Unrounded(), "sums_are_exact", "nine significant bits, .* quantizers.round_up"),
     (testing.check_quantizer, Wide(), "sums_are_exact", r"a level is \d+; 255 is the largest; clip"),
+    (testing.check_quantizer, Modest(), "size_holds_its_messages", r"size\(40\) is 1, .* 1 bits tell at most 2 apart"),
     (testing.check_quantizer, Dividing(), "nothing_stays_nothing", "a vector of 0 gives level nan"),
     (testing.check_quantizer, Boastful(), "is_within_delta", r"delta\(40\) = 0.9 allows 0.1; state a smaller delta"),
     (testing.check_quantizer, Global(), "depends_on_its_arguments_alone", "take randomness from `uniforms`"),
@@ -441,9 +449,9 @@ def test_every_check_finds_something() -> None:
 
 
 def test_all_that_fails_is_told_at_once() -> None:
-    with pytest.raises(Failed, match="Boastful fails 1 of 12 checks:\n  is_within_delta: "):
+    with pytest.raises(Failed, match="Boastful fails 1 of 13 checks:\n  is_within_delta: "):
         testing.check_quantizer(Boastful())
-    with pytest.raises(Failed, match=r"int fails 1 of 12 checks:\n  has_the_members: int lacks name, dithered"):
+    with pytest.raises(Failed, match=r"int fails 1 of 13 checks:\n  has_the_members: int lacks name, dithered"):
         testing.check_quantizer(3)  # type: ignore[arg-type]
     with pytest.raises(
         Failed, match=r"(?s)^SGD fails .* SGD is a class; .*; pass SGD\(\); the other checks need them, .*run$"
@@ -457,9 +465,9 @@ def test_what_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(running, "import_module", missing)
     report = testing.check_quantizer(omkl.Sign())
-    assert len(report.passed) == 10
+    assert len(report.passed) == 11
     assert str(report).startswith(
-        "10 checks passed; skipped is_the_same_on_strict_arrays: array-api-strict is not inst"
+        "11 checks passed; skipped is_the_same_on_strict_arrays: array-api-strict is not inst"
     )
     assert "pip install 'omkl[sim]'" in report.skipped["is_the_same_under_jit"]
 

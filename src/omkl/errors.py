@@ -30,6 +30,10 @@ class AddressError(InputError):
     """An address is none of this device; it may be another time, when its network is up."""
 
 
+class ClockError(InputError):
+    """A certificate is not valid yet; it may be another time, when this device's clock is right."""
+
+
 class MissingExtraError(ImportError):
     """An optional dependency is not installed."""
 

@@ -112,13 +112,16 @@ class Model:
         if marks is None:
             made = f"{counted(members, 'kernel')}, {self.frequencies.shape[1]:,} random frequencies each"
         else:
-            made = f"similarities to {counted(len(marks), 'landmark')}, read in {counted(members, 'way')}"
-        rows = {"features": made, "learned": f"{counted(outputs * width, 'coefficient')} each"}
+            made = f"similarities to {counted(len(marks), 'landmark')}"
+        of = " for each kernel" if marks is None else f" for each of {members:,} models, weighed by their losses"
+        each = "" if members == 1 else of
+        rows = {"features": made, "learned": f"{counted(outputs * width, 'coefficient')}{each}"}
         if self.center is not None:
             rows["inputs"] = "as they come; the model standardizes them"
         if self.encoding is not None:
             rows["table"] = ", ".join(one.name for one in self.encoding.columns)[:MOST_SHOWN]
-        rows["see"] = '.predict(X)  .decision_function(X)  .weights  .save("model.npz")'
+        chances = "" if self.classes_ is None else ".predict_proba(X)  .classes_  "
+        rows["see"] = f'.predict(X)  {chances}.decision_function(X)  .weights  .save("model.npz")'
         size = f"{counted(self.features.inputs, 'input')}, {counted(outputs, 'output')}"
         return f"Model of {size}, {self.loss.name} loss", rows
 
@@ -132,6 +135,16 @@ class Model:
     def weights(self) -> npt.NDArray[np.float32]:
         """The kernel weights, which sum to one."""
         return np.asarray(algorithm.normalize(self.log_weights))
+
+    @property
+    def classes_(self) -> npt.NDArray[Any] | None:
+        """The labels, in the order of the columns of ``predict_proba``; None if the loss has no probabilities."""
+        chances = getattr(self.loss, "probabilities", None)
+        if chances is None:
+            return None
+        if self.encoding is not None and self.encoding.classes is not None:
+            return np.array(self.encoding.classes)
+        return np.array(list(chances(np.zeros(self.theta.shape[1]))))
 
     def decision_function(self, X: Any) -> npt.NDArray[np.float32]:
         """Return the outputs f, shape ``(n, C)``, for inputs ``(n, d)``, or rows of a table as for ``predict``."""
@@ -184,7 +197,7 @@ class Model:
     def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Return the probability of every class, ``(n, classes)``, for logistic and softmax losses.
 
-        Columns are in the order of the labels: -1 and +1, or 0, 1, 2, ..., or ``encoding.classes``.
+        Columns are in the order of ``classes_``: -1 and +1, or 0, 1, 2, ..., or the labels of a table.
         """
         chances = getattr(self.loss, "probabilities", None)
         if chances is None:

@@ -7,7 +7,7 @@ classes may appear at any time. ``omkl.online`` has the rest.
 """
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -262,6 +262,8 @@ def _sorted(names: Iterable[Any]) -> list[Any]:
 
 def _numbers(x: Named) -> dict[Any, float]:
     """Return the values that are there, as numbers."""
+    if not isinstance(x, Mapping):
+        raise InputError(f"the row is {str(x)[:40]}; a row is a dict, values by the names of columns; pass a dict")
     values = {}
     for name, value in x.items():
         if type(value) is float and -math.inf < value < math.inf:
@@ -273,7 +275,8 @@ def _numbers(x: Named) -> dict[Any, float]:
             number = float(value)
         except (TypeError, ValueError):
             raise InputError(
-                f"{name!r} is {value!r}; a value must be a number; put river's OneHotEncoder before the estimator"
+                f"{name!r} is {value!r}; a value must be a number; write (compose.SelectType(str) | "
+                "preprocessing.OneHotEncoder()) + compose.SelectType((int, float)) | the estimator"
             ) from None
         if math.isinf(number):
             raise InputError(f"{name!r} is {value!r}; a value must be finite; leave it out where it is not known")

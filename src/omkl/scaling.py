@@ -12,8 +12,12 @@ on the bulk of the inputs has no large features there.
 
 Each node goes by its own stream. Where nodes see different data, each therefore has the world in units of its own, a
 place that is warm for one is cold for another, and one model cannot serve both: standardize by known units there
-instead, the same at all nodes, before the data comes here. Nor are moments forgetful or robust: a reading of 1e30 from
-a broken sensor stays in them, and is to be dropped before.
+instead, the same at all nodes, before the data comes here. Nor are moments forgetful.
+
+A reading of 1e30 from a broken sensor must not make all others equal for good. So once fifty samples are known, one
+that is beyond a hundred deviations in a column that has varied counts as one of ten there. What changes for good is
+still learned: each such sample widens the deviation, and after a fifth as many as were seen before, even a level that
+is a million deviations away is within a hundred. Streams without such samples have the moments of Welford to the bit.
 """
 
 from typing import Any, NamedTuple, TypeAlias
@@ -25,6 +29,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Inputs: TypeAlias = npt.NDArray[np.floating[Any]]
 
 CLIP = 10.0
+ENOUGH, ODD = 50, 100.0  # samples after which one that is so many deviations off counts as one of CLIP
 
 
 class Moments(NamedTuple):
@@ -65,6 +70,10 @@ def update(moments: Moments, x: Inputs) -> Moments:
     """
     seen, mean, squares = moments
     apart = x - mean
+    if seen >= ENOUGH and (odd := apart * apart * (seen - 1) > ODD**2 * squares).any():
+        near = mean + np.copysign(CLIP * moments.units[1], apart)
+        x = np.where(odd & (squares > 0), near, x)
+        apart = x - mean
     mean = mean + apart / (seen + 1)
     return Moments(seen + 1, mean, squares + apart * (x - mean))
 

@@ -21,7 +21,7 @@ from omkl.cli.exits import MEANINGS, Exit, tell
 from omkl.cli.explain import explain
 from omkl.cli.node import node
 from omkl.cli.simulate import simulate
-from omkl.errors import AddressError, DiskError, DivergedError, InputError, MissingExtraError
+from omkl.errors import AddressError, ClockError, DiskError, DivergedError, InputError, MissingExtraError
 from omkl.registry import added
 
 COMMANDS = (simulate, cluster, dashboard, explain, data, doctor)
@@ -77,7 +77,7 @@ def _code(error: InputError | OSError) -> Exit:
     if isinstance(error, DivergedError):
         return Exit.DIVERGED
     fails = isinstance(error, OSError) and error.errno in (errno.EIO, errno.ENOSPC)
-    return Exit.DISK if fails or isinstance(error, DiskError | AddressError) else Exit.INPUT
+    return Exit.DISK if fails or isinstance(error, DiskError | AddressError | ClockError) else Exit.INPUT
 
 
 def _is_unread() -> bool:

@@ -20,6 +20,8 @@ from omkl.cli.options import Format
 from omkl.data import files, inventory
 from omkl.errors import MissingExtraError
 
+EXTRAS = "need pip install 'omkl[fast]' or 'omkl[sim]'"
+
 
 def doctor(output: options.Output = Format.TABLE) -> None:
     """Show what is installed, what is missing, and whether a small simulation runs.
@@ -58,7 +60,17 @@ def _try() -> tuple[Exit, str]:
         return Exit.MISSING, str(error)
     except Exception as error:  # whatever is wrong, a doctor reports it
         return Exit.UNEXPECTED, f"a simulation of 3 nodes failed: {type(error).__name__}: {error}"
-    return Exit.OK, f"a simulation of 3 nodes ran in {time.perf_counter() - start:.1f} s"
+    return Exit.OK, f"a simulation of 3 nodes ran in {time.perf_counter() - start:.1f} s, with {_engines()}"
+
+
+def _engines() -> str:
+    """Return what a small simulation runs with, and a longer one."""
+    from omkl.simulator.engine import has_accelerator
+
+    if has_accelerator():
+        return "JAX"
+    longer = [name for name in ("Numba", "JAX") if _version(name.lower())]
+    return f"NumPy; longer ones {'run with ' + ' or '.join(longer) if longer else EXTRAS}"
 
 
 def _packages() -> dict[str, dict[str, str | None]]:
@@ -104,8 +116,11 @@ def _print(findings: dict[str, Any]) -> None:
     memory = f", {findings['memory_gib']} GiB" if findings["memory_gib"] else ""
     console.print(f"[bold]omkl {findings['omkl']}[/bold], Python {findings['python']}, {findings['platform']}")
     console.print(f"{findings['cores']} cores{memory}; JAX on {', '.join(findings['devices']) or 'no device'}")
-    programs = f"kept in {findings['programs']}" if findings["programs"] else "not kept"
-    console.print(f"compiled programs are {programs}; $OMKL_CACHE names another folder, or is off\n")
+    console.print(
+        f"what JAX compiles is kept in {findings['programs']}; $OMKL_CACHE names another folder; off keeps nothing\n"
+        if findings["programs"]
+        else "what JAX compiles is not kept, so each start compiles anew; $OMKL_CACHE names a folder to keep it in\n"
+    )
     packages = Table.grid(padding=(0, 2))
     for extra, versions in findings["packages"].items():
         here = [f"{name} {found}" for name, found in versions.items() if found]

@@ -23,7 +23,7 @@ MEANINGS = {
     Exit.INPUT: "bad input or usage, or a port that is taken",
     Exit.MISSING: "a missing extra",
     Exit.DIVERGED: "a run that diverged",
-    Exit.DISK: "a disk that fails or is full, or an address that the device does not have, yet",
+    Exit.DISK: "a disk that fails or is full, or an address or a time that the device does not have, yet",
     Exit.INTERRUPTED: "interrupted",
     Exit.UNREAD: "nobody reads what is printed, as after head",
 }

@@ -1,19 +1,22 @@
 """``omkl explain``: what the theory says of a setting."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from omkl import config, theory
+from omkl import config, data, theory
 from omkl.cli import options, show
 from omkl.cli.options import Format
+from omkl.data.reading import is_file as is_table
+from omkl.data.tables import Roles
 from omkl.errors import InputError
 from omkl.experiment import Experiment
-from omkl.methods import Gossip
+from omkl.methods import PRESETS, Gossip, Method, suited
 from omkl.quantizers import Quantizer
+from omkl.settings import settings
 
-NODES = 20  # where neither flags nor a graph say how many
+NODES, ROUNDS = 20, 1000  # where nothing says how many
 
 FLAGS = options.flags("topology nodes weights method")
 
@@ -22,37 +25,59 @@ FLAGS = options.flags("topology nodes weights method")
 class explain(FLAGS):  # type: ignore[misc, valid-type]
     """Explain a setting: spectral gap, contraction, regret bound.
 
-    The setting is the recommended one on a path of 20 nodes, with what flags change in it. The regret bound is for
-    the paper's method.
+    The setting is that of a file as for omkl simulate, or the recommended one on a path of 20 nodes, with what flags
+    change in it. The regret bound is for the paper's method.
 
     Example: omkl explain --method paper --topology ring --nodes 20 --rounds 5000
     """
 
-    rounds: Annotated[int, typer.Option(help="Length of the stream, T.", metavar="INT")] = 1000
+    spec: options.Spec = None
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            help="Length of the stream, T. Without it: that of SPEC.toml, if it names a data set, else 1000.",
+            metavar="INT",
+            show_default=False,
+        ),
+    ] = None
     output: options.Output = Format.TABLE
 
     def __post_init__(self) -> None:
-        table = options.tables(self)
-        given = config.as_table(table.pop("method", {}), "method")
-        # A quantizer that gossip refuses is the one to explain, so it is read apart.
-        quantizer = given.pop("quantizer", {})
-        before = config.method(given)
-        if type(before) is not Gossip:
-            raise InputError(f"method: {before.name} given; the theory is of gossip; name a preset, or gossip")
-        channel = config.part(config.PARTS[Quantizer], quantizer, "quantizer", before.channel.quantizer)
-        method: Gossip = before.replace(quantizer=None)
-        if method.sent % (block := getattr(channel, "block", None) or 1):
-            raise InputError(f"quantizer.block: {block} given; a model is {method.sent} numbers; use a divisor of them")
-        run = config.converted(Experiment, table, "")
-        graph = config.topology(run.get("topology", "path"), run.get("nodes", NODES))
+        table = config.merge(config.load(self.spec) if self.spec else {}, options.tables(self))
+        method, channel = _method(table.pop("method", {}))
+        of = table.pop("data", None)
+        chosen = data.known(of) if isinstance(of, str) and not is_table(of) else None
+        run = config.converted(Experiment, {key: table[key] for key in table.keys() - settings(Roles).keys()}, "")
+        if chosen is not None:
+            method = suited(method, chosen.loss)
+        count = run.get("nodes", (chosen and chosen.nodes) or NODES)
+        own = data.load(chosen.name).graph if chosen is not None and chosen.graph and "topology" not in run else None
+        graph = own or config.topology(run.get("topology", "path"), count)
+        length = run.get("rounds", ROUNDS if chosen is None else chosen.n // max(1, count))
         page = theory.explain(
             graph,
-            run.get("nodes", NODES if isinstance(graph, str) else None),
+            count if isinstance(graph, str) else run.get("nodes"),
             weights=run.get("weights", "metropolis"),
-            rounds=self.rounds,
+            rounds=length if self.rounds is None else self.rounds,
             **theory.explanation.settings_of(method, channel),
         )
         if self.output is Format.JSON:
             show.print_json(vars(page) | {"regret": page.terms.total, "vacuous": page.vacuous})
         else:
             show.print_page(str(page))
+
+
+def _method(value: Any) -> tuple[Method, Quantizer]:
+    """Return a gossip method without quantizer, and the quantizer: one that gossip refuses is the one to explain."""
+    layers = [dict(config.as_table(one, "method")) for one in (value if isinstance(value, tuple) else (value,))]
+    latest = max((k for k, one in enumerate(layers) if one.get("name") in PRESETS), default=0)
+    given = [one.pop("quantizer", {}) for one in layers][latest:]  # a preset takes nothing of what was there
+    before = config.method(tuple(layers))
+    if type(before) is not Gossip:
+        raise InputError(f"method: {before.name} given; the theory is of gossip; name a preset, or gossip")
+    channel = before.channel.quantizer
+    for one in given:
+        channel = config.part(config.PARTS[Quantizer], one, "quantizer", channel)
+    if before.sent % (block := getattr(channel, "block", None) or 1):
+        raise InputError(f"quantizer.block: {block} given; a model is {before.sent} numbers; use a divisor of them")
+    return before.replace(quantizer=None), channel

@@ -1,5 +1,6 @@
 """``omkl node init`` and what else sets a network up or changes who is in it; all write files, and reach no node."""
 
+import json
 import shutil
 import subprocess
 from importlib import import_module
@@ -116,9 +117,16 @@ def inputs(
     labels: Annotated[
         str | None, typer.Option(help="Columns of labels, if labels are shared too.", metavar="A,B", show_default=False)
     ] = None,
-    drop: Annotated[
+    label: Annotated[
         str | None,
-        typer.Option(help="Columns that are no inputs; a column y never is.", metavar="A,B", show_default=False),
+        typer.Option(
+            help="Column of the label, which is left out; or none. Without it: y, label, target or class.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None,
+    drop: Annotated[
+        str | None, typer.Option(help="Other columns that are no inputs.", metavar="A,B", show_default=False)
     ] = None,
     centers: Annotated[bool, typer.Option("--centers", help="Share centers of clusters instead of rows.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of the draw.", metavar="INT")] = 0,
@@ -130,10 +138,11 @@ def inputs(
     Example: omkl node inputs rows.csv, then omkl node init --calibration calibration.npz
     """
     made = load("setup.shared").write(
-        table, path, rows=rows, labels=_split(labels), drop=_split(drop), by_centers=centers, seed=seed
+        table, path, rows=rows, labels=_split(labels), label=label, drop=_split(drop), by_centers=centers, seed=seed
     )
     what = f"{made.rows} centers of" if centers else f"{made.rows} of"
     told = f" and {', '.join(made.labels)}" if made.labels else ""
+    told += f", without the label {', '.join(made.without)}" if made.without else ""
     print(f"{path}: {what} {made.of} rows of {', '.join(made.columns)}{told}")
     flag = " --standardize" if made.unlike else ""
     if made.unlike:
@@ -149,6 +158,7 @@ def certificates(
 ) -> None:
     """Make the certificates that a network's file names, with OpenSSL; those that exist are left as they are.
 
+    Each is made out to its name, and a node's to the host of its listen too, for programs that compare the host.
     A device needs ca.pem and its own two files. Keep ca.key, the authority's key, where it was made. If the network's
     file has no [tls], the command prints the lines to add.
 
@@ -157,11 +167,13 @@ def certificates(
     config = load("config").load(network)
     folder = network.parent / FOLDER if config.tls is None else config.tls.certificate.parent
     wanted = [*config.ids, *sorted(config.access.names), *(names or [])]
+    host_of = load("setup.membership").host_of
+    hosts = {member.id: host_of(member.listen).strip("[]") for member in config.members}
     if config.tls is not None and vars(config.tls) != {key: folder / name for key, name in FILES.items()}:
         raise InputError(f"[tls] of {network} names other files than {', '.join(FILES.values())}; make them by openssl")
     missing = [name for name in dict.fromkeys(wanted) if not (folder / f"{name}.pem").exists()]
     if missing:
-        _openssl(folder, missing)
+        _openssl(folder, [f"{name}={hosts[name]}" if name in hosts else name for name in missing])
     print(f"{folder}: made {', '.join(missing) or 'none, all were there'}")
     if config.tls is None:
         lines = "\n".join(f'{key} = "{FOLDER}/{name}"' for key, name in FILES.items())
@@ -179,7 +191,11 @@ def add(
     host: Host = None,
     port: Annotated[
         int | None,
-        typer.Option(help="Port to listen on. Without it: that of the last node.", metavar="INT", show_default=False),
+        typer.Option(
+            help="Port to listen on. Without it: that of the last node, or the next that is free there.",
+            metavar="INT",
+            show_default=False,
+        ),
     ] = None,
     metrics: Annotated[
         str | None,
@@ -228,6 +244,10 @@ def remove(
     _tell_dry(network, dry_run)
     print(f"{network}: without {id}, {len(change.after.ids)} nodes")
     print(f"stop {id}; copy the file to {', '.join(change.restart)}; restart {_each(change)}")
+    if apart := change.parted(id):
+        joined = f"--link {','.join(apart[:2])}" if dry_run else f"{json.dumps(apart[:2])} among links of {network}"
+        whom = "them" if len(apart) == 2 else "two of them"
+        print(f"{' and '.join(apart)} lose a neighbor and are not linked; {joined} links {whom}")
     _tell_weights(change)
 
 

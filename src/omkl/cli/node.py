@@ -111,8 +111,8 @@ def run(
 
     The log goes to standard error. Exit codes: 0 after SIGTERM or --until-end, 130 after Ctrl-C, 2 if the network's
     file is wrong, a port is taken, or the first 20 lines are all refused (with --strict, any line), 4 if the model
-    diverged, 5 if a disk fails when it begins or leaves, or an address in the file is not this device's, as before its
-    network is up.
+    diverged, 5 if a disk fails when it begins or leaves, an address in the file is not this device's, as before its
+    network is up, or its certificate is not valid yet, as before its clock is set.
 
     Example: omkl node --network network.toml --id a --input a.csv
     """

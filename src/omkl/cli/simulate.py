@@ -16,7 +16,6 @@ from omkl.dashboard.recorder import Recorder
 from omkl.dashboard.saved import RESULT
 from omkl.display import as_text, counted
 from omkl.errors import InputError
-from omkl.experiment import label
 
 if TYPE_CHECKING:
     from omkl.simulator import Result
@@ -88,7 +87,7 @@ class simulate(FLAGS):  # type: ignore[misc, valid-type]
         if self.out and first:
             options.require_free(self.out / RESULT, self.overwrite)
             self.out.mkdir(parents=True, exist_ok=True)
-        recorder = _recorder(self.out, self.processes, label(given.method)) if self.events else nullcontext()
+        recorder = _recorder(self.out, self.processes) if self.events else nullcontext()
         with show.log(still), show.progress(still) as report, show.only_data_on_stdout(), recorder as watch:
             result = given.run(report, watch)
         if not first:
@@ -105,13 +104,13 @@ class simulate(FLAGS):  # type: ignore[misc, valid-type]
             print(as_text(result.title(), result.lines()))
 
 
-def _recorder(out: Path | None, processes: int | None, title: str) -> Recorder:
+def _recorder(out: Path | None, processes: int | None) -> Recorder:
     if out is None or processes is not None:
         beside = "without --out" if out is None else "with --processes"
         raise InputError(
             f"--events {beside}; events are saved by one process in a folder; give --out, leave out others"
         )
-    return Recorder(out, title)
+    return Recorder(out)
 
 
 def _join(coordinator: str | None, processes: int | None, process: int | None) -> int:

@@ -34,12 +34,16 @@ def network(
     kernels: Sequence[str],
     rounds: int | None,
     loss: str,
+    window: str,
     disagreement: str,
     states: Sequence[str],
     settings: Mapping[str, str],
     guess: float | None = None,
 ) -> Event:
-    """Return the event that comes first; ``guess`` is the loss of a constant guess, where there is one."""
+    """Return the event that comes first.
+
+    ``window`` says over what losses are averaged; ``guess`` is the loss of a constant guess, where there is one.
+    """
     given = {key: value for key, value in locals().items() if key != "positions"}
     return {
         "event": "network",

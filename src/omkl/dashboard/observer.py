@@ -17,6 +17,7 @@ from omkl.dashboard.layout import spread_out
 from omkl.dashboard.recorder import SPREAD
 from omkl.errors import InputError
 from omkl.methods import presets
+from omkl.node import metrics
 from omkl.node.client import guest
 from omkl.node.config import NetworkConfig, load
 
@@ -80,6 +81,7 @@ def described(config: NetworkConfig) -> Event:
         rounds=None,
         loss=method.objective.name,
         guess=losses.guess(method.objective),
+        window=f"mean over the last {metrics.RECENT} labels of each node, about",
         disagreement="distance from its neighbors' hidden states",
         states=STATES,
         settings={
@@ -254,7 +256,8 @@ class Observer:
     def close(self) -> None:
         """Ask no more."""
         self._stop.set()
-        self._thread.join()
+        if self._thread.ident is not None:  # who was told to end before it began
+            self._thread.join()
         self._guest.close()
 
     def _watch(self, config: NetworkConfig) -> None:

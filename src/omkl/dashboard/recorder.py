@@ -19,6 +19,8 @@ MOST_FRAMES = 400  # of a run
 MOST_DRAWN = 150  # nodes; of more a piece is drawn
 MOST_ASKED = 1000  # nodes whose losses tell the spread
 RECENT = 25  # recorded rounds over which losses are averaged, about
+TAIL = 0.1  # of the recorded rounds, over which a result has its final loss
+UNUSED = "not used in this round"
 SPREAD = (10, 90)  # percent
 
 
@@ -32,7 +34,7 @@ class Recorder:
     folder
         Where to write ``events.jsonl``; it is made, and an earlier one is replaced.
     method
-        What to call the method, where it goes by a name of its own.
+        What to call the method; None calls it as the result does.
 
     Examples
     --------
@@ -77,6 +79,8 @@ class Recorder:
         self._fails = config["faults"] is not None
         self._links, self._nodes, self._every = begun.links, config["nodes"], config["record_every"]
         self._last = config["rounds"] // self._every * self._every - 1
+        recorded = config["rounds"] // self._every
+        self._before_tail, self._tail = recorded - max(1, round(TAIL * recorded)), 0.0
         self._mean, self._losses = 0.0, np.zeros(len(self._drawn) + len(asked))
         self._began = time.monotonic()
         self._write(
@@ -90,8 +94,9 @@ class Recorder:
                 kernels=begun.kernels,
                 rounds=config["rounds"],
                 loss=config["method"]["loss"]["name"],
+                window=window_of(config),
                 disagreement="distance from the network's mean model",
-                states=[UP, DOWN if self._fails else "not in turn"],
+                states=[UP, *([DOWN] if self._fails else [UNUSED] if has_turns(config) else [])],
                 settings=settings_of(config),
             )
         )
@@ -106,6 +111,7 @@ class Recorder:
         for mean, losses in zip(np.asarray(network.loss)[:, 0], np.asarray(nodes.loss), strict=True):
             self._seen += 1
             self._mean = recent(self._mean, float(mean), self._seen)
+            self._tail += float(mean) * (self._seen > self._before_tail)
             self._losses = recent(self._losses, losses, self._seen)
         self._sent += [np.asarray(network.sent, dtype=np.float64)[:, :1]]
         self._own += [np.asarray(nodes.sent)[:, : len(self._drawn)]]
@@ -113,7 +119,7 @@ class Recorder:
         if at + 1 >= self._shown + self._pause or at == self._last:
             self._show(at, network, nodes)
         if at == self._last:
-            self._write(events.end(self._time, ending(at + 1, self._mean)))
+            self._write(events.end(self._time, ending(at + 1, self._tail / (self._seen - self._before_tail))))
             self.close()
 
     def _show(self, at: int, network: Any, nodes: "NodeMetrics") -> None:
@@ -180,8 +186,21 @@ def recent(before: Any, value: Any, seen: int) -> Any:
 
 
 def ending(rounds: int, loss: float) -> str:
-    """Return how a run ended, in words."""
-    return f"{rounds:,} round{'s'[: rounds != 1]}; recent loss {loss:.4g}"
+    """Return how a run ended, in words: the loss as the command prints it."""
+    return f"{rounds:,} round{'s'[: rounds != 1]}; final loss {loss:.4g} over the last tenth"
+
+
+def window_of(config: Mapping[str, Any]) -> str:
+    """Return over what the losses shown are averaged, in words."""
+    rounds = RECENT * config["record_every"]
+    return (
+        f"mean over the last {rounds:,} rounds, about" if config["rounds"] > rounds else "mean over the rounds so far"
+    )
+
+
+def has_turns(config: Mapping[str, Any]) -> bool:
+    """Return whether several graphs take turns."""
+    return isinstance(config["topology"], dict) and "graphs" in config["topology"]
 
 
 def title_of(config: Mapping[str, Any], method: str | None = None) -> str:
@@ -190,7 +209,8 @@ def title_of(config: Mapping[str, Any], method: str | None = None) -> str:
     stream = data if isinstance(data, str) else data.get("name", "a stream")
     network = graph if isinstance(graph, str) else graph["name"]
     nodes = f"{config['nodes']:,} node{'s'[: config['nodes'] != 1]}"
-    return f"{method or config['method']['name']} on {stream}: {network} of {nodes}"
+    called = method or config.get("label", config["method"]["name"])
+    return f"{called} on {stream}: {network} of {nodes}"
 
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, str]:

@@ -13,8 +13,9 @@ from omkl import topology as topologies
 from omkl.dashboard import events
 from omkl.dashboard.events import UP, Event, all_digits, digits
 from omkl.dashboard.layout import piece, spread_out, within
-from omkl.dashboard.recorder import MOST_DRAWN, MOST_FRAMES, SPREAD, ending, recent, settings_of, title_of
+from omkl.dashboard.recorder import MOST_DRAWN, MOST_FRAMES, SPREAD, ending, recent, settings_of, title_of, window_of
 from omkl.dashboard.sources import Read
+from omkl.methods import bank
 from omkl.topology import Graph
 
 if TYPE_CHECKING:
@@ -59,13 +60,15 @@ def replayed(result: "Result") -> Iterator[Event]:
         ids=[graph.called(node) for node in drawn],
         positions=spread_out(len(drawn), edges) if graph.positions is None else graph.positions[drawn],
         edges=edges.tolist(),
-        kernels=[f"{kernel['name']} {kernel['sigma']:g}" for kernel in config["method"]["kernels"]],
+        kernels=_labels(result),
         rounds=config["rounds"],
         loss=config["method"]["loss"]["name"],
+        window=window_of(config),
         disagreement="distance from the network's mean model",
         states=[UP],
         settings=settings_of(config)
-        | {"seed": f"the mean of {len(result.seeds)}", "single nodes": "not recorded; simulate with --events"},
+        | ({"seed": f"{result.seeds[0]} to {result.seeds[-1]}, their mean"} if len(result.seeds) > 1 else {})
+        | {"single nodes": "not recorded; simulate with --events"},
     )
     theta = result.theta[drawn, 0]
     apart = np.sqrt(np.sum((theta - result.theta[:, 0].mean(axis=0)) ** 2, axis=(1, 2, 3)))
@@ -73,7 +76,7 @@ def replayed(result: "Result") -> Iterator[Event]:
     for k in range(1, losses.shape[1]):
         losses[:, k] = recent(losses[:, k - 1], losses[:, k], k + 1)
     yield from _frames(result, losses, len(drawn), len(edges), apart)
-    yield events.end(0.0, ending(config["rounds"], losses[:, -1].mean()))
+    yield events.end(0.0, ending(config["rounds"], result.summary()["final_loss"]))
 
 
 def _frames(result: "Result", smooth: Any, nodes: int, links: int, apart: Any) -> Iterator[Event]:
@@ -105,6 +108,14 @@ def _frames(result: "Result", smooth: Any, nodes: int, links: int, apart: Any) -
             },
             "edge": {"bits": [None] * links, "state": [0] * links},
         }
+
+
+def _labels(result: "Result") -> list[str]:
+    """Return what the weights are of, from what a result holds of its method."""
+    method = result.config["method"]
+    kernels = [(kernel["name"], kernel["sigma"]) for kernel in method["kernels"]]
+    priors = (method.get("learner") or {}).get("priors", ())
+    return bank.labels(kernels, result.theta.shape[2], [f"prior {one:g}" for one in priors])
 
 
 def _graph(config: Mapping[str, Any]) -> Graph:

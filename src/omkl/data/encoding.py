@@ -100,6 +100,7 @@ class Date:
     fill: float
     parts: list[str] = field(default_factory=list)
     epoch: float = 0.0
+    order: str = ""
     kind: ClassVar[str] = "date"
 
     @property
@@ -112,7 +113,7 @@ class Date:
 
     def encode(self, column: npt.NDArray[Any]) -> Floats:
         """Return days since 1970, and sine and cosine of periods."""
-        values = date_cells(column, self.epoch)
+        values = date_cells(column, self.epoch, self.order)
         values = np.where(np.isnan(values), self.fill, values)
         made: list[Floats] = []
         for part in self.parts:
@@ -176,6 +177,9 @@ class Encoding:
     def record(self) -> dict[str, Any]:
         """Return this as JSON."""
         kinds = [{"kind": one.kind, **asdict(one)} for one in self.columns]  # type: ignore[call-overload]
+        for one in kinds:
+            if one.get("order") == "":  # as files were before there were others
+                del one["order"]
         return asdict(self) | {"columns": kinds}
 
     @classmethod
@@ -200,7 +204,10 @@ def _strange(encoder: Encoder, column: npt.NDArray[Any]) -> str | None:
         odd, what = np.array([not encoder.others and cell not in encoder.values for cell in found]), "an unknown text"
     else:
         date = isinstance(encoder, Date)
-        values = date_cells(column, encoder.epoch) if isinstance(encoder, Date) else number_cells(column, encoder.style)  # type: ignore[attr-defined]
+        if isinstance(encoder, Date):
+            values = date_cells(column, encoder.epoch, encoder.order)
+        else:
+            values = number_cells(column, encoder.style)  # type: ignore[attr-defined]
         odd, what = np.isnan(values) & (found != ""), "no date" if date else "no number"
     return f"{encoder.name} holds {brief(found[int(np.argmax(odd))])}, {what}" if odd.any() else None
 
@@ -213,12 +220,27 @@ def number_cells(column: npt.NDArray[Any], style: str = cells.PLAIN) -> Floats:
     return cells.numbers(cells.texts(column), style)
 
 
-def date_cells(column: npt.NDArray[Any], epoch: float = 0.0) -> Floats:
-    """Return the seconds since 1970 of a column, nan where one is missing; ``epoch`` is what numbers are counted in."""
+def date_cells(column: npt.NDArray[Any], epoch: float = 0.0, order: str = "") -> Floats:
+    """Return the seconds since 1970 of a column, nan where one is missing.
+
+    ``epoch`` is what numbers are counted in, ``order`` that of day and month.
+    """
     if column.dtype.kind == "M":
         values = column.astype("datetime64[ms]").astype(np.float64) / 1000
         return np.where(np.isnat(column), np.nan, values)
-    return number_cells(column) * epoch if epoch else cells.seconds(cells.texts(column))
+    return number_cells(column) * epoch if epoch else cells.seconds(cells.texts(column), order)
+
+
+def date_order(name: str, found: Texts) -> str | None:
+    """Return the order of day and month in a column of dates; None where it has no dates. Refuse to guess."""
+    orders = cells.orders_of(found)
+    if len(orders) < 2:
+        return orders[0] if orders else None
+    odd = next(cell for cell in found.tolist() if len({cells.seconds(np.array([cell]), one)[0] for one in orders}) == 2)
+    raise InputError(
+        f"column {name!r} holds {brief(odd)}; all its dates can be read as {' and as '.join(orders)}; write them as "
+        "2024-05-31, or leave the column out"
+    )
 
 
 def chosen(name: str, column: npt.NDArray[Any], commas: bool = False, wanted: bool = False) -> Choice:
@@ -227,7 +249,7 @@ def chosen(name: str, column: npt.NDArray[Any], commas: bool = False, wanted: bo
     ``wanted`` columns are kept where others would be left out.
     """
     if column.dtype.kind == "M":
-        return _date(name, date_cells(column))
+        return as_date(name, date_cells(column), ["days"])
     if column.dtype.kind in "biuf":
         return _number(name, number_cells(column), cells.PLAIN, wanted, 0)
     found = cells.texts(column)
@@ -235,10 +257,11 @@ def chosen(name: str, column: npt.NDArray[Any], commas: bool = False, wanted: bo
     if style is not None:
         values = cells.numbers(found, style)
         return _number(name, values, style, wanted, int((np.isnan(values) & (found != "")).sum()))
-    there = found[found != ""]
-    if there.size and np.isfinite(cells.seconds(there[:100])).mean() >= cells.COMMON:
-        return _date(name, cells.seconds(found))
-    return _category(name, found, wanted)
+    order = date_order(name, found)
+    if order is not None:
+        return as_date(name, cells.seconds(found, order), ["days"], order=order)
+    made, told = _category(name, found, wanted)
+    return made, f"{told} ({name} looks like dates: write them as 2024-05-31)" if cells.look_like_dates(found) else told
 
 
 def _number(name: str, values: Floats, style: str, wanted: bool, odd: int) -> Choice:
@@ -277,11 +300,9 @@ def _category(name: str, found: Texts, wanted: bool) -> Choice:
     return Category(name, kept, others=True), told
 
 
-def _date(name: str, values: Floats) -> Choice:
-    return as_date(name, values, ["days"])
-
-
-def as_date(name: str, values: Floats, parts: list[str], epoch: float = 0.0, turns: float = 0.5) -> Choice:
+def as_date(
+    name: str, values: Floats, parts: list[str], epoch: float = 0.0, turns: float = 0.5, order: str = ""
+) -> Choice:
     """Return a column of seconds as dates, with the periods that its values go through so many times."""
     there = values[~np.isnan(values)]
     if not there.size or (there == there[0]).all():
@@ -296,8 +317,11 @@ def as_date(name: str, values: Floats, parts: list[str], epoch: float = 0.0, tur
     if not parts:
         return None, None
     gone = len(values) - len(there)
-    told = f"{name} is a date: its {', '.join(parts)} became inputs" + (f", {gone} missing filled in" if gone else "")
-    return Date(name, float(np.median(there)), parts, epoch), told
+    read = f", read as {order}" if order else ""
+    told = f"{name} is a date{read}: its {', '.join(parts)} became inputs" + (
+        f", {gone} missing filled in" if gone else ""
+    )
+    return Date(name, float(np.median(there)), parts, epoch, order), told
 
 
 def epoch_of(values: Floats) -> float:

@@ -33,6 +33,8 @@ class Read(NamedTuple):
     notes: tuple[str, ...] = ()
     has_decimal_commas: bool = False
     """Whether a comma in a number rather is its point: commas are not between cells."""
+    has_header: bool = True
+    """Whether columns have names; without names they are counted."""
     lines: npt.NDArray[np.int64] | None = None
     """The line of the file in which each row begins, where it has lines."""
 
@@ -110,7 +112,8 @@ def _read_text(path: Path) -> Read:
         raise InputError(f"{path} has no row below its header; a table needs one at least; check its source")
     names = [cell.strip() for cell in lines[0][1]]
     there = [name for name in names if name]
-    if len(lines) > 1 and all(map(cells.is_number, there)):
+    has_header = len(lines) == 1 or not all(map(cells.is_number, there))
+    if not has_header:
         notes.append(f"its first row holds numbers, so the columns are called 1 to {len(names)}")
         names = [str(k) for k in range(1, len(names) + 1)]
     else:
@@ -122,10 +125,11 @@ def _read_text(path: Path) -> Read:
     width = len(names)
     for number, row in lines:
         if len(row) < width or any(row[width:]):
-            raise InputError(f"{path} line {number} has {len(row)} cells; the header has {width}; mend the line")
+            raise InputError(f"{path} line {number} has {len(row)} cells; the first line has {width}; mend the line")
     table = zip(*(row[:width] for _, row in lines), strict=True)
     columns = {name: np.array([cell[:LONGEST] for cell in column]) for name, column in zip(names, table, strict=True)}
-    return Read(columns, path.name, tuple(notes), mark != ",", np.array([number for number, _ in lines]))
+    starts = np.array([number for number, _ in lines])
+    return Read(columns, path.name, tuple(notes), mark != ",", has_header, starts)
 
 
 def _numbered(rows: Any) -> Iterator[tuple[int, list[str]]]:

@@ -1,7 +1,8 @@
 """Tables of one's own: a CSV file, a Parquet file or a data frame, as inputs and targets of a network."""
 
 import logging
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from omkl.data import cells, encoding, reading
 from omkl.data.encoding import Encoder, Encoding
 from omkl.data.reading import Columns, Read, brief
-from omkl.errors import InputError, pick
+from omkl.errors import InputError, unknown
 from omkl.losses import MOST_CLASSES, Logistic, Loss, SmoothedHinge, Softmax, Squared
 from omkl.notes import note
 
@@ -186,8 +187,7 @@ def read_table(
         raise InputError("target is empty; a table has a label; name its column, or several")
     dropped, used = _several("drop", drop, known), _several("use", use, known)
     roles = [*targets, *([node] if node is not None else []), *([time] if time is not None else [])]
-    for name in (*roles, *dropped, *used):
-        pick("column", name, known)
+    _require((*roles, *dropped, *used), found)
     for name in targets:
         if [*roles, *dropped, *used].count(name) > 1:
             raise InputError(f"column {name!r} is the target and more; it can be one thing only; name another")
@@ -232,8 +232,13 @@ def opened(data: Any, roles: Roles) -> Any:
             )
         return data
     if "target" not in given:
-        what = data if reading.is_file(data) else "a data frame"
-        raise InputError(f'{what} needs the column to predict; name it: target="price" (--target price)', "target")
+        what, names = data if reading.is_file(data) else "a data frame", list(reading.read(data).columns)
+        more = [f"and {len(names) - MOST_TOLD} more"] if len(names) > MOST_TOLD else []
+        raise InputError(
+            f"{what} needs the column to predict, one of {', '.join([*names[:MOST_TOLD], *more])}; name it: "
+            f'target="{names[-1]}" (--target {shlex.quote(names[-1])})',
+            "target",
+        )
     return read_table(data, **given)
 
 
@@ -243,14 +248,21 @@ def read_inputs(source: Any, labels: Sequence[str] = (), drop: Sequence[str] = (
     Nodes take numbers, so that all cells must be numbers here. A column that is called ``y`` is no feature.
     """
     found = reading.read(source)
-    for name in (*labels, *drop):
-        pick("column", name, found.columns)
+    _require((*labels, *drop), found)
     names = [name for name in found.columns if name not in (*labels, *drop, "y")]
     if not names:
         raise InputError(f"columns {', '.join(found.columns)} leave no feature; a table needs one at least; drop fewer")
     X = np.stack([_strict(found, name, "drop= it, or encode it") for name in names], axis=1)
     y = [_strict(found, name, "encode the labels, or drop these rows") for name in labels]
     return X, np.stack(y, axis=1) if y else np.empty((len(X), 0)), names
+
+
+def _require(names: Iterable[str], found: Read) -> None:
+    """Refuse names of which there is no column."""
+    for name in names:
+        if name not in found.columns:
+            counted = f"; {found.name} has no header, so its columns are counted: {len(found.columns)} is the last"
+            raise InputError(unknown("column", name, found.columns) + ("" if found.has_header else counted))
 
 
 def node_names(node: npt.NDArray[Any]) -> tuple[list[str], npt.NDArray[np.int64]]:
@@ -294,7 +306,8 @@ def _rows(
         there[node] = ~_is_missing(known[node])
     moments = None
     if time is not None:
-        moments = _seconds(known[time])[0]
+        moments, _, order = _seconds(time, known[time])
+        notes += [f"{time} is read as {order}"] if order else []
         odd = np.isnan(moments) & ~_is_missing(known[time])
         if odd.mean() > 1 - cells.COMMON:
             bad = known[time][int(np.argmax(odd))]
@@ -334,22 +347,26 @@ def _is_label(column: npt.NDArray[Any], has_decimal_commas: bool) -> npt.NDArray
     return given != "" if style is None else ~np.isnan(cells.numbers(given, style))
 
 
-def _seconds(column: npt.NDArray[Any]) -> tuple[Floats, float]:
-    """Return times as seconds since 1970, and what the cells are counted in if they are numbers; else plain numbers."""
-    values = encoding.date_cells(column)
+def _seconds(name: str, column: npt.NDArray[Any]) -> tuple[Floats, float, str]:
+    """Return times as seconds since 1970, what the cells are counted in if they are numbers, and their order if dates.
+
+    Other numbers are returned as they are.
+    """
+    order = "" if column.dtype.kind in "biufM" else encoding.date_order(name, cells.texts(column)) or ""
+    values = encoding.date_cells(column, order=order)
     if np.isfinite(values).any():
-        return values, 0.0
+        return values, 0.0, order
     values = encoding.number_cells(column)
     epoch = encoding.epoch_of(values) if np.isfinite(values).any() else 0.0
-    return values * (epoch or 1.0), epoch
+    return values * (epoch or 1.0), epoch, order
 
 
 def _time_of(name: str, column: npt.NDArray[Any]) -> list[Encoder]:
     """Return where a row is in a day, a week and a year, of which there are many; all else would be ever new."""
-    values, epoch = _seconds(column)
+    values, epoch, order = _seconds(name, column)
     if column.dtype.kind in "biuf" and not epoch:
         return []  # a number that orders the rows, and no date
-    made, _ = encoding.as_date(name, values, [], epoch, TURNS)
+    made, _ = encoding.as_date(name, values, [], epoch, TURNS, order)
     return [] if made is None else [made]
 
 

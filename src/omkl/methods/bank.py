@@ -72,10 +72,7 @@ class Bank(Part):
 
     def labels(self, readings: Sequence[str]) -> list[str]:
         """Return names for the models, one for each reading of each model."""
-        names = [f"{kernel.name} {kernel.sigma:g}" for kernel in self.kernels]
-        if self.members < len(names):
-            return list(readings) or ["landmarks"]
-        return [f"{kernel}, {one}" for kernel in names for one in readings] if len(readings) > 1 else names
+        return labels([(kernel.name, kernel.sigma) for kernel in self.kernels], self.members, readings)
 
     def within(self, columns: int) -> Self:
         """Return the bank for inputs of so many columns: few columns need fewer coordinates on landmarks."""
@@ -126,3 +123,15 @@ class Bank(Part):
     def zeros(self, xp: Any, leading: tuple[int, ...], outputs: int) -> Array:
         """Return the models to start from, ``(J, ..., P, C, n)``."""
         return xp.zeros((*leading, self.members, outputs, self.width), dtype=xp.float32)
+
+
+def labels(kernels: Sequence[tuple[str, float]], members: int, readings: Sequence[str]) -> list[str]:
+    """Return names for so many models, one for each reading of each: kernels, or the readings of one model of them all.
+
+    >>> labels([("gaussian", 1.0), ("gaussian", 3.0)], 2, []), labels([("gaussian", 1.0), ("gaussian", 3.0)], 1, [])
+    (['gaussian 1', 'gaussian 3'], ['landmarks'])
+    """
+    names = [f"{family} {sigma:g}" for family, sigma in kernels]
+    if members < len(names):
+        return list(readings) or ["landmarks"]
+    return [f"{kernel}, {one}" for kernel in names for one in readings] if len(readings) > 1 else names

@@ -23,6 +23,8 @@ from omkl.quantizers import Quantizer, restore
 from omkl.topology import Topology
 
 ROUNDS, VECTORS = 120, 8
+TRIAL, DRIFT = 600, 1e-3  # rounds of a trial, and the growth in a round from which on nodes drift apart
+MOST_TRIED = 50_000  # numbers of all nodes, up to which a trial takes a second or two
 LARGE = 3000  # nodes beyond which the largest eigenvalue is bounded, not computed
 
 
@@ -52,6 +54,31 @@ def tracking(quantizer: Quantizer, n: int) -> Tracking:
             behind += float((drift * moves[0]).sum())
     lag = behind / float((moves[0] ** 2).sum()) / (ROUNDS - ROUNDS // 2)
     return Tracking(1 - kept / sent, max(lag, 0.0))
+
+
+def drifts(topology: Topology, quantizer: Quantizer, n: int, gamma: float, momentum: float) -> bool | None:
+    """Return whether nodes that mix vectors of length n and learn nothing drift apart; None where it takes too long.
+
+    In every round the vectors are brought back to size, for quantizers scale with what they are given.
+    """
+    count = topology.nodes
+    if count * n > MOST_TRIED:
+        return None
+    laplacian = (np.eye(count) - topology.matrix()).astype(np.float32)
+    key = noise.key(0, "drifting")
+    u = noise.uniforms(noise.fold(key, np.arange(2)[:, None]), count * n).reshape(2, count, n)
+    x = (np.sqrt(-2 * np.log(u[0])) * np.cos(2 * np.pi * u[1])).astype(np.float32)
+    h, v, grown = np.zeros_like(x), np.zeros_like(x), 0.0
+    for t in range(TRIAL):
+        v = momentum * v - gamma * (laplacian @ h)
+        x = x + v
+        x, h, v = x - x.mean(axis=0), h - x.mean(axis=0), v - v.mean(axis=0)
+        uniforms = noise.dither(noise.fold(noise.fold(key, 1), np.array([t])), (n,)) if quantizer.dithered else None
+        h = h + restore(quantizer.quantize(x - h, None if uniforms is None else np.broadcast_to(uniforms, x.shape)))
+        size = max(float(np.sqrt((x**2).sum() + ((x - h) ** 2).sum() + (v**2).sum())), 1e-30)
+        x, h, v = x / size, h / size, v / size
+        grown += math.log(size) if t >= TRIAL // 2 else 0.0
+    return grown / (TRIAL - TRIAL // 2) > DRIFT
 
 
 def seldom(followed: Tracking, share: float) -> Tracking:

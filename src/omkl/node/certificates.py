@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from omkl.errors import InputError
+from omkl.errors import ClockError, InputError
 
 Files = Mapping[str, str]
 """``ca``, ``certificate`` and ``key``."""
@@ -20,6 +20,7 @@ PATIENCE = 2.0  # seconds for a connection and its handshake
 LATE = 0.5  # seconds in which a refusal of our certificate comes: with TLS 1.3, after the handshake
 MOST_STEPS = 8  # a handshake takes three from each side
 
+NOT_YET = 9  # X509_V_ERR_CERT_NOT_YET_VALID
 STRANGE = ("unable to get local issuer certificate", "self-signed certificate", "certificate signature failure")
 
 
@@ -42,8 +43,12 @@ def check(files: Files) -> Certificate:
                 with suppress(ssl.SSLWantReadError):
                     side.do_handshake()
     except ssl.SSLError as error:
+        if getattr(error, "verify_code", None) == NOT_YET:  # as where a device without a battery has no time yet
+            now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+            raise ClockError(f"{files['certificate']}: not valid yet at {now}; compare this device's clock") from None
         raise InputError(
-            f"{files['certificate']}: {_own_fault(error)}; neighbors would refuse it; make another (see deploy/)"
+            f"{files['certificate']}: {_own_fault(error)}; neighbors would refuse it; make another: omkl node "
+            "certificates"
         ) from None
     return _read(client.getpeercert())
 
@@ -59,6 +64,7 @@ def check_own(files: Files, id: str) -> Certificate:
     return found
 
 
+ANSWERS = "its port answers"
 NEIGHBOR = "is it a node of this network, with this one among its neighbors?"
 
 
@@ -72,7 +78,7 @@ def diagnose(endpoint: str, peer: str, files: Files | None, rest: str = NEIGHBOR
         with socket.create_connection((host.strip("[]"), int(port)), PATIENCE) as connection:
             name = None if files is None else _greet(connection, files)
     except ConnectionRefusedError:
-        return "nobody listens there; is it running?"
+        return "nobody listens there; is it running, or does its own file say another port?"
     except ssl.SSLError as error:
         return _fault(error)
     except TimeoutError:
@@ -81,7 +87,7 @@ def diagnose(endpoint: str, peer: str, files: Files | None, rest: str = NEIGHBOR
         return f"{error.strerror or error}; is the address right?"
     if name not in (None, peer):
         return f"the certificate there is that of {name!r}, so nothing it says is heard; is the address right?"
-    return f"its port answers; {rest}"
+    return f"{ANSWERS}; {rest}"
 
 
 def _greet(connection: socket.socket, files: Files) -> str:

@@ -4,7 +4,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -15,13 +15,16 @@ from omkl import losses
 from omkl.node import certificates
 from omkl.node.config import NetworkConfig
 from omkl.node.door import fitted
-from omkl.node.feed import Feed, Reader
+from omkl.node.feed import AHEAD, Feed, Reader
 from omkl.node.journal import Journal
 from omkl.node.node import Node, endpoints
 from omkl.node.units import Units
 
 ONCE = 1.0  # seconds within which a signal is the same one again, as when a whole group is told
 LOOK = 0.2  # seconds between two looks at how the node does
+MANY = AHEAD // 2  # observations; a stream that is faster than rounds keeps as many waiting
+OLD, PILE = 5.0, 2**15  # seconds that the oldest of them waits, or bytes in the pipe behind it: half of a pipe
+LONG, LONGEST = 30.0, 3600.0  # seconds for which they wait until it is said, first and at most
 LAST_WORDS = 2.0  # seconds that predictions may take to be written on leaving
 
 
@@ -94,6 +97,7 @@ def run(
         The file of the model, written on leaving and on SIGUSR1.
     """
     journal = Journal(id, {peer: _reached_at(config, id, peer) for peer in config.neighbors(id)})
+    journal.say(logging.INFO, "starts", f"starts, as node {id} of {config.name}")
     with (
         listening() as signals,
         fitted(len(config.neighbors(id))),
@@ -102,12 +106,17 @@ def run(
         announce(journal, node, feed)
         units = Units(node.protocol, journal)
         node.attend(units.watch, units.tap)
-        node.start()
         reader = None if feed is None else Reader(node, feed, predictions, signals.wake)
+        node.start()
+        if reader is not None:
+            reader.start()
         end = stay(node, journal, signals, reader, export)
+        if reader is not None:
+            reader.stop()
         node.close()
         if reader is not None:
             reader.finish(LAST_WORDS)
+            reader.look_back()
         if export is not None:
             save(node, journal, export)
     lines, told = ({}, "") if reader is None else counted(reader, node)
@@ -117,23 +126,30 @@ def run(
 
 def counted(reader: Reader, node: Node) -> tuple[dict[str, int], str]:
     """Return what became of the lines of a stream that were read, and the same in words."""
-    unwritten = reader.learned - reader.taken
-    lines = {"lines": reader.lines, "taken": reader.taken, "unwritten": unwritten, "refused": reader.refused}
+    lines = {"lines": reader.lines, "taken": reader.taken, "refused": reader.refused, "left": reader.left}
     told = f"; of its stream it took {reader.taken} lines, and refused {reader.refused}"
-    if unwritten:
-        told += f"; {unwritten} more are learned, but their predictions are not written"
-    if waiting := reader.lines - reader.learned:
+    waiting = min(reader.lines - reader.taken, len(node.protocol.waiting))
+    if untold := reader.lines - reader.taken - waiting:
+        lines["unwritten"] = untold
+        told += f"; {untold} more are learned, and their predictions are not written"
+    if waiting:
         kept = "in the checkpoint, and taken at the next start" if node.keeps else "lost; send them again"
         told += f"; {waiting} more that it had read are {kept}"
+    if reader.left:
+        told += f"; {reader.left} that lay in the pipe are lost; send them again"
     return lines, told
 
 
 def stay(node: Node, journal: Journal, signals: Signals, reader: Reader | None, export: Path | None) -> End:
     """Wait until it is time to leave, and return why."""
+    backlog = Backlog(journal)
     while signals.end is None:
         signals.wake.wait(LOOK)
         signals.wake.clear()
         node.check()
+        if reader is None or not reader.is_file:
+            piled = 0 if reader is None else reader.piled()
+            backlog.look(len(node.protocol.waiting), node.runtime.oldest, piled, node.config.timing.mode)
         if waited := [peer for peer in journal.remind() if _reached_at(node.config, node.id, peer)]:
             threading.Thread(target=explain, args=(node, journal, waited), name="omkl-explain", daemon=True).start()
         if signals.export:
@@ -147,6 +163,32 @@ def stay(node: Node, journal: Journal, signals: Signals, reader: Reader | None, 
     return signals.end
 
 
+class Backlog:
+    """Warns, ever more rarely, of a stream that is faster than the rounds.
+
+    A node that starts later than its sensor has some lines waiting ever after. That is no reason for a warning.
+    """
+
+    def __init__(self, journal: Journal, clock: Callable[[], float] = time.monotonic) -> None:
+        self._journal, self._clock = journal, clock
+        self._since, self._pause = clock(), LONG
+
+    def look(self, waiting: int, oldest: float, piled: int, mode: str) -> None:
+        """Note how many observations wait, for how long the oldest does, and how many bytes lie in the pipe."""
+        now = self._clock()
+        if waiting < MANY or (oldest < OLD and piled < PILE):
+            self._since, self._pause = now, LONG
+        elif now >= self._since + self._pause:
+            self._since, self._pause = now, min(2 * self._pause, LONGEST)
+            text = (
+                f"observations come faster than rounds are taken: {waiting} wait, the oldest for {oldest:.0f} s"
+                f"{f', and {piled:,} bytes in the pipe for longer' if piled else ''}"
+            )
+            if mode == "lockstep":
+                text += '; the slowest stream sets the pace of all; if sensors differ much, write mode = "timer"'
+            self._journal.say(logging.WARNING, "backlog", text, waiting=waiting, oldest=round(oldest, 1))
+
+
 def explain(node: Node, journal: Journal, peers: Sequence[str]) -> None:
     """Try to find out why neighbors to whom this node connects are not reached, and say it."""
     tls = endpoints(node.config, node.id).tls
@@ -154,6 +196,8 @@ def explain(node: Node, journal: Journal, peers: Sequence[str]) -> None:
         address = _reached_at(node.config, node.id, peer)
         assert address is not None
         why = certificates.diagnose(address, peer, tls)
+        if why.startswith(certificates.ANSWERS) and journal.away(peer) < node.config.timing.deadline:
+            continue  # a node that is starting listens before it answers
         if not node.protocol.links[peer].reachable:
             text = f"{peer} is not reached at {address}: {why}"
             journal.say(logging.WARNING, "unreached", text, peer=peer, address=address, why=why)
@@ -175,6 +219,7 @@ def save_if_possible(node: Node, journal: Journal, path: Path) -> None:
 
 def announce(journal: Journal, node: Node, feed: Feed | None) -> None:
     """Say who this is, who connects to whom, and where things come from."""
+    journal.begin()
     config, id = node.config, node.id
     member, past = config.members[config.index(id)], "goes on from" if node.restored else "begins at"
     text = f"joins {config.name} on {member.listen}, {past} round {node.protocol.round}"

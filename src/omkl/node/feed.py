@@ -6,12 +6,14 @@ import json
 import logging
 import os
 import queue
+import stat
+import sys
 import threading
 import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from omkl.errors import DivergedError, InputError
 from omkl.node import inputs
@@ -21,10 +23,17 @@ from omkl.node.labels import Labels, Observed
 from omkl.node.node import Node
 from omkl.node.runtime import Room
 
+if sys.platform != "win32":
+    import fcntl
+    import termios
+
 GONE = (errno.EPIPE, errno.ECONNRESET, errno.EBADF)  # what says that nobody reads any more
 PAUSE = 0.5  # seconds until a line that could not be written is tried again
 AHEAD = 32  # lines read ahead of their round
 HOPELESS = 20  # lines that are all refused, from the first one on, end the node
+UNLABELLED = 50  # lines that all lack a label, from the first one on, are warned of
+MOST_LEFT = 2**20  # bytes that are looked for in a pipe on leaving; it holds 64 KiB unless somebody made it larger
+AT_INPUT = 0.2  # seconds after which a thread that reads waits for its input, so that nothing lies there
 
 logger = logging.getLogger(__name__)
 
@@ -79,21 +88,36 @@ class Reader:
 
     Attributes
     ----------
-    lines, learned, taken, refused
-        How many lines held a sample; how many of them have been predicted and learned, and of how many of those the
-        prediction is written, where that is asked for; and how many lines held none.
+    lines, taken, refused
+        How many lines held a sample, how many of them have been predicted and learned, and how many held none.
+    left
+        How many lines a pipe still held when the node had left, in which none of them is.
+
+    is_file
+        Whether the stream is there as a whole, so that its lines may wait.
+
+    Make it before the node starts, and start it after: of what the checkpoint holds, predictions are written too.
     """
 
     def __init__(self, node: Node, feed: Feed, predictions: TextIO | None, wake: threading.Event) -> None:
-        self.lines = self.learned = self.taken = self.refused = 0
+        self.lines = self.taken = self.refused = self.left = 0
         self._labels = Labels(node.config.method.objective)
         self._node, self._feed, self._wake = node, feed, wake
         self._output = None if predictions is None else Output(predictions, node.id)
         self._room = Room(AHEAD)
         self._failure: Exception | None = None
-        self._ended = self._admitted = False
-        self._scored: queue.SimpleQueue[tuple[int, Scored] | None] = queue.SimpleQueue()
+        self._ended = self._admitted = self._at_hand = self._labelled = self._stopped = False
+        self.is_file = False
+        self._gate = threading.Lock()  # of the thread that reads, but while its line waits for those before it
+        self._file: BinaryIO | None = None
+        self._kept = 0
+        self._scored: queue.SimpleQueue[tuple[dict[str, Any], Scored] | None] = queue.SimpleQueue()
         self._teller = threading.Thread(target=self._tell, name="omkl-tell", daemon=True)
+        if self._output is not None:
+            node.runtime.carried(self._done_kept)
+
+    def start(self) -> None:
+        """Begin to read."""
         self._teller.start()
         threading.Thread(target=self._read, name="omkl-read", daemon=True).start()
 
@@ -103,6 +127,33 @@ class Reader:
             raise self._failure
         return self._ended and self._feed.until_end
 
+    def piled(self) -> int:
+        """Return how many bytes lie in the pipe, 0 where the system does not say."""
+        file = self._file
+        if sys.platform == "win32" or file is None:
+            return 0
+        try:
+            return int.from_bytes(fcntl.ioctl(file.fileno(), termios.FIONREAD, bytes(4)), sys.byteorder)
+        except (OSError, ValueError):  # of another kind, or closed just now
+            return 0
+
+    def stop(self) -> None:
+        """Take no more lines; before the node leaves, so that each is in its checkpoint or is left."""
+        self._stopped = self._gate.acquire(timeout=AT_INPUT)
+
+    def look_back(self) -> None:
+        """Count what is left of a pipe, once it has been stopped; a file is read again from its first line."""
+        if not self._stopped or self._file is None or self._file.closed:
+            return
+        number = self._file.fileno()
+        if stat.S_ISFIFO(os.fstat(number).st_mode):
+            os.set_blocking(number, False)
+            try:
+                rest = self._file.read(MOST_LEFT) or b""
+            finally:
+                os.set_blocking(number, True)  # others may have the same pipe
+            self.left = self._at_hand + rest.count(b"\n")
+
     def finish(self, timeout: float | None) -> None:
         """Write the predictions that are left, if whoever reads them does so in time."""
         self._scored.put(None)
@@ -110,11 +161,16 @@ class Reader:
 
     def _read(self) -> None:
         try:
-            with self._feed.open() as file:
-                config = self._node.config
+            with self._feed.open() as file, self._gate:
+                config, self._file = self._node.config, file
+                self.is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
                 parse = self._feed.parser(config.inputs, getattr(config.method.objective, "outputs", 1))
                 for number, found in inputs.read(file, parse):
                     self._take(number, found)
+                    if self.lines == UNLABELLED and not self._labelled:
+                        self._labelled = True  # enough was said
+                        self._say_unlabelled(getattr(parse, "names", []))
+                self._file = None
             if self._feed.until_end and self.refused and not self.lines:
                 raise InputError(f"none of {self.refused} lines was taken; the log says why; mend {self._feed.file}")
             self._node.wait()
@@ -130,10 +186,12 @@ class Reader:
             if isinstance(found, Bad):
                 raise InputError(found.why)
             if not self._admitted:  # else the line before was refused, and has left its place to this one
-                self._admitted = self._room.take(None)
-            self._node.admit(Observed(*found, self._labels), done=partial(self._done, number))
+                self._admitted = self._wait_for_room()
+            fields = {"line": number} | ({} if found.id is None else {"id": found.id})
+            self._node.admit(Observed(found.x, found.y, self._labels), done=partial(self._done, fields))
             self._admitted = False
             self.lines += 1
+            self._labelled |= found.y is not None
         except DivergedError:
             raise
         except InputError as error:
@@ -143,18 +201,42 @@ class Reader:
             self._node.refuse(why)
             self._count_refused(why)
 
+    def _wait_for_room(self) -> bool:
+        self._at_hand = True
+        self._gate.release()
+        try:
+            return self._room.take(None)
+        finally:
+            self._gate.acquire()
+            self._at_hand = False
+
+    def _say_unlabelled(self, names: list[str]) -> None:
+        """Warn of a stream without labels: somebody who wants predictions alone may pass over it."""
+        inputs = self._node.config.inputs
+        named = f" ({', '.join(names)})" if len(names) == inputs else ""
+        fewer = f"; if one of them is the label, inputs in network.toml must be {inputs - 1}" if inputs > 1 else ""
+        text = (
+            f"none of the first {UNLABELLED} lines has a label, so this node learns nothing of its own; it takes "
+            f"{inputs} inputs{named}{fewer}"
+        )
+        extra = {"omkl": {"node": self._node.id, "event": "unlabelled", "names": names}}
+        logger.warning(text, extra=extra)
+
     def _count_refused(self, why: str) -> None:
         """Give up a stream of which nothing is of use: whoever looks at the node would think that it learns."""
         self.refused += 1
         if not self.lines and self.refused == HOPELESS:
             raise InputError(f"none of the first {HOPELESS} lines was taken; {why}")
 
-    def _done(self, number: int, event: Scored) -> None:
-        self.learned += 1
+    def _done(self, fields: dict[str, Any], event: Scored) -> None:
         if self._output is None:
             self._pass()
         else:
-            self._scored.put((number, event))
+            self._scored.put((fields, event))
+
+    def _done_kept(self, event: Scored) -> None:
+        self._kept += 1
+        self._scored.put(({"kept": self._kept}, event))
 
     def _pass(self) -> None:
         self.taken += 1
@@ -163,12 +245,13 @@ class Reader:
     def _tell(self) -> None:
         decide = self._node.config.method.objective.decide
         while (item := self._scored.get()) is not None:
-            number, event = item
+            fields, event = item
             label = decide(event.output).tolist()
-            fields = {"line": number, "round": event.round, "label": label, "output": event.output.tolist()}
+            told = {"round": event.round, "label": label, "output": event.output.tolist(), "loss": event.loss}
             if self._output:
-                self._output.write(json.dumps(fields | {"loss": event.loss}) + "\n")
-            self._pass()
+                self._output.write(json.dumps(fields | told) + "\n")
+            if "kept" not in fields:
+                self._pass()
 
 
 class Output:

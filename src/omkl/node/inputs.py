@@ -1,9 +1,10 @@
 """Samples from lines of text: JSON, one object a line, or CSV.
 
 JSON lines are ``{"x": [0.5, -1.0], "y": 1}``, y a list where several values are learned; without y, or with null, a
-sample has no label. In CSV the label is the column that is named, else the one called ``y``, else the last; the others
-are x in their order. Several values are as many columns, beginning there, or the last ones. A first row that is not all
-numbers is a header. An empty label is none, and so is a row that ends before it.
+sample has no label. An ``"id"``, text or a whole number, comes back with its prediction. In CSV the label is the column
+that is named, else the one called ``y``, else the last; the others are x in their order. Several values are as many
+columns, beginning there, or the last ones. A first row that is not all numbers is a header. An empty label is none, and
+so is a row that ends before it.
 """
 
 import csv
@@ -31,6 +32,7 @@ class Sample(NamedTuple):
 
     x: list[Any]
     y: Any = None
+    id: str | int | None = None
 
 
 class Bad(NamedTuple):
@@ -49,7 +51,7 @@ Parse: TypeAlias = Callable[[str], Sample | None]
 
 def read(file: BinaryIO, parse: Parse) -> Iterator[tuple[int, Sample | Bad]]:
     """Yield the number of each line, from 1, and its sample or what is wrong with it; blank lines are passed over."""
-    number = 0
+    number = commas = 0
     while line := file.readline(MOST_BYTES):
         number += 1
         try:
@@ -57,7 +59,11 @@ def read(file: BinaryIO, parse: Parse) -> Iterator[tuple[int, Sample | Bad]]:
                 _skip(file)
                 raise InputError(f"a line of over {MOST_BYTES} bytes")
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+            if text and not line.endswith(b"\n") and not text.startswith("{") and text.count(",") < commas:
+                rule = "the rows before have more columns, so it may be cut short; end it with a newline"
+                raise InputError(f"the last line is {reprlib.repr(text)} without an end; {rule}")
             if text and (sample := parse(text)) is not None:
+                commas = text.count(",")
                 yield number, sample
         except HeaderError:
             raise
@@ -71,8 +77,10 @@ def parse_json(text: str | bytes) -> Sample:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f'not JSON ({error}); write {{"x": [0.5, -1.0], "y": 1}}') from None
-    if not isinstance(value, dict) or not isinstance(value.get("x"), list) or not value.keys() <= {"x", "y"}:
+    if not isinstance(value, dict) or not isinstance(value.get("x"), list) or not value.keys() <= {"x", "y", "id"}:
         raise InputError('an object with a list x, and y or none, is wanted; write {"x": [0.5, -1.0], "y": 1}')
+    if not isinstance(value.get("id", ""), str | int):
+        raise InputError(f"id is {reprlib.repr(value['id'])}; it must be text or a whole number; write it so")
     return Sample(**value)
 
 
@@ -116,6 +124,11 @@ class Csv:
             values = [None]
         return Sample([self._number(cell, k) for k, cell in cells], values[0] if len(values) == 1 else values)
 
+    @property
+    def names(self) -> list[str]:
+        """The columns of the header; none where there is no header."""
+        return self._names
+
     def begins(self, text: str) -> bool:
         """Return whether a line may be one of CSV, and none of JSON."""
         return "{" not in text and "}" not in text and ("," in text or _is_number(text))
@@ -142,20 +155,29 @@ class Csv:
 
 
 class Detected:
-    """Reads CSV if the first line that can be read is one of such a table, else JSON."""
+    """Reads CSV if the first line that can be read is one of such a table, else JSON.
+
+    What looked like a header may have been what a sensor says when it starts: until a sample has come, JSON tells.
+    """
 
     def __init__(self, rows: Csv) -> None:
         self._rows = rows
         self._parse: Parse | None = None
+        self._is_sure = False
 
     def __call__(self, text: str) -> Sample | None:
         """Return what a line holds, None for the header of CSV."""
-        if self._parse is not None:
-            return self._parse(text)
-        parse: Parse = self._rows if self._rows.begins(text) else parse_json
+        parse = self._parse
+        if parse is None or (not self._is_sure and text.startswith("{")):
+            parse = self._rows if self._rows.begins(text) else parse_json
         found = parse(text)
-        self._parse = parse
+        self._parse, self._is_sure = parse, self._is_sure or found is not None
         return found
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of the header; none where there is no header."""
+        return self._rows.names
 
 
 def _is_number(cell: str) -> bool:

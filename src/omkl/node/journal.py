@@ -37,6 +37,7 @@ from omkl.wire import Kind
 logger = logging.getLogger(__name__)
 
 PROGRESS = 1.0  # seconds between two lines of progress, at least
+FEW = 20  # labels whose mean loss says nothing yet
 PAUSE, BURST = 10.0, 5  # in so many seconds so many lines on the same trouble; what happens beyond them is counted
 LINK_BURST = 20  # lines on the same link and kind: a neighbor that starts again is worth some
 LONGEST_PAUSE = 320.0  # trouble that goes on is told ever more rarely, as who is waited for is
@@ -45,13 +46,17 @@ RETURNS = 4  # of a boot that had been replaced; a frame that was late, or damag
 MOST_LINES = 1000  # of the log that wait for who reads it; more are counted, not kept
 LAST_WORDS = 2.0  # seconds that the log may take to be written on leaving
 DIFFERENCES = {
-    "settings": "has other settings; both learn on; compare network.toml on both, restart the older",
+    "settings": (
+        "has other settings of learning or timing, as gamma, momentum, clip, eta, the learner, deadline, patience or "
+        "period; both learn on; compare network.toml on both, restart the older"
+    ),
     "weight": "has another weight for this link, by its graph or rule; the smaller counts; restart the older in time",
 }
 PLAIN = {
     r"^contracts agree$": "their settings fit",
     r"^level at its round (\d+)$": r"nothing is missing, from its round \1 on",
     r"^snapshot of its round (\d+)$": r"its state of round \1 has come",
+    r"^its round (\d+) was all that lacked$": r"its round \1 has come, and nothing else is missing",
 }
 ADVICE = "lower eta or gamma, scale the inputs, or use a finer quantizer (see omkl explain)"
 
@@ -81,10 +86,21 @@ class Journal:
     ) -> None:
         self._id, self._peers, self._every, self._clock = id, peers, every, clock
         self._throttle, self._link_throttle = Throttle(PAUSE, BURST), Throttle(PAUSE, LINK_BURST)
-        self._away = dict.fromkeys(peers, clock())
         self._boots = {peer: Boots() for peer in peers}
-        self._remind_at, self._pause = clock() + FIRST_REMINDER, FIRST_REMINDER
-        self._progress = Progress(clock())
+        self._met = False
+        self.begin()
+
+    def begin(self) -> None:
+        """Count from now how long neighbors are away: making a node may take some seconds."""
+        now = self._clock()
+        self._away = dict.fromkeys(self._peers, now)
+        self._remind_at, self._pause = now + FIRST_REMINDER, FIRST_REMINDER
+        self._progress = Progress(now)
+
+    def away(self, peer: str) -> float:
+        """Return for how many seconds a neighbor has been out of reach, 0 if it is not; from any thread."""
+        now = self._clock()
+        return now - self._away.get(peer, now)
 
     def say(self, level: int, event: str, text: str, **fields: Any) -> None:
         """Write a line."""
@@ -102,7 +118,8 @@ class Journal:
         self, throttle: "Throttle", level: int, event: str, text: str, key: Hashable, fields: dict[str, Any]
     ) -> None:
         def write(unsaid: int) -> None:
-            many = f" ({unsaid:,} like it were not told)" if unsaid else ""
+            were = "was" if unsaid == 1 else "were"
+            many = f" ({unsaid:,} more like it {were} left out)" if unsaid else ""
             self.say(level, event, text + many, **fields, unsaid=unsaid)
 
         throttle.write((event, key), self._clock(), write)
@@ -143,7 +160,11 @@ class Journal:
                 text = f"what this node had learned until round {round} is back: {peer} had kept it, up to rounding"
                 self.say(logging.INFO, "recovered", text, peer=peer, round=round)
             case Begun(awaited):
-                text = f"begins before {', '.join(awaited)} have answered; what they have kept of it is taken later"
+                has, whose = ("has", "it has") if len(awaited) == 1 else ("have", "they have")
+                text = (
+                    f"takes its first round, though {', '.join(awaited)} {has} not answered yet; what {whose} kept of "
+                    "this node's models is taken when it comes"
+                )
                 self.say(logging.WARNING, "begun", text, awaited=awaited)
             case Adopted(peers):
                 text = f"is new, and begins with the models of {', '.join(peers)}"
@@ -164,6 +185,7 @@ class Journal:
 
     def _moved(self, peer: str, came: bool) -> None:
         now = self._clock()
+        self._met |= came
         if not came:
             self._away.setdefault(peer, now)
         elif (since := self._away.pop(peer, None)) is not None:
@@ -201,14 +223,17 @@ class Journal:
         if event.round % self._every == 0 and now >= progress.since + PROGRESS:
             fields = progress.summary(now) | {"round": event.round, "neighbors": event.mixed}
             loss = "no label yet" if fields["loss"] is None else f"loss {fields['loss']:.4f}"
+            if 0 < progress.labels < FEW:
+                loss = f"{progress.labels} labels so far, too few for a mean loss"
+            alone = "" if self._met or not self._peers else ", as none was ever reached"
             refused = f", {fields['refused']} observations refused" if fields["refused"] else ""
             text = (
                 f"round {event.round}: {loss}, {fields['bytes_per_round']:.1f} bytes a round, {event.mixed} of "
-                f"{len(self._peers)} neighbors, {fields['rounds_per_second']:.3g} rounds/s{refused}"
+                f"{len(self._peers)} neighbors{alone}, {fields['rounds_per_second']:.3g} rounds/s{refused}"
             )
             mostly = fields["refused"] > fields["observations"]
             self.say(logging.WARNING if mostly else logging.INFO, "progress", text, **fields)
-            self._progress = Progress(now)
+            self._progress = Progress(now, progress)
 
 
 class Boots:
@@ -234,19 +259,21 @@ class Boots:
 
 
 class Progress:
-    """What has happened since the last line of progress."""
+    """What has happened since the last line of progress; losses since one that told them."""
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, before: "Progress | None" = None) -> None:
         self.since = now
-        self.refused = self._rounds = self._bytes = self._labels = self._taken = 0
+        self.refused = self._rounds = self._bytes = self.labels = self._taken = 0
         self._loss = 0.0
+        if before is not None and before.labels < FEW:
+            self.labels, self._loss = before.labels, before._loss
 
     def score(self, loss: float | None) -> None:
         """Count an observation."""
         self._taken += 1
         if loss is not None:
             self._loss += loss
-            self._labels += 1
+            self.labels += 1
 
     def gossip(self, size: int) -> None:
         """Count a round."""
@@ -257,7 +284,7 @@ class Progress:
         """Return means; the loss is None where there was no label."""
         rounds = max(1, self._rounds)
         return {
-            "loss": self._loss / self._labels if self._labels else None,
+            "loss": self._loss / self.labels if self.labels else None,
             "observations": self._taken,
             "refused": self.refused,
             "bytes_per_round": self._bytes / rounds,

@@ -25,6 +25,11 @@ class Labels:
         given = np.asarray(labels)
         if not isinstance(self._loss, TwoClasses) or given.dtype.kind not in "biuf":
             return self._loss.encode(given)
+        if (strange := given[~np.isin(given, (-1, 0, 1))]).size:
+            raise InputError(
+                f"label {strange[0]:g}; labels of {self._loss.name} loss are 0 and 1, or -1 and 1; take loss softmax "
+                "for more classes, squared for numbers"
+            )
         targets = self._loss.encode(np.where(given == 0, -1.0, given))
         for label in (0, -1):
             if (given == label).any():

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from omkl import noise, scaling
 from omkl.algorithm import State
 from omkl.errors import InputError
+from omkl.features import Features
 from omkl.losses import Loss
 from omkl.methods import Gossip
 from omkl.model import Model, model_of
@@ -26,6 +27,14 @@ def outputs(loss: Loss) -> int:
     if count is None:
         raise InputError(f"loss is {loss}; nodes must agree on the number of classes; set classes, as in classes=10")
     return count
+
+
+def largest(features: Features) -> float:
+    """Return the size of an entry up to which an input has features: random ones are waves of products in float32."""
+    most = float(np.finfo(np.float32).max)
+    if features.frequencies is None:  # inputs are brought within limits before they are compared
+        return most
+    return most / (2 * max(1.0, float(np.abs(features.frequencies).sum(axis=-1, dtype=np.float64).max())))
 
 
 Mix: TypeAlias = Callable[[Floats, Floats], Message]
@@ -85,6 +94,7 @@ class Learning:
         self.method = method
         self.features = method.bank.draw(inputs, seed, sample, standardize, targets)
         self.moments: Moments | tuple[()] = scaling.start(inputs) if standardize else ()
+        self._most = largest(self.features) if not standardize else float(np.finfo(np.float32).max)
         self.round = 0
         self.is_sound = True
         self.links = links
@@ -183,6 +193,11 @@ class Learning:
         if not np.isfinite(array).all():
             raise InputError(
                 f"x is {reprlib.repr(array.tolist())}; inputs must be finite; drop the sample or fill it in"
+            )
+        if np.abs(array).max() > self._most:
+            raise InputError(
+                f"x is {reprlib.repr(array.tolist())}; beyond {self._most:.2g} there are no features in float32; "
+                "scale the inputs to sizes near 1, or drop the sample"
             )
         return np.asarray(x, dtype=np.float64) if self.moments else array
 

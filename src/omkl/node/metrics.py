@@ -45,9 +45,13 @@ class Metrics:
         The node.
     saver
         What keeps it on the disk; None where nothing is kept.
+    oldest
+        Returns for how many seconds the oldest observation waits.
     """
 
-    def __init__(self, protocol: Protocol, saver: Saver | None = None) -> None:
+    def __init__(
+        self, protocol: Protocol, saver: Saver | None = None, oldest: Callable[[], float] = lambda: 0.0
+    ) -> None:
         self.registry = CollectorRegistry()
         self._links = protocol.links
         self._objective = protocol.role.method.objective
@@ -82,6 +86,8 @@ class Metrics:
         self._show_node(protocol)
         self._show_learning(protocol)
         self._show_links()
+        text = "For how long the oldest observation waits to be learned and acknowledged, 0 if none does."
+        self._gauge("observations_waiting_seconds", text, oldest)
         if protocol.role.timing.mode == "lockstep":
             self._show_lag(protocol)
         if saver is not None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from omkl.algorithm import normalize
-from omkl.errors import DivergedError
+from omkl.errors import DiskError, DivergedError
 from omkl.model import Model
 from omkl.node import config as configs
 from omkl.node.config import NetworkConfig
@@ -202,7 +202,11 @@ class Node:
         with self._open.pop_all():
             if self.runtime.is_alive:
                 self.runtime.stop()
-                self._saver.end()
+                try:
+                    self._saver.end()
+                except OSError as error:
+                    told = f"the last checkpoint is not written ({error}); a start goes on from the one before, if any"
+                    raise DiskError(f"{told}; see to the disk") from None
                 if not self.protocol.diverged:  # what could not be saved before is on the disk now
                     self.runtime.acknowledge()
 
@@ -234,7 +238,9 @@ class Node:
 
     def _measured(self) -> Metrics:
         """Return metrics that are kept from here on."""
-        metrics = Metrics(self.protocol, None if self.config.checkpoint is None else self._saver)
+        metrics = Metrics(
+            self.protocol, None if self.config.checkpoint is None else self._saver, lambda: self.runtime.oldest
+        )
         self._watches.append(metrics.watch)
         self._taps.append(metrics.tap)
         self.refuse.append(lambda _: metrics.refuse())

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -18,6 +19,7 @@ from omkl.wire import SETTINGS_BYTES
 
 _STEP = struct.Struct("<f")
 DIGEST_BYTES = SETTINGS_BYTES - _STEP.size
+DIGEST = re.compile(r"[0-9a-f]{16}")  # as ``_digest`` makes them
 CLOSE = 1e-3  # relative: weights that are solved for differ in their last digits from device to device
 
 
@@ -123,8 +125,18 @@ def describe(thing: Any) -> str:
 
 
 def differences(ours: str, theirs: str) -> str:
-    """Return the lines in which two contracts differ, both values of each."""
-    both = (dict(line.partition(" ")[::2] for line in text.splitlines()) for text in (ours, theirs))
+    """Return the lines in which two contracts differ, and of each what only one of both has."""
+    both = [dict(line.partition(" ")[::2] for line in text.splitlines()) for text in (ours, theirs)]
     mine, other = both
     keys = [key for key in {**mine, **other} if mine.get(key) != other.get(key)]
-    return "; ".join(f"{key} here is {mine.get(key, 'not told')}, there {other.get(key, 'not told')}" for key in keys)
+    told = []
+    for key in keys:
+        here, there = (one.get(key, "not told") for one in both)
+        told.append(f"{key} here is {_apart(here, there)}, there {_apart(there, here)}")
+    return "; ".join(told)
+
+
+def _apart(value: str, other: str) -> str:
+    """Return the words of a value that the other has not; all of them if those are none, or nothing but a digest."""
+    words = [word for word in value.split() if word not in other.split()]
+    return " ".join(word for word in words if not DIGEST.fullmatch(word)) or value

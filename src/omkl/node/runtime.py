@@ -83,12 +83,17 @@ class Runtime:
         self.inbox = Inbox(protocol.links, largest_frame(protocol.role))
         self._room = Room(MOST_WAITING, len(protocol.waiting))
         self._done: deque[Done | None] = deque([None] * len(protocol.waiting))  # of each that waits, in their order
+        self._came = deque([clock()] * len(protocol.waiting))  # when each of these came
         self._scored: deque[Scored] = deque()  # taken, and not acknowledged
         self._finish = Guarded(lambda done, event: done(event))
         self._thread: threading.Thread | None = None
         self._gate, self._closed = threading.Lock(), False
         self._began: float | None = None  # when it took up what it is at; None while it waits
         self._failure: BaseException | None = None
+
+    def carried(self, done: Done) -> None:
+        """Call a function with each observation of the checkpoint when it is taken; to be said before the start."""
+        self._done = deque([done] * len(self._done))
 
     def start(self, transport: Transport) -> None:
         """Begin to run."""
@@ -132,6 +137,14 @@ class Runtime:
 
         self._done.append(done)
 
+    @property
+    def oldest(self) -> float:
+        """Return for how many seconds the oldest observation waits, 0 if none does; from any thread."""
+        try:
+            return self._clock() - self._came[0]
+        except IndexError:
+            return 0.0
+
     def stop(self) -> None:
         """End the thread when it is done with what waits for it, and take no more observations."""
         with self._gate:
@@ -155,6 +168,7 @@ class Runtime:
         while self._scored:
             event = self._scored.popleft()
             self._room.give()
+            self._came.popleft()
             if (done := self._done.popleft()) is not None:
                 self._finish(done, event)
 
@@ -221,6 +235,7 @@ class Runtime:
             return self.protocol.came(item.peer, now) if item.came else self.protocol.gone(item.peer, now)
         if type(item) is Observation:
             self._done.append(item.done)
+            self._came.append(now)
             return self.protocol.take(item.x, item.y, now)
         if type(item) is Call:
             _resolve(item.function, item.result)

@@ -58,7 +58,7 @@ class Services:
 
         try:
             sample = _parsed(payload)
-            node.admit(Observed(*sample, self._labels), timeout=0, done=done if node.durable else None)
+            node.admit(Observed(sample.x, sample.y, self._labels), timeout=0, done=done if node.durable else None)
         except (InputError, TimeoutError) as error:
             node.refuse(str(error))
             raise InputError(str(error)) from None

@@ -17,6 +17,7 @@ from omkl.scaling import Floats
 FARTHEST = np.float32(5)  # deviations: beyond what the rows have shown, kernels see nothing
 FARTHEST_ON_A_LINE = np.float32(10)  # deviations: a trend goes on; a typing error and a heavy tail are none
 MOST_LANDMARKS = 384  # of the rows: more cost time when they calibrate
+HUGE = 2.0**500  # of an input
 MOST_LINES = 60  # directions of the columns that a line has, of most variance
 
 Rows: TypeAlias = npt.NDArray[np.float32]
@@ -55,7 +56,8 @@ def calibrate(method: Any, X: Floats, targets: Units, learned: Rows, seed: int) 
     if isinstance(method.bank.basis, Landmarks):
         count = min(len(sample), MOST_LANDMARKS)
         marks = np.arange(count) * len(sample) // count  # evenly spaced
-        factors = relevance(sample[marks], np.clip(learned[marks], -FARTHEST, FARTHEST))
+        # By all rows, not by the landmarks alone: which columns matter is hard to see, and decided for long.
+        factors = relevance(sample, np.clip(learned, -FARTHEST, FARTHEST))
         sample = sample[marks] * factors.astype(np.float32)
     method, made = calibrated(method, sample, seed)
     if isinstance(method, Tracking):
@@ -136,6 +138,9 @@ def units(table: Floats) -> Units:
     Units(center=array([2., 5.]), scale=array([1.41421356, 1.        ]))
     """
     there = ~np.isnan(table)
+    if np.abs(table, where=there, out=np.zeros(table.shape)).max(initial=0) > HUGE:  # whose squares are infinite
+        center, scale = units(table / HUGE)
+        return Units(center * HUGE, scale * HUGE)
     count = np.maximum(there.sum(axis=0), 1)
     center = np.where(there, table, 0).sum(axis=0) / count
     apart = np.where(there, table - center, 0)

@@ -112,16 +112,16 @@ def _shared_out(problem: Problem, cases: Sequence[Case], tell: Progress, loops: 
     known = [k for k in range(len(cases)) if k not in unknown]
     found: dict[int, tuple[MethodState, Any]] = {}
     if known:
-        part_of = _part(tell, 0, len(known), len(cases))
+        part_of = portion(tell, 0, len(known), len(cases))
         found |= zip(known, loops.run(problem, [cases[k] for k in known], part_of), strict=True)
     if unknown:
-        part_of = _part(tell, len(known), len(unknown), len(cases))
+        part_of = portion(tell, len(known), len(unknown), len(cases))
         found |= zip(unknown, _scans().run(problem, [cases[k] for k in unknown], metrics, part_of), strict=True)
     return [found[k] for k in range(len(cases))]
 
 
-def _part(tell: Progress, before: int, own: int, every: int) -> Progress:
-    """Return what is called with the progress of some of the cases, after some others."""
+def portion(tell: Progress, before: int, own: int, every: int) -> Progress:
+    """Return what is called with the progress of some parts of a run, after some others."""
     return lambda done, rounds: tell((before * rounds + own * done) // every, rounds)
 
 

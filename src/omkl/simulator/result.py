@@ -42,6 +42,9 @@ class Result:
     It prints as a few lines. ``summary()`` has its figures, ``model(node=3)`` what a node has learned, ``plot()`` a
     figure, and ``save("folder")`` keeps all of it.
 
+    Shapes below: J nodes, S seeds, R recorded rounds, P models that are weighed, C outputs, d inputs, D frequencies of
+    a kernel, L landmarks, r coefficients in a basis, B bandwidths.
+
     Attributes
     ----------
     config

@@ -17,6 +17,7 @@ from omkl.features import Features
 from omkl.landmarks import Landmarks
 from omkl.losses import Loss
 from omkl.methods import Gossip, Method, for_inputs, named, suited
+from omkl.methods.bank import Bank
 from omkl.methods.protocol import MethodState
 from omkl.notes import note
 from omkl.scaling import Moments, standardize_stream
@@ -34,7 +35,8 @@ from omkl.topology.graphs import Integers
 RECORDED = ("weights", "faults", "seeds", "seed", "shuffle", "partition", "record_every", "standardize")  # as given
 ONE_DEVICE = {"count": 1, "shard": None, "cut": 0}
 ALMOST_ALL = 0.999  # of the inputs' variance: to a column that has so much the others are nothing
-MANY = 8  # columns of a table, of which some will matter less than others
+MANY = 3  # columns of a table, of which some may matter less than others
+GREW, WORSE = 2, 1.1  # times the disagreement of the first half, and the loss by guessing: such nodes drift apart
 FAR = 30  # inputs this many bandwidths long are all strangers to each other
 
 log = logging.getLogger(__name__)
@@ -104,11 +106,12 @@ def compare(
     watch: Watch | None = None,
     **rest: Any,
 ) -> Comparison:
-    """Return a result for every case, a pair (method, topology), all run in one pass: a mapping that prints as a table.
+    """Return a result for every case, a pair (method, topology): a mapping that prints as a table.
 
-    The cases see the same samples, features and dither, so that their differences are paired; what they share is
-    computed once. They must have one loss, one D and one basis, and the kernels of each must be the first of the
-    longest bank. ``rest`` are other attributes of ``omkl.Experiment``; ``watch`` looks at the first case.
+    All cases see the same samples in the same order, under the same seeds and one loss, so that their differences are
+    paired by seed. Cases with the same D and basis, of which the kernels of each are the first of the longest bank,
+    also share features and dither; they run in one pass, and what they share is computed once. ``rest`` are other
+    attributes of ``omkl.Experiment``; ``watch`` looks at the first case.
 
     Examples
     --------
@@ -148,7 +151,8 @@ def run_cases(
     stream, moments = _standardized(raw, given.pooled) if given.standardize else (raw, None)
     rounds, count, columns = stream.X.shape
     methods = [for_inputs(method, columns) for method in methods]
-    widest = _widest_bank(methods)
+    groups = _sharing(methods)
+    widest = [max((methods[k] for k in group), key=lambda method: len(method.bank.kernels)) for group in groups]
     if given.record_every > rounds:
         raise InputError(
             f"record_every is {given.record_every}; the stream has {rounds} rounds; record at least one of them"
@@ -163,16 +167,12 @@ def run_cases(
         _check(method, turns, given.faults, rounds)
     steady = [turns[0] for turns in graphs]
     where = _place(given, steady)
-    _warn_if_far(stream, widest)
-    if not given.standardize:
-        _warn_if_unlike(stream)
-    if isinstance(source, Table):
-        _tell_if_alike(widest, columns)
+    _warn(stream, widest, bool(given.standardize), isinstance(source, Table))
     moving = given.faults is not None or any(len(turns) > 1 for turns in graphs)
     outputs, every = targets.shape[-1], given.record_every
-    held = size(stream.X.shape, outputs, methods, steady, given.seeds, given.pooled, every)
-    require_room(held, given.devices)
-    features = calibrating.drawn(widest.bank, raw.X, targets, runs, bool(given.standardize))
+    for group in groups:
+        some, on = [methods[k] for k in group], [steady[k] for k in group]
+        require_room(size(stream.X.shape, outputs, some, on, given.seeds, given.pooled, every), given.devices)
     if where is not None and where.spreads_nodes and moving:
         raise InputError(
             "faults or a schedule on nodes spread over devices; the exchange between devices is for one graph; "
@@ -199,18 +199,21 @@ def run_cases(
         | {"method": describe(method) | {"loss": describe(method.objective)}, "label": called}
         for graph, turns, method, called in zip(given_graphs, graphs, methods, labels, strict=True)
     ]
-    measured = engine.run(
-        engine.Problem(stream.X, targets, features, runs, every),
-        [engine.Case(method, turns, given.faults) for method, turns in zip(methods, graphs, strict=True)],
-        pooled_metrics if given.pooled else metrics,
-        progress,
-        where,
-        None if watch is None else _audience(watch, configs[0], methods[0], graphs[0], given, unit),
-    )
-    return {
-        name: _result(method, outcome, features, runs, recorded, config, moments, unit)
-        for name, method, outcome, config in zip(cases, methods, measured, configs, strict=True)
-    }
+    found: dict[int, Result] = {}
+    for done, (group, method) in enumerate(zip(groups, widest, strict=True)):
+        features = calibrating.drawn(method.bank, raw.X, targets, runs, bool(given.standardize))
+        measured = engine.run(
+            engine.Problem(stream.X, targets, features, runs, every),
+            [engine.Case(methods[k], graphs[k], given.faults) for k in group],
+            pooled_metrics if given.pooled else metrics,
+            progress and engine.portion(progress, done, 1, len(groups)),
+            where,
+            None if watch is None or done else _audience(watch, configs[0], methods[0], graphs[0], given, unit),
+        )
+        for k, outcome in zip(group, measured, strict=True):
+            found[k] = _result(methods[k], outcome, features, runs, recorded, configs[k], moments, unit)
+            _warn_if_apart(methods[k], found[k])
+    return {name: found[k] for k, name in enumerate(cases)}
 
 
 def _is_dealt(source: Any) -> bool:
@@ -324,25 +327,30 @@ def _check(method: Method, turns: Sequence[Topology], faults: Faults | None, rou
         faults.check(rounds, len(topologies.union(turns).edges), turns[0].nodes)
 
 
-def _widest_bank(methods: Sequence[Method]) -> Method:
-    """Return the method with most kernels, whose features serve all; refuse methods that need others."""
-    widest = max(methods, key=lambda method: len(method.bank.kernels))
+def _sharing(methods: Sequence[Method]) -> list[list[int]]:
+    """Return which methods share a pass, in the order given: features of the longest bank serve all of a group."""
+    first = methods[0].objective
     for method in methods:
-        own, bank = method.bank, widest.bank
-        if own.kernels != bank.kernels[: len(own.kernels)]:
+        if method.objective != first:
             raise InputError(
-                f"kernels {brief(own.kernels)} are not the first of {brief(bank.kernels)}; the cases of a comparison "
-                "share their features; simulate each, and pass omkl.Comparison({name: result, ...}) the results; the "
-                "default's own learner without messages is omkl.alone()"
+                f"cases have losses {brief(first)} and {brief(method.objective)}; two kinds of loss cannot be "
+                "subtracted; give all cases one loss, or simulate them apart"
             )
-        if (own.features, own.orthogonal, method.objective) != (bank.features, bank.orthogonal, widest.objective):
-            raise InputError(
-                "cases differ in features, orthogonal or loss; the cases of a comparison share them; simulate each, "
-                "and pass omkl.Comparison({name: result, ...}) the results"
-            )
-        if (own.basis, own.sigma) != (bank.basis, bank.sigma):
-            raise InputError("cases differ in basis or sigma; one pass has one of each; compare them in separate runs")
-    return widest
+    groups: list[list[int]] = []
+    for k in sorted(range(len(methods)), key=lambda k: -len(methods[k].bank.kernels)):
+        fitting = (group for group in groups if _serves(methods[group[0]].bank, methods[k].bank))
+        if group := next(fitting, None):
+            group.append(k)
+        else:
+            groups.append([k])
+    return sorted(sorted(group) for group in groups)
+
+
+def _serves(longest: Bank, own: Bank) -> bool:
+    """Return whether features drawn for a bank are those of another one too."""
+    if isinstance(own.basis, Landmarks) and len(own.kernels) < len(longest.kernels):
+        return False  # its similarities are made of all kernels at once
+    return longest == replace(own, kernels=longest.kernels) and longest.kernels[: len(own.kernels)] == own.kernels
 
 
 def _standardized(given: Stream, pooled: bool) -> tuple[Stream, Moments]:
@@ -368,6 +376,33 @@ def _targets(objective: Loss, data: Any, stream: Stream) -> npt.NDArray[np.float
     return targets
 
 
+def _warn_if_apart(method: Method, result: Result) -> None:
+    """Say so where mixing drove the nodes apart, and they lose more than by guessing and more than in the beginning."""
+    guess, count = result.config["guess"], result.loss.shape[1]
+    if not isinstance(method, Gossip) or guess is None:
+        return
+    tenth = max(1, round(0.1 * count))
+    apart, lost = (np.asarray(curve.mean(axis=0), np.float64) for curve in (result.disagreement, result.loss))
+    before, after, loss = float(np.median(apart[: count // 2 + 1])), apart[-tenth:].mean(), lost[-tenth:].mean()
+    if after > GREW * before and loss > WORSE * max(guess, lost[:tenth].mean()):
+        warnings.warn(
+            f"disagreement grew from {before:.2g} to {after:.2g}, and the final loss is {loss:.3g} where guessing has "
+            f"{guess:.3g}: nodes drifted apart; a stable step brings them together; take a gamma below "
+            f'{method.mixing.step:g}, or "auto"',
+            stacklevel=5,  # of simulate
+        )
+
+
+def _warn(stream: Stream, methods: Sequence[Method], standardize: bool, is_table: bool) -> None:
+    """Say what makes these inputs hard for the kernels of the methods."""
+    for method in methods:
+        _warn_if_far(stream, method)
+    if not standardize:
+        _warn_if_unlike(stream)
+    if is_table:
+        _tell_if_alike(methods, stream.X.shape[-1])
+
+
 def _warn_if_unlike(stream: Stream) -> None:
     some = stream.X.reshape(-1, stream.X.shape[-1])[:1000].astype(np.float64)
     variances = some.var(axis=0)
@@ -375,13 +410,14 @@ def _warn_if_unlike(stream: Stream) -> None:
         warnings.warn(
             f"input {variances.argmax()} varies so much more than the others that kernels see it alone; bring all to "
             "one scale (standardize=True, --standardize)",
-            stacklevel=5,  # of simulate
+            stacklevel=6,  # of simulate
         )
 
 
-def _tell_if_alike(method: Method, columns: int) -> None:
+def _tell_if_alike(methods: Sequence[Method], columns: int) -> None:
     """Say how to weigh columns, where a table has many: some of them mostly matter little."""
-    if columns >= MANY and isinstance(method.bank.basis, Landmarks) and method.bank.basis.source == "rows":
+    bases = [method.bank.basis for method in methods]
+    if columns >= MANY and any(isinstance(basis, Landmarks) and basis.source == "rows" for basis in bases):
         note(
             log,
             f"all {columns} columns count alike; weigh them by the labels of the landmarks, which nodes then share: "
@@ -399,5 +435,5 @@ def _warn_if_far(stream: Stream, method: Method) -> None:
         warnings.warn(
             f"a typical input has length {length:.3g}, the widest bandwidth is {widest:g}: to these kernels all "
             "samples are strangers; standardize the inputs (standardize=True) or use larger sigmas",
-            stacklevel=5,  # of simulate
+            stacklevel=6,  # of simulate
         )

@@ -1,5 +1,7 @@
 """What both estimators share: parameters, learning, files."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeAlias
@@ -11,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from omkl import storage
+from omkl.data.reading import is_frame
 from omkl.errors import InputError
 from omkl.features import Kernel
 from omkl.learners import Learner
@@ -127,7 +130,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _read(self, X: Any, y: Any, sample_weight: Any, first: bool = True) -> tuple[Any, Any, Floats]:
         """Return rows, targets and a weight for every row; refuse what is none."""
-        X, y = validate_data(self, X, y, reset=first, **ROWS, **self._targets)
+        with _explaining(X):
+            X, y = validate_data(self, X, y, reset=first, **ROWS, **self._targets)
+        if y.dtype.kind in "Of" and (gone := np.array([label is None or label != label for label in y.flat])).any():
+            row = int(gone.argmax()) // (y.size // len(y))
+            raise InputError(f"y has no value in row {row}; a row that is learned must have a target; leave it out")
         rule = f"there are {len(y)} rows; give each a finite weight of zero or more"
         try:
             weights = np.asarray(1.0 if sample_weight is None else sample_weight, dtype=np.float64)
@@ -171,7 +178,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _outputs(self, X: Table, node: int | None) -> Floats:
         check_is_fitted(self, "_online")
-        X = validate_data(self, X, reset=False, **ROWS)
+        with _explaining(X):
+            X = validate_data(self, X, reset=False, **ROWS)
         if node is not None:
             self._checked(np.asarray(node), 0)
         blocks = (_dense(X[start : start + BLOCK]) for start in range(0, X.shape[0], BLOCK))
@@ -183,6 +191,32 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         self._online: Online | Fixed = Fixed(model)
         self.n_features_in_ = model.features.inputs
         return model
+
+
+@contextmanager
+def _explaining(X: Any) -> Iterator[None]:
+    """Tell of columns that are no numbers by their names, and of what to do, where scikit-learn refuses rows."""
+    names = list(X.columns) if is_frame(X) else None
+    if names == []:
+        raise InputError("X has 0 feature(s), a data frame without columns; one is needed at least; add a column")
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        kinds = {name: np.asarray(X[name]).dtype.kind for name in names or ()}
+        dates = [name for name, kind in kinds.items() if kind == "M"]
+        if dates:
+            raise InputError(
+                f"column {dates[0]!r} has dates; an estimator takes numbers; make numbers of them, such as days and "
+                "hours, or drop the column"
+            ) from None
+        if "could not convert string" not in str(error):
+            raise
+        texts = [name for name, kind in kinds.items() if kind in "OUST"]
+        where, which = (f"column {texts[0]!r} has texts", texts) if texts else ("X has texts", ["columns of texts"])
+        raise InputError(
+            f"{where} ({error}); an estimator takes numbers; put make_column_transformer((OneHotEncoder("
+            f'sparse_output=False), {which}), remainder="passthrough") before it'
+        ) from None
 
 
 def _dense(X: Any) -> Floats:

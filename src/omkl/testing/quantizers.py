@@ -27,6 +27,7 @@ from omkl.testing.running import (
 
 LENGTHS = (40, 24, 8, 3, 1, 120)
 DRAWS = 400  # of the dither, over which an error is averaged
+MANY = 2000  # vectors, whose different results are counted
 FLIPPED = 0.005  # of the levels that the rounding of another library may move, and by one
 
 Floats = npt.NDArray[np.float32]
@@ -86,7 +87,8 @@ def sums_are_exact(quantizer: Quantizer) -> None:
         if np.all(step == 1) and levels.dtype == np.float32:
             continue  # exact numbers
         bits = np.ascontiguousarray(step).view(np.uint32) & np.uint32(0x7FFF)
-        rule = "a step has nine significant bits, or neighbors drift apart; pass it through quantizers.round_up"
+        rule = "neighbors add up steps times levels, and must come to the same sums; a step may have nine significant "
+        rule += "bits, so that no product is rounded; pass it through quantizers.round_up"
         require(not bits.any(), f"a step is {step[bits > 0].ravel()[0]!r}; {rule}" if bits.any() else "")
         require(
             np.issubdtype(levels.dtype, np.integer),
@@ -94,6 +96,21 @@ def sums_are_exact(quantizer: Quantizer) -> None:
         )
         most = int(np.abs(levels.astype(np.int64)).max())
         require(most <= MOST_LEVELS, f"a level is {most}; {MOST_LEVELS} is the largest; clip the levels")
+
+
+def size_holds_its_messages(quantizer: Quantizer) -> None:
+    """Require that messages of size(n) bits can be told apart: of many vectors come no more results than these name."""
+    for n in lengths(quantizer):
+        v = np.concatenate([scale * many(n) for scale in (1.0, 1e-3, 1e3)]).astype(np.float32)
+        u = np.broadcast_to(dither(1, n), v.shape)  # a receiver knows the dither
+        found = restore(quantizer.quantize(v, u if quantizer.dithered else None))
+        apart = len({row.tobytes() for row in np.asarray(found, dtype=np.float32)})
+        size = quantizer.size(n)
+        require(
+            apart <= 2 ** min(size, 32),
+            f"size({n}) is {size}, and {len(v):,} vectors give {apart:,} different results; {size} bits tell at most "
+            f"{2 ** min(size, 32):,} apart; count the bits of the levels and of the step (STEP_BITS)",
+        )
 
 
 def nothing_stays_nothing(quantizer: Quantizer) -> None:
@@ -212,6 +229,12 @@ def vectors(n: int) -> Floats:
 
 
 @cache
+def many(n: int) -> Floats:
+    """Return very many vectors of length n."""
+    return np.random.default_rng(n).normal(size=(MANY, n)).astype(np.float32)
+
+
+@cache
 def kinds(n: int) -> tuple[Floats, ...]:
     """Return vectors that are hard in different ways: noise, one entry, equal ones, a few large ones, a decay."""
     rng = np.random.default_rng(n)
@@ -237,6 +260,7 @@ QUANTIZER: tuple[Check, ...] = (
     takes_a_length,
     has_levels_and_steps,
     sums_are_exact,
+    size_holds_its_messages,
     nothing_stays_nothing,
     is_within_delta,
     depends_on_its_arguments_alone,

@@ -11,7 +11,7 @@ import numpy as np
 from omkl import losses
 from omkl.errors import InputError
 from omkl.methods import Gossip, named
-from omkl.methods.consensus_step import Tracking, seldom, stable_step, tracking
+from omkl.methods.consensus_step import TRIAL, Tracking, drifts, seldom, stable_step, tracking
 from omkl.theory.bounds import (
     SMALLEST,
     Contraction,
@@ -27,7 +27,16 @@ from omkl.theory.bounds import (
 )
 from omkl.topology import Topology, build
 
-BEYOND = ("basis", "learner", "common_weights", "reach", "momentum", "clip", "pace", "sending")  # not in the theory
+BEYOND = {
+    "basis": "a basis",
+    "learner": "a learner other than plain gradient steps",
+    "common_weights": "kernel weights that nodes share",
+    "reach": "steps that count for several nodes",
+    "momentum": "momentum",
+    "clip": "clipping",
+    "pace": "a pace of gossip",
+    "sending": "a rule of sending",
+}  # by setting: what the theory does not cover
 UNPROVED = ("momentum", "clip", "sending")  # mixing of another kind, of which no contraction is proved
 
 
@@ -64,6 +73,11 @@ class Explanation:
         What the setting has that the bound does not know; where there is something, its terms are nan.
     assumptions
         What the bound supposes, and whether it is so.
+    auto
+        The step that ``gamma="auto"`` takes.
+    drifts
+        Whether nodes drifted apart at this step in a trial of mixing without samples; None if it was not tried, as on
+        large networks and with clipping or a rule of sending.
     """
 
     nodes: int
@@ -85,6 +99,8 @@ class Explanation:
     trivial: float
     beyond: tuple[str, ...]
     assumptions: tuple[Assumption, ...]
+    auto: float
+    drifts: bool | None = None
 
     @property
     def largest(self) -> float:
@@ -114,9 +130,15 @@ class Explanation:
             regret = "What they lose is bounded."
         if self.nodes == 1:
             return regret.replace("they lose", "it loses")
+        if self.drifts:
+            return f"{self._too_large()} {regret}"
         agree = "It is proved that these nodes agree" if self.c else "Nothing is proved about whether these nodes agree"
         mixing = f"disagreement halves in {self._halves()} rounds where nothing disturbs it"
         return f"{agree}; by the graph, {mixing}. {regret}"
+
+    def _too_large(self) -> str:
+        trial = f"in a trial of {TRIAL} rounds without samples these nodes drifted apart"
+        return f'gamma = {self.gamma:.3g} is too large: {trial}; take a smaller one, "auto" is {self.auto:.2g}.'
 
     def _halves(self) -> str:
         return f"about {max(1, round(self.halving)):,}" if math.isfinite(self.halving) else "no number of"
@@ -125,6 +147,8 @@ class Explanation:
         if self.nodes == 1:
             return ["Network: one node; there is nothing to agree on, and nothing is sent."]
         mixing = f"disagreement halves in {self._halves()} rounds where nothing disturbs it; there are {self.rounds:,}"
+        if self.drifts:
+            mixing = f"too large, nodes drifted apart in a trial of {TRIAL} rounds without samples"
         surely = "the share of squared disagreement that a round surely removes"
         return [
             f"Network: {self.nodes:,} nodes, {self.links:,} links, {self.weights} weights",
@@ -139,7 +163,8 @@ class Explanation:
 
     def _bound(self) -> list[str]:
         if self.beyond:
-            return [f"There is no regret bound for this setting: the theory knows no {', no '.join(self.beyond)}."]
+            told = ", ".join(BEYOND.get(name, name) for name in self.beyond)
+            return [f"There is no regret bound for this setting: the theory does not cover {told}."]
         by_factor = (self.factor - 1) * self.terms.gradient <= self.terms.consensus
         names = {
             "comparator": "|theta*|^2 / (2 eta): the way from zero to the comparator",
@@ -251,7 +276,8 @@ def explain(
     gamma = auto if gamma == "auto" else gamma
     check(gamma=(gamma, 0, 1))
     rho, pull, usable = spectral_gap(network), beta(network), max(0.0, delta)
-    proved = not momentum and not set(beyond) & set(UNPROVED)
+    unproved = [name for name in UNPROVED if name in beyond or (name == "momentum" and momentum)]
+    proved = not unproved
     c = contraction(rho, pull, usable, gamma) if proved else 0.0
     factor = gossip_factor(pull, usable, gamma) if proved else math.inf
     lipschitz = loss.lipschitz + 2 * regularization * radius
@@ -263,11 +289,16 @@ def explain(
         network.nodes, len(network.graph.edges), network.rule, rho, pull, delta, consensus_step(rho, pull, usable),
         gamma, c, factor, _halving(network, gamma, momentum), rounds, lipschitz, radius,
         RegretTerms(*[math.nan] * len(terms)) if beyond else terms, printed_terms(rho=rho, delta=usable, **setting),
-        rounds * start, tuple(beyond), _loss_assumptions(loss, start, regularization, radius),
+        rounds * start, tuple(beyond), _loss_assumptions(loss, start, regularization, radius), auto,
     )  # fmt: skip
     if network.nodes == 1:
         return page
-    return replace(page, assumptions=_consensus_assumptions(network, page, proved, auto) + page.assumptions)
+    tried = delta > 0 and hasattr(given, "quantize") and not {"clip", "sending"} & set(beyond)
+    return replace(
+        page,
+        assumptions=_consensus_assumptions(network, page, unproved) + page.assumptions,
+        drifts=drifts(network, given, n, gamma, momentum) if tried and not c else None,
+    )
 
 
 def settings_of(method: Any, quantizer: Any = None) -> dict[str, Any]:
@@ -311,22 +342,24 @@ def _start(loss: losses.Loss) -> float:
     return float(loss.value(np.zeros(outputs), np.eye(outputs)[0]))
 
 
-def _consensus_assumptions(network: Topology, page: Explanation, proved: bool, auto: float) -> tuple[Assumption, ...]:
+def _consensus_assumptions(network: Topology, page: Explanation, unproved: Sequence[str]) -> tuple[Assumption, ...]:
     smallest, largest = network.ends
     gap = f"l_2 = {1 - smallest:.4g}, l_J = {1 - largest:.4g}" + ("" if page.rho > 0 else "; use metropolis weights")
     sent = f"delta = {page.delta:.3g}"
     sent += "" if page.delta > 0 else "; rescale it, take more levels, or quantize in blocks"
-    auto_text = f'"auto" is {auto:.2g}, stable in experiment, without proof'
+    auto_text = f'"auto" is {page.auto:.2g}, stable in experiment, without proof'
     step = f"gamma = {page.gamma:.3g}, gamma* = {page.gamma_star:.3g}; {auto_text}"
     low = f"gamma = {page.gamma:.3g}, f is finite below {page.largest:.3g}"
-    other = f"no proof with {', '.join(UNPROVED)}"
+    other = f"no proof with {', '.join(BEYOND[name] for name in unproved)}"
     return (
         Assumption("the network is connected", True, "checked when it was built"),
         Assumption("W is symmetric and its rows sum to one", True, "by construction"),
         Assumption("the spectral gap is positive", page.rho > 0, gap),
         Assumption("the quantizer is a contraction", page.delta > 0, sent),
-        Assumption("nodes surely agree: the step is at most gamma*", page.c > 0, step if proved else other),
-        Assumption("gossip surely does little harm: f is finite", math.isfinite(page.factor), low if proved else other),
+        Assumption("nodes surely agree: the step is at most gamma*", page.c > 0, other if unproved else step),
+        Assumption(
+            "gossip surely does little harm: f is finite", math.isfinite(page.factor), other if unproved else low
+        ),
     )
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from omkl_lab.sweeps import Row
 
 BEST = 10  # rows that are printed
+UNREADABLE = (".sha256", ".names")  # columns that tell a program which graph it was
 # The gravest failure of a sweep is its exit code.
 CODES = {"unexpected": Exit.UNEXPECTED, "died": Exit.UNEXPECTED, "input": Exit.INPUT, "diverged": Exit.DIVERGED}
 
@@ -114,19 +115,20 @@ def _so_far(what: str, failed: int) -> str:
 def _print(rows: "list[Row]", settings: "list[Row]", table: Path) -> None:
     """Print the best settings, each with its means over seeds, then what failed."""
     console = show.console()
-    columns = list(settings[0])
-    varying = [key for key in columns[: columns.index("seeds")] if len({row[key] for row in settings}) > 1]
+    varying = _telling(settings)
     whole = [row for row in settings if row["final_loss"] is not None]
     if whole:
-        measures = ("seeds", "final_loss", "final_accuracy", "bits_per_node_round")
+        measures = ("seeds", "final_loss", "minus_best", "final_accuracy", "bits_per_node_round")
         several = max(row["seeds"] for row in whole) > 1
-        shown = [*varying, *(key for key in measures[not several :] if any(row[key] is not None for row in whole))]
-        page = Table(*map(escape, shown), box=None, pad_edge=False)
-        for row in sorted(whole, key=lambda row: (row["failed"] > 0, row["final_loss"]))[:BEST]:
-            page.add_row(*(_measured(row) if key == "final_loss" else _cell(row[key]) for key in shown))
+        ranked = sorted(whole, key=lambda row: (row["failed"] > 0, row["final_loss"]))[:BEST]
+        tried = {key: ranked[key == "minus_best" :] for key in measures[not several :]}  # the best is as good as itself
+        shown = [*varying, *(key for key, some in tried.items() if any(row[key] is not None for row in some))]
+        page = Table(*(escape(key).replace("minus_best", "minus the best") for key in shown), box=None, pad_edge=False)
+        for row in ranked:
+            page.add_row(*("" if key == "minus_best" and row is ranked[0] else _measured(row, key) for key in shown))
         console.print(page)
         if several:
-            console.print("± is half a 95 % interval over the seeds")
+            console.print("± is half a 95 % interval over the seeds; a difference from the best is taken seed by seed")
     bad = [row for row in rows if row["failure"] is not None]
     for row in bad[:BEST]:
         own = [key for key in (*varying, "seed", "seeds") if len({other[key] for other in rows}) > 1]
@@ -138,9 +140,18 @@ def _print(rows: "list[Row]", settings: "list[Row]", table: Path) -> None:
     print(f"table: {table}")
 
 
-def _measured(row: "Row") -> str:
-    half = row["final_loss_half"]
-    return _cell(row["final_loss"]) + ("" if half is None else f" ± {half:.2g}")
+def _telling(settings: "list[Row]") -> list[str]:
+    """Return the columns in which settings differ, without digests and lists of names where others tell them apart."""
+    columns = list(settings[0])
+    varying = [key for key in columns[: columns.index("seeds")] if len({row[key] for row in settings}) > 1]
+    short = [key for key in varying if not key.endswith(UNREADABLE)]
+    return short if len({tuple(row[key] for key in short) for row in settings}) == len(settings) else varying
+
+
+def _measured(row: "Row", key: str) -> str:
+    half = row.get(f"{key}_half")
+    sign = "+" if key == "minus_best" and row[key] is not None and row[key] >= 0 else ""
+    return sign + _cell(row[key]) + ("" if half is None else f" ± {half:.2g}")
 
 
 def _cell(value: Any) -> str:

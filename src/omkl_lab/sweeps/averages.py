@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from omkl.metrics import half_interval
 from omkl_lab.sweeps.points import MEASURES, Row
 
 DRAWN = ("id", "seed", "seeds")
@@ -15,7 +18,8 @@ def averaged(rows: Sequence[Row]) -> list[Row]:
     A row has the setting; ``seeds``, the number of seeds that its means are over; ``failed``, the number of its points
     that failed; and the measures. In place of the standard error it has ``final_loss_half``, half the width of a 95 %
     interval over the seeds, which is None of one seed. Measures are None where every point failed. Of two points that
-    share a seed only one counts.
+    share a seed only one counts. ``minus_best`` is the mean of what a setting loses more than the best one, over the
+    seeds that both have, and ``minus_best_half`` half of its interval: what a seed does to both cancels.
 
     Examples
     --------
@@ -29,7 +33,11 @@ def averaged(rows: Sequence[Row]) -> list[Row]:
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(_setting(row).values()), []).append(row)
-    return [_average(group) for group in groups.values()]
+    made = [_average(group) for group in groups.values()]
+    losses = [_by_seed(group) for group in groups.values()]
+    whole = [k for k, row in enumerate(made) if row["final_loss"] is not None]
+    best = min(whole, key=lambda k: (made[k]["failed"] > 0, made[k]["final_loss"]), default=None)
+    return [row | _minus(own, {} if best is None else losses[best]) for row, own in zip(made, losses, strict=True)]
 
 
 def _setting(row: Row) -> Row:
@@ -49,6 +57,19 @@ def _average(group: Sequence[Row]) -> Row:
     means |= {"final_loss_half": _half(whole, seeds, means["final_loss"])}
     failed = sum(row["failure"] is not None for row in group)
     return _setting(group[0]) | {"seeds": seeds, "failed": failed} | means
+
+
+def _by_seed(group: Sequence[Row]) -> dict[int, float]:
+    """Return the final loss of every seed; records of earlier versions do not tell it."""
+    whole = _apart([row for row in group if row["failure"] is None and row.get("final_losses")])
+    return {row["seed"] + s: loss for row in whole for s, loss in enumerate(row["final_losses"])}
+
+
+def _minus(own: dict[int, float], best: dict[int, float]) -> Row:
+    """Return what a setting loses more than the best, in the mean, and half the interval of that."""
+    apart = np.array([own[seed] - best[seed] for seed in sorted(own.keys() & best.keys())])
+    half = float(half_interval(apart)) if len(apart) > 1 else None
+    return {"minus_best": float(apart.mean()) if len(apart) else None, "minus_best_half": half}
 
 
 def _apart(rows: Sequence[Row]) -> list[Row]:

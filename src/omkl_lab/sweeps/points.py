@@ -125,7 +125,7 @@ def write(folder: Path, one: Point, outcome: Record) -> Record:
 
 
 def as_rows(points: Sequence[Point], records: Mapping[str, Record]) -> list[Row]:
-    """Return rows with the same columns: the method's name, settings, measures, seconds and errors."""
+    """Return rows with the same columns: the method's name, settings, measures, losses by seed, seconds and errors."""
     found = [(one, _flatten(one.settings), records[one.id]) for one in points]
     columns = dict.fromkeys(key for _, settings, _ in found for key in settings)
     pooled = any("pooled_loss" in record["summary"] for _, _, record in found)
@@ -133,6 +133,7 @@ def as_rows(points: Sequence[Point], records: Mapping[str, Record]) -> list[Row]
         {"id": one.id, "label": label(one.experiment.method)}
         | {key: settings.get(key) for key in columns}
         | {key: record["summary"].get(key) for key in MEASURES if pooled or key != "pooled_loss"}
+        | {"final_losses": record["summary"].get("final_losses")}
         | {key: record[key] for key in ("seconds", "failure", "error")}
         for one, settings, record in found
     ]
@@ -146,7 +147,7 @@ def _flatten(settings: Mapping[str, Any], path: str = "") -> Row:
         if isinstance(value, dict):
             row |= _flatten(value, place)
         else:
-            row[place] = json.dumps(value) if isinstance(value, list) else value
+            row[place] = json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
     return row
 
 

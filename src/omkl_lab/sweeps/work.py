@@ -47,7 +47,8 @@ def _run(program: str, one: Experiment) -> Record:
             summary = result.summary()
             if result.pooled_loss is not None:
                 summary["pooled_loss"] = float(result.pooled_loss.mean())
-            outcome: Record = {"summary": {key: x if math.isfinite(x) else None for key, x in summary.items()}}
+            known: Record = {key: x if math.isfinite(x) else None for key, x in summary.items()}
+            outcome: Record = {"summary": known | {"final_losses": result.last(result.loss).tolist()}}
         except DivergedError as error:
             outcome = {"failure": "diverged", "error": str(error)}
         except InputError as error:

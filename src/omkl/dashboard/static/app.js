@@ -71,7 +71,8 @@ function begin(again) {
   network.draw(run.network);
   if (panel.node !== null) again ? network.select(panel.node) : panel.close(false);
   if (!simulated) wait("The nodes are asked how they stand.");
-  const { nodes, ids, settings, disagreement } = run.network;
+  const { nodes, ids, settings, disagreement, window } = run.network;
+  say(at("window"), window ?? "");
   say(at("apart"), disagreement ?? "");
   at("sample").hidden = nodes <= ids.length;
   say(at("sample"), `${count(ids.length)} of ${count(nodes)} nodes are drawn; curves and figures are of all.`);

@@ -4,7 +4,7 @@ import { bits, count, element, known, number, say } from "./format.js";
 import { LINES, LINES_ON_DARK } from "./palette.js";
 
 const LEAST_MS = 200; // between two drawings of a chart
-const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false, showTips: false };
+const CONFIG = { displayModeBar: false, doubleClick: false, showTips: false };
 const KINDS = { fault: "x", resync: "diamond", recovered: "circle", info: "line-ns" };
 const GUESS = Math.log(2); // what a constant guess loses, two classes alike
 
@@ -122,6 +122,8 @@ export class Charts {
   constructor(failed) {
     this.colors = theme();
     this.due = Object.keys(DRAWN).map((name) => ({ name, drawn: -Infinity, shown: null }));
+    this.fits = new ResizeObserver((changed) => changed.forEach(({ target }) => this.fit(target)));
+    for (const target of document.querySelectorAll(".chart")) this.fits.observe(target);
     load().then((plotly) => {
       this.plotly = plotly;
       this.again();
@@ -133,6 +135,12 @@ export class Charts {
     this.colors = theme();
     this.own = null;
     for (const chart of this.due) chart.shown = null;
+  }
+
+  /** Give a curve the width of its card, which the window does not always tell of. */
+  fit(target) {
+    const { offsetWidth, _fullLayout: drawn } = target;
+    if (drawn && offsetWidth && drawn.width !== offsetWidth) this.plotly.relayout(target, { width: offsetWidth });
   }
 
   /** Draw the chart that is due the longest, at most one: a picture moves meanwhile. */
@@ -157,12 +165,13 @@ export class Charts {
     if (name !== "weights") return say(caption, TOLD[name](frame, run));
     const words = run.network.kernels.map((kernel) => kernel.split(" "));
     const family = words.every(([first, ...rest]) => first === words[0][0] && rest.length) ? words[0][0] : "";
+    const what = family === "prior" ? "width of the prior" : family && `width of the ${family} kernel`;
     const keys = words.map((word, p) => {
       const line = element("i");
       line.style.background = this.colors.lines[p % this.colors.lines.length];
       return element("span", {}, line, word.slice(family ? 1 : 0).join(" "));
     });
-    return caption.replaceChildren(...(frame.weights ? [family, ...keys] : ["not told"]));
+    return caption.replaceChildren(...(frame.weights ? [what, ...keys] : ["not told"]));
   }
 
   /** Draw the loss of a node against the mean. */

@@ -70,7 +70,7 @@ export class Panel {
     };
     const rows = own.map((weight, p) => [run.network.kernels[p], bar(weight), weight.toFixed(3)]);
     const told = element("dl", { className: "weights" }, ...pairs(rows));
-    at("panel-weights").replaceChildren(element("h3", {}, "Its kernel weights"), told);
+    at("panel-weights").replaceChildren(element("h3", {}, "How much each of its models counts"), told);
   }
 
   /** Its links; the buttons stay the same while it is open, so that one in focus stays in focus. */

@@ -4,13 +4,19 @@ import { bytes, count, element, known, number, pairs } from "./format.js";
 
 const MOST_SHOWN = 100; // notes
 
+const isSimulated = ({ source }) => source === "simulation";
+
+/** The bits of a node in a round: of a simulation the mean so far, as its result has it, of a network those of now. */
+const sent = (network, frame) => (isSimulated(network) ? frame.total / frame.round / network.nodes : frame.bits);
+
 /** The headline figures, as the children of a `dl`. */
-export function figures({ ids, nodes }, frame) {
+export function figures(network, frame) {
+  const { ids, nodes } = network;
   const rows = pairs([
     ["Round", count(frame.round)],
-    ["Loss", number(frame.loss)],
+    ["Recent loss", number(frame.loss)],
     ["Disagreement", number(frame.disagreement)],
-    ["A node a round", bytes(frame.bits)],
+    [isSimulated(network) ? "A node a round" : "A node a round, now", bytes(sent(network, frame))],
     ["Sent in all", bytes(frame.total)],
     [nodes > ids.length ? "Alive, of those drawn" : "Alive", `${count(frame.alive)} of ${count(ids.length)}`],
   ]);
@@ -25,8 +31,10 @@ export function story(run, frame) {
   if (run.network.source === "network" && !frame.alive) return "No node answers; are they running?";
   if (!first || !known(frame.loss) || frame === first) return `${nodes}, each with data of its own, begin.`;
   const [from, to] = [first, frame].map(({ loss }) => number(loss));
-  const change = frame.loss < first.loss ? `have brought their loss from ${from} to ${to}` : `are at a loss of ${to}`;
-  const said = frame.bits > 0 ? ` Each sends its neighbors ${bytes(frame.bits)} a round, and none of its data.` : "";
+  const change = frame.loss < first.loss ? `have brought their recent loss from ${from} to ${to}` : `are at a recent loss of ${to}`;
+  const size = bytes(sent(run.network, frame));
+  const told = isSimulated(run.network) ? `sends its neighbors ${size} a round on average` : `now sends its neighbors ${size} a round`;
+  const said = sent(run.network, frame) > 0 ? ` Each ${told}, and none of its data.` : "";
   return `After ${count(frame.round)} ${frame.round === 1 ? "round" : "rounds"} ${nodes} ${change}.${said}`;
 }
 

@@ -6,11 +6,10 @@ be taken for it.
 """
 
 from hashlib import blake2b
-from mmap import mmap
 from pathlib import Path
 from struct import Struct
 
-from omkl.node.persistence.disk import Disk
+from omkl.node.persistence.disk import Disk, OpenFile
 
 _NUMBER, _PLACE = Struct("<Q"), Struct("<8sQ")
 SIZE = 2 * _PLACE.size
@@ -20,7 +19,7 @@ MOST = 2**53  # what 0.1 wrote is believed up to here, for it has no digest; a m
 class Count:
     """The number in a file, which begins at 0.
 
-    Counting costs no call of the system, so it can be done for every observation. What is counted survives the process,
+    Counting takes a few microseconds, so it can be done for every observation. What is counted survives the process,
     be it killed; a power cut may take the last seconds of it.
 
     Attributes
@@ -29,13 +28,18 @@ class Count:
         The number: of a damaged file the one before it, or 0.
     fault
         What is wrong with the file as it was found, in words; None if nothing is.
+    path
+        The file.
+    found
+        Whether there was a file.
     """
 
     def __init__(self, disk: Disk, path: Path) -> None:
+        self._disk, self.path, self.found = disk, path, True
         try:
             content = disk.read(path)
         except FileNotFoundError:
-            content = written(0)
+            content, self.found = written(0), False
         numbers = read(content)
         self.value, self.fault = max(numbers, default=0), None
         if len(numbers) < 2:
@@ -49,13 +53,22 @@ class Count:
     def reach(self, number: int) -> None:
         """Count up to a number; never back."""
         if number > self.value:
-            self.value = number
-            _PLACE.pack_into(self._memory, self._next * _PLACE.size, _digest(number), number)
+            self.value, place = number, self._next * _PLACE.size
+            self._memory[place : place + _PLACE.size] = _PLACE.pack(_digest(number), number)
             self._next = 1 - self._next
+
+    def mend(self) -> bool:
+        """Write the file anew if its name is not this file's any more, all of it; return whether that was so."""
+        if not isinstance(self._memory, OpenFile) or self._memory.is_there():
+            return False
+        memory = self._disk.memory(self.path, written(self.value))
+        self.close()
+        self._memory, self._next = memory, 0
+        return True
 
     def close(self) -> None:
         """Let go of the file; nothing is counted from here on."""
-        if isinstance(self._memory, mmap):
+        if isinstance(self._memory, OpenFile):
             self._memory.close()
 
 

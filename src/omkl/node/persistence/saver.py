@@ -1,13 +1,15 @@
 """All that a node keeps on its disk: its checkpoint, and how many observations it has acknowledged.
 
 An observation is acknowledged when its ``done`` is called. The number of those is in a file of its own,
-``<id>.count``, which costs nothing to keep up to date; what it holds beyond the checkpoint after a crash is lost, and
+``<id>.count``, which costs little to keep up to date; what it holds beyond the checkpoint after a crash is lost, and
 told. With ``every = "observation"`` nothing is: a checkpoint is written first, and where that fails the acknowledgement
 waits until one can be. The node gossips on meanwhile, and takes no more observations than may wait.
 """
 
+import errno
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -16,14 +18,16 @@ from pathlib import Path
 from omkl.node.events import Damaged, Event, Gossiped, Lost, Unsaved
 from omkl.node.persistence import checkpoint
 from omkl.node.persistence.count import Count
-from omkl.node.persistence.disk import Disk, RealDisk, beside, held
+from omkl.node.persistence.disk import Disk, Lock, RealDisk, beside, held
 from omkl.node.protocol import Protocol
 from omkl.node.role import Role
 from omkl.node.settings import Checkpoint
 
 logger = logging.getLogger(__name__)
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
 RETRY = 5.0  # seconds after which a checkpoint that acknowledgements wait for is tried again
+UNTOLD = "what a crash loses is not told"
 ROUNDS = 100  # a node without observations of its own is saved every so many
 
 
@@ -52,13 +56,15 @@ class Saver:
         tell: Callable[[Event], None],
         disk: Disk | None = None,
         clock: Callable[[], float] = time.monotonic,
+        lock: Lock | None = None,
     ) -> None:
-        self._disk, self._tell, self._clock = disk or RealDisk(), tell, clock
+        self._disk, self._tell, self._clock, self._lock = disk or RealDisk(), tell, clock, lock
         every = ROUNDS if settings is None else settings.every
         self.durable, self._rounds = every == "observation", ROUNDS if isinstance(every, str) else every
         self.failure: str | None = None
         self._retry_at = -math.inf
         self._count: Count | None = None
+        self._is_counted = True
         self.kept = self.missed = 0
         self._file = None if settings is None else settings.file(role.id)
         if self._file is None:
@@ -75,16 +81,21 @@ class Saver:
         try:
             self._count = Count(self._disk, path)
         except OSError as error:
-            protocol.report(Unsaved(protocol.round, f"{path} cannot be had ({error}); what a crash loses is not told"))
+            protocol.report(Unsaved(protocol.round, f"{path} cannot be had ({error}); {UNTOLD}"))
             return
+        start = protocol.neighbors.start
         if self._count.fault:
             protocol.report(Damaged(str(path), self._count.fault))
+        elif protocol.restored and not (self._count.found or self.durable or (start and start.resumed)):
+            # A node that left in order has lost nothing. After a crash this is true, also where the file could not be
+            # had before: of that a node has told, so it is no event of this start.
+            missing = Damaged(str(path), "is not there; what a crash has lost is not known")
+            self._warn("damaged", f"{missing.file} {missing.why}", missing)
         # Those that wait are taken again.
         self.missed = max(0, self._count.value - protocol.taken - protocol.lost - len(protocol.waiting))
         if self.missed:
             protocol.lost += self.missed
             protocol.report(Lost(self.missed))
-        start = protocol.neighbors.start
         if start is not None and self.durable and protocol.restored and not self.missed:
             start.seeks = False
 
@@ -132,7 +143,9 @@ class Saver:
                 rest = "; goes on from the one before it" if file == str(self._file) else ""
                 self._warn("damaged", f"{file} {why}{rest}", event)
             case Unsaved(round, why):
-                self._warn("unsaved", f"the checkpoint of round {round} is not written: {why}", event)
+                remedy = "make room" if any(os.strerror(number) in why for number in FULL) else "see to the disk"
+                where = f"the checkpoint of round {round} is not written to {self._folder}"
+                self._warn("unsaved", f"{where}: {why}; {remedy}; it is tried again", event)
 
     def _try(self) -> bool:
         try:
@@ -145,15 +158,44 @@ class Saver:
         # A model that has diverged must not take the place of the last one that had not.
         if self._file is not None and not self.protocol.diverged:
             checkpoint.save(self._file, self.protocol, clean, self._disk)
+            if self.failure is not None:
+                extra = {"omkl": {"node": self.protocol.role.id, "event": "saved", "round": self.protocol.round}}
+                logger.info("checkpoints are written again, to %s", self._folder, extra=extra)
             self.failure, self._retry_at, self.kept = None, -math.inf, self.protocol.taken
+            self._mend()
+
+    def _mend(self) -> None:
+        """Put right what went with the folder, if that was removed and made again."""
+        if self._lock is not None:
+            self._lock.renew()
+        if self._count is None:
+            return
+        try:
+            if self._count.mend():
+                self._tell(Damaged(str(self._count.path), "was removed or cut short; it is written anew"))
+            self._is_counted = True
+        except OSError as error:
+            self._miscount(self._count, error)
+
+    def _miscount(self, count: Count, error: OSError) -> None:
+        if self._is_counted:
+            self._is_counted = False
+            self._tell(Unsaved(self.protocol.round, f"{count.path} cannot be written ({error}); {UNTOLD}"))
 
     def _fail(self, error: OSError, tell: Callable[[Event], None]) -> None:
         self.failure, self._retry_at = str(error), self._clock() + RETRY
         tell(Unsaved(self.protocol.round, self.failure))
 
+    @property
+    def _folder(self) -> Path | None:
+        return self._file and self._file.parent
+
     def _acknowledge(self) -> None:
         if self._count is not None:
-            self._count.reach(self.protocol.taken + self.protocol.lost)
+            try:
+                self._count.reach(self.protocol.taken + self.protocol.lost)
+            except OSError as error:
+                self._miscount(self._count, error)
 
     def _warn(self, name: str, text: str, event: Event) -> None:
         logger.warning(text, extra={"omkl": {"node": self.protocol.role.id, "event": name} | event._asdict()})
@@ -164,8 +206,8 @@ def saved(
     role: Role, settings: Checkpoint | None, boot: int, tell: Callable[[Event], None], disk: Disk | None = None
 ) -> Iterator[Saver]:
     """Yield what keeps a node, for this process alone."""
-    with nullcontext() if settings is None else held(lock_file(settings.file(role.id))):
-        saver = Saver(role, settings, boot, tell, disk)
+    with nullcontext() if settings is None else held(lock_file(settings.file(role.id))) as lock:
+        saver = Saver(role, settings, boot, tell, disk, lock=lock)
         try:
             yield saver
         finally:

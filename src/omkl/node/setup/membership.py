@@ -37,6 +37,12 @@ class Change(NamedTuple):
         ids = [id for id in self.before.ids if id in self.after.ids]
         return [id for id in ids if set(self.before.neighbors(id)) != set(self.after.neighbors(id))]
 
+    def parted(self, id: str) -> list[str]:
+        """Return the neighbors of a node that is gone which none of the others is linked to now, if there are two."""
+        left = list(self.before.neighbors(id))
+        apart = [one for one in left if not self.after.neighbors(one).keys() & set(left)]
+        return apart if len(apart) > 1 else []
+
     @property
     def weighed(self) -> list[str]:
         """Nodes that keep their neighbors, and of which a link has another weight."""
@@ -114,14 +120,15 @@ def _page(before: NetworkConfig, listen: str) -> str | None:
     """Return where a new node serves metrics: as the last one, on a port that nobody on the same machine has."""
     if (last := before.members[-1].metrics) is None:
         return None
-    machine, (host, _, port) = _host(listen), last.rpartition(":")
-    taken, chosen = {one.metrics for one in before.members if _host(one.listen) == machine}, int(port)
+    machine, (host, _, port) = host_of(listen), last.rpartition(":")
+    taken, chosen = {one.metrics for one in before.members if host_of(one.listen) == machine}, int(port)
     while f"{host}:{chosen}" in taken:
         chosen += 1
     return f"{host}:{chosen}"
 
 
-def _host(listen: str) -> str:
+def host_of(listen: str) -> str:
+    """Return the name or the address in where a node listens."""
     return listen.partition("/")[2].rpartition(":")[0]
 
 

@@ -149,7 +149,10 @@ def _width(folder: Path, calibration: Path | str | None, inputs: int | None) -> 
         return 2 if inputs is None else inputs
     width = int(Calibration(file=Path(calibration)).read(folder)[0].shape[-1])
     if inputs not in (None, width):
-        raise InputError(f"inputs is {inputs}; the rows of {calibration} have {width} numbers; leave inputs out")
+        raise InputError(
+            f"inputs is {inputs}; the rows of {calibration} have {width} numbers; is one of their columns the label? "
+            "make the file anew with omkl node inputs --label NAME, or leave inputs out"
+        )
     return width
 
 

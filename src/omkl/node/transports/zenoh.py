@@ -312,14 +312,13 @@ def ask(network: str, id: str, name: str, payload: bytes, endpoints: Endpoints, 
     timeout
         Seconds to wait for it.
     """
-    if endpoints.tls is not None:
-        certificates.check(endpoints.tls)
-    config = _config(endpoints, timeout, MOST_ANSWER)
+    shown = None if endpoints.tls is None else certificates.check(endpoints.tls).name
+    config, began = _config(endpoints, timeout, MOST_ANSWER), time.monotonic()
     config.insert_json5("mode", json.dumps("client"))
     config.insert_json5("connect/exit_on_failure", "true")
     config.insert_json5("connect/timeout_ms", json.dumps(int(1000 * timeout)))
     where = f"{id} at {', '.join(endpoints.connect)}"
-    whom = ", and does its [access] allow this certificate" if endpoints.tls else ""
+    whom = f", and does its [access] let {shown!r} {name}? --as shows another certificate" if shown else "?"
     try:
         with _open(config) as session:
             for reply in session.get(f"omkl/{network}/{id}/{name}", payload=payload, timeout=timeout):
@@ -327,6 +326,7 @@ def ask(network: str, id: str, name: str, payload: bytes, endpoints: Endpoints, 
                     return _bytes(reply.ok.payload)
                 if (why := _bytes(reply.err and reply.err.payload)) != b"Timeout":  # zenoh's own
                     raise RefusedError(why.decode(errors="replace"))
+            waited = time.monotonic() - began
             others = _others(session, network, id)
     except zenoh.ZError:
         (place, *_) = endpoints.connect
@@ -334,7 +334,7 @@ def ask(network: str, id: str, name: str, payload: bytes, endpoints: Endpoints, 
         raise InputError(f"{where} is not reached in {timeout:g} s: {cause}") from None
     if others:
         raise InputError(f"{where} has not answered; {others} is there; compare name, ids and listen of both files")
-    raise InputError(f"{where} has not answered in {timeout:g} s; is the node running, and of this network{whom}?")
+    raise InputError(f"{where} has not answered in {waited:.1f} s; is the node running, and of this network{whom}")
 
 
 class RefusedError(InputError):
