@@ -23,9 +23,12 @@ from omkl.node.labels import Labels, Observed
 from omkl.node.node import Node
 from omkl.node.runtime import Room
 
-if sys.platform != "win32":
-    import fcntl
-    import termios
+FIONREAD: int | None
+try:
+    from fcntl import ioctl
+    from termios import FIONREAD
+except ImportError:  # not everywhere; what lies in a pipe is not told there
+    FIONREAD = None
 
 GONE = (errno.EPIPE, errno.ECONNRESET, errno.EBADF)  # what says that nobody reads any more
 PAUSE = 0.5  # seconds until a line that could not be written is tried again
@@ -130,10 +133,10 @@ class Reader:
     def piled(self) -> int:
         """Return how many bytes lie in the pipe, 0 where the system does not say."""
         file = self._file
-        if sys.platform == "win32" or file is None:
+        if FIONREAD is None or file is None:
             return 0
         try:
-            return int.from_bytes(fcntl.ioctl(file.fileno(), termios.FIONREAD, bytes(4)), sys.byteorder)
+            return int.from_bytes(ioctl(file.fileno(), FIONREAD, bytes(4)), sys.byteorder)
         except (OSError, ValueError):  # of another kind, or closed just now
             return 0
 

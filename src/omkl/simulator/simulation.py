@@ -378,7 +378,7 @@ def _targets(objective: Loss, data: Any, stream: Stream) -> npt.NDArray[np.float
 
 def _warn_if_apart(method: Method, result: Result) -> None:
     """Say so where mixing drove the nodes apart, and they lose more than by guessing and more than in the beginning."""
-    guess, count = result.config["guess"], result.loss.shape[1]
+    guess, count = result.config["guessing"].get("loss"), result.loss.shape[1]
     if not isinstance(method, Gossip) or guess is None:
         return
     tenth = max(1, round(0.1 * count))
