@@ -262,6 +262,17 @@ def test_control_c() -> None:
     assert (result.returncode, result.stdout, result.stderr) == (Exit.INTERRUPTED, "", "omkl: interrupted\n")
 
 
+def test_control_c_while_it_loads() -> None:
+    result = program(
+        "import sys; from omkl.cli import main\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'omkl.cli.app': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Finder()); main()"
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (Exit.INTERRUPTED, "", "omkl: interrupted\n")
+
+
 @pytest.mark.parametrize(
     "command", [[], ["simulate"], ["paper"], ["sweep"], ["tune"], ["explain"], ["data"], ["doctor"], ["torture"]]
 )

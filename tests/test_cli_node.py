@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks import fleet
 from typer.testing import CliRunner, Result
 
 import omkl
@@ -140,6 +141,14 @@ def test_wrong_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: lis
     assert result.exit_code == Exit.INPUT
     (line,) = result.stderr.splitlines()
     assert says in line
+
+
+def test_predictions_without_a_place_to_write_them_are_refused(tmp_path: Path) -> None:
+    args = ["node", "--network", str(write_network(tmp_path, "a")), "--id", "a", "--input", "-", "--predictions"]
+    code = "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, '-c', *sys.argv[1:]])"
+    done = subprocess.run([sys.executable, "-c", code, fleet.PLAIN, *args], stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (Exit.INPUT, 1)
+    assert "standard output is closed; --predictions writes there; open it" in done.stderr
 
 
 def test_a_port_that_is_taken(tmp_path: Path) -> None:

@@ -130,6 +130,12 @@ def test_health_waits_for_no_neighbor_that_is_refused(tmp_path: Path) -> None:
         assert node._status()["awaited"] == ["a"]
 
 
+def test_health_tells_of_a_thread_that_is_stuck(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert node._is_well
+    monkeypatch.setattr(node.runtime, "is_at_one_thing", lambda seconds: seconds == 10 * node.config.timing.deadline)
+    assert not node._is_well
+
+
 def test_a_closed_node_says_so(node: Node) -> None:
     node.close()
     with pytest.raises(RuntimeError, match="thread has ended"):

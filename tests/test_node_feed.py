@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -60,3 +61,14 @@ def test_nothing_is_written_to_nobody(
         lines.write(line)
     assert room.written == b"lin"
     assert not caplog.records
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="descriptors are those of Linux")
+@pytest.mark.parametrize(("before", "after"), [(b"half a", b"half a\n"), (b"whole\n", b"whole\n"), (b"", b"")])
+def test_a_line_begins_behind_half_a_line(before: bytes, after: bytes, tmp_path: Path) -> None:
+    (path := tmp_path / "out").write_bytes(before)
+    with path.open("a") as file:
+        lines = Output(file, "a")
+        lines.write("line one\n")
+        lines.write("line two\n")
+    assert path.read_bytes() == after + b"line one\nline two\n"

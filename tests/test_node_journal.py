@@ -1,12 +1,18 @@
+import errno
 import json
 import logging
+import os
+import select
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from omkl.node import journal as journals
 from omkl.node.events import Begun, Differs, Diverged, Dropped, Gossiped, Moved, Recovered, Renewed, Resynced, Scored
-from omkl.node.journal import BURST, LINK_BURST, PAUSE, PROGRESS, Journal, JsonLines, TextLines, Throttle
+from omkl.node.journal import BURST, LINK_BURST, PAUSE, PROGRESS, Journal, JsonLines, TextLines, Throttle, Writer
 from omkl.node.links import LinkState
 from omkl.node.transports import Arrival
 from omkl.wire import Kind
@@ -246,3 +252,54 @@ def test_lines_as_text_and_json(journal: Journal, caplog: pytest.LogCaptureFixtu
         "state": "left out",
         "message": "b is\nleft out",
     }
+
+
+def test_a_log_that_nobody_reads_keeps_nobody_waiting_and_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "MOST_LINES", 5)
+    monkeypatch.setattr(journals, "LAST_WORDS", 0.01)
+    reading, writing = os.pipe()
+    while select.select([], [writing], [], 0)[1]:
+        os.write(writing, b"." * select.PIPE_BUF)
+    log = Writer(writing)
+    log.setFormatter(TextLines())
+    about = {"levelno": logging.INFO, "omkl": {"node": "a"}}
+    told = [logging.makeLogRecord({"msg": f"line {k}"} | about) for k in range(20)]
+    log.handle(told[0])
+    while log._lines:  # the thread has it in its hands
+        time.sleep(0.01)
+    for record in told[1:]:
+        log.handle(record)
+    log.flush()  # gives up
+    assert len(log._lines) == 5
+    text = b""
+    while b"line 5" not in text or not text.endswith(b"full\n"):
+        text += os.read(reading, 65536)
+    log._patience = None  # type: ignore[assignment]
+    log.handle(told[0])
+    log.flush()
+    text += os.read(reading, 65536)
+    words = [line.partition(" ")[2] for line in text.lstrip(b".").decode().splitlines()]
+    lacks = "a: warning: 14 lines of this log were not written: nobody read it, or its disk was full"
+    assert words == [*(f"a: line {k}" for k in range(6)), lacks, "a: line 0"]
+    for end in (reading, writing):
+        os.close(end)
+
+
+def test_a_log_on_a_full_disk_goes_on_with_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, written = [9, -1, -1, 1000, 1000, 1000], b""
+
+    def write(_: int, data: bytes) -> int:
+        nonlocal written
+        if (room := taken.pop(0)) < 0:
+            raise OSError(errno.ENOSPC, "full")
+        written += data[:room]
+        return min(room, len(data))
+
+    monkeypatch.setattr(journals, "os", SimpleNamespace(write=write))
+    log = Writer(1)
+    log.setFormatter(logging.Formatter("%(message)s"))
+    for text in ("first line", "second line", "third line"):
+        log.handle(logging.makeLogRecord({"msg": text}))
+        log.flush()
+    lacks = b"2 lines of this log were not written: nobody read it, or its disk was full"
+    assert written == b"first lin\n" + lacks + b"\nthird line\n"

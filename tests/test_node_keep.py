@@ -227,6 +227,20 @@ def test_a_node_acknowledges_when_the_disk_has_room_again(
     assert caplog.messages.count(f"checkpoints are written again, to {folder}") == 1
 
 
+def test_what_is_saved_on_leaving_is_acknowledged(each: NetworkConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saver, "RETRY", 2 * LIMIT)
+    disk, failed = MemoryDisk(), threading.Event()
+    done: list[Scored] = []
+    watch = [lambda event: failed.set() if isinstance(event, Unsaved) else None]
+    with Node(each, "a", watch, disk=disk).start() as node:
+        disk.fails_at = 0
+        node.observe([0, 1], 1, done=done.append)
+        assert failed.wait(LIMIT)
+        assert done == []
+        disk.fails_at = None
+    assert [event.round for event in done] == [1]
+
+
 def test_a_model_that_diverged_is_not_acknowledged(each: NetworkConfig) -> None:
     acknowledged: list[Scored] = []
     with Node(each, "a", disk=(disk := MemoryDisk())).start() as node:

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import select
 import shutil
 import signal
 import subprocess
@@ -41,6 +42,23 @@ def acknowledged(node: Daemon, count: int) -> None:
 def kill(node: Daemon) -> None:
     node.process.send_signal(signal.SIGKILL)
     assert node.process.wait(LIMIT) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("mode", ["lockstep", "timer"])
+def test_what_was_read_before_a_node_is_told_to_leave_is_not_lost(tmp_path: Path, mode: str) -> None:
+    path = write_network(tmp_path, "a", tables=CHECKPOINT.replace("every = 5", "every = 1000000"))
+    path.write_text(path.read_text().replace("[timing]", f'[timing]\nmode = "{mode}"\nperiod = 0.01'))
+    (tmp_path / "a.jsonl").write_text(as_json(samples(1000)) * 200)
+    with Daemon(path, "a", "--input", tmp_path / "a.jsonl") as a:
+        a.until("progress")  # in the middle of its stream
+        code, told = a.stop()
+    assert (code, told["lines"] > told["taken"] - 1 > 0) == (Exit.OK, True)
+    with Daemon(path, "a") as a:
+        joined = a.until("joined", restored=True)
+        assert joined["lost"] == 0
+        assert a.stop()[0] == Exit.OK
+    with Daemon(path, "a") as a:
+        assert a.until("joined", restored=True)["taken"] == told["lines"]
 
 
 @pytest.mark.parametrize(("table", "lost"), [(CHECKPOINT, 3), (EACH, 0)], ids=["rounds", "observation"])
@@ -225,7 +243,8 @@ def limited(node: Daemon, what: int, most: int) -> Iterator[None]:
     before = resource.prlimit(node.process.pid, what)
     resource.prlimit(node.process.pid, what, (most, before[1]))
     yield
-    resource.prlimit(node.process.pid, what, before)
+    with suppress(ProcessLookupError):  # it has left
+        resource.prlimit(node.process.pid, what, before)
 
 
 @LIMITED
@@ -261,3 +280,56 @@ def test_predictions_go_on_when_there_is_room_again(tmp_path: Path) -> None:
             time.sleep(0.02)
         assert a.stop()[1]["taken"] == 240
     assert [json.loads(line)["line"] for line in written.read_text().splitlines()] == list(range(1, 241))
+
+
+@LIMITED
+def test_what_is_learned_and_not_acknowledged_is_told_apart(tmp_path: Path) -> None:
+    path, written = write_network(tmp_path, "a"), tmp_path / "predictions"
+    with written.open("wb") as output, Daemon(path, "a", *FED, stdout=output) as a:
+        a.until("joined")
+        with limited(a, resource.RLIMIT_FSIZE, 4096):
+            a.write(as_json(samples(240)))
+            a.until("unwritten")
+            code, told = a.stop()
+    assert (code, told["unwritten"]) == (Exit.OK, told["lines"] - told["taken"])
+    assert f"; {told['unwritten']} more are learned, and their predictions are not written" in told["message"]
+    assert "that it had read" not in told["message"]
+
+
+def test_a_second_word_while_it_leaves_changes_nothing(tmp_path: Path) -> None:
+    with Daemon(write_network(tmp_path, "a", tables=CHECKPOINT), "a") as a:
+        a.until("inputs")
+        a.process.send_signal(signal.SIGTERM)
+        a.until("left")
+        a.process.send_signal(signal.SIGTERM)
+        assert a.process.wait(LIMIT) == Exit.OK
+
+
+@LIMITED
+def test_a_log_for_which_there_is_no_room_stops_nothing(tmp_path: Path) -> None:
+    path, written = write_network(tmp_path, "a"), tmp_path / "log"
+    with written.open("wb") as log, Daemon(path, "a", *FED, stderr=log) as a:
+        feed(a, 1)
+        with limited(a, resource.RLIMIT_FSIZE, written.stat().st_size):
+            a.write("bad\n")
+            feed(a, 5)
+            a.process.send_signal(signal.SIGTERM)
+            assert a.process.wait(LIMIT) == Exit.OK
+    assert json.loads(written.read_text().splitlines()[-1])["event"] == "inputs"
+
+
+def test_a_log_that_nobody_reads_stops_nothing(tmp_path: Path) -> None:
+    path, (reading, writing) = write_network(tmp_path, "a"), os.pipe()
+    with Daemon(path, "a", *FED, stderr=writing) as a:
+        text = b""
+        while b'"inputs"' not in text:
+            text += os.read(reading, 65536)
+        while select.select([], [writing], [], 0)[1]:
+            os.write(writing, b"." * select.PIPE_BUF)
+        feed(a, 1)
+        a.write("bad\n" * 10)
+        feed(a, 5)
+        a.process.send_signal(signal.SIGTERM)
+        assert a.process.wait(LIMIT) == Exit.OK
+    for end in (reading, writing):
+        os.close(end)

@@ -1,12 +1,15 @@
 import math
 import socket
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ import pytest
 from omkl.errors import InputError
 from omkl.losses import Squared
 from omkl.methods import Gossip
+from omkl.node import web
 from omkl.node.events import Dropped, Gossiped, Lost, Recovered, Resynced, Scored, Unsaved
 from omkl.node.inbox import CLIENTS, STRANGERS
 from omkl.node.links import LinkState
@@ -228,3 +232,18 @@ def test_idle_clients_do_not_fill_the_process(server: Server) -> None:
     for one in held:
         one.close()
     assert len(turned_away) == 4
+
+
+def test_a_client_that_sends_byte_by_byte_is_hung_up_on(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    address, begun = ("127.0.0.1", server.server_address[1]), time.monotonic()
+    held = [socket.create_connection(address, timeout=10) for _ in range(web.MOST_REQUESTS)]
+    while len(server._since) < len(held):
+        assert time.monotonic() < begun + 60
+        time.sleep(0.01)
+    monkeypatch.setattr(web, "time", SimpleNamespace(monotonic=lambda: begun + web.TIMEOUT + 60))
+    for one in held:
+        with suppress(OSError):  # hung up on already
+            one.sendall(b"G")
+        with suppress(ConnectionResetError):
+            assert one.recv(1) == b""
+        one.close()

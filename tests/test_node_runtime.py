@@ -1,9 +1,11 @@
 """The thread of a node, turn by turn: what waits is done together, and comes to the same."""
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 from itertools import cycle
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +13,7 @@ from omkl import wire
 from omkl.node.events import Event, Gossiped, Scored
 from omkl.node.neighbors import Send
 from omkl.node.protocol import Protocol
-from omkl.node.runtime import Observation, Runtime
+from omkl.node.runtime import Call, Observation, Runtime
 from omkl.node.transports import Arrival
 from tests.node_cluster import config, stream
 
@@ -115,3 +117,40 @@ def test_an_answer_goes_to_whoever_asked() -> None:
     end.turn()
     answers = [(send.peer, asked) for send, asked in end.wire.sent if wire.peek(send.data).kind is wire.Kind.HELLO]
     assert answers == [("b", None), ("c", query)]
+
+
+def test_nothing_is_taken_behind_the_end() -> None:
+    end = End("a")
+    x, y = X[0, 0], end.protocol.learning.targets(Y[0, 0])
+    assert end.runtime.observe(Observation(x, y))
+    end.runtime.stop()
+    with pytest.raises(RuntimeError, match="takes no more observations"):
+        end.runtime.observe(Observation(x, y))
+    assert end.runtime._turn(end.wire)
+    assert len(end.protocol.waiting) == 1
+    assert not end.runtime._turn(end.wire)
+    assert len(end.runtime.inbox) == 0
+
+
+def test_a_thread_that_comes_back_from_nothing_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    end, now = End("a"), [0.0]
+    end.runtime._clock = lambda: now[0]
+    stuck: list[bool] = []
+
+    def work() -> None:
+        for now[0] in (30.0, 31.0):
+            stuck.append(end.runtime.is_at_one_thing(30.0))
+
+    for _ in range(2):  # each is given its own time
+        end.runtime.inbox.put(Call(work, Future()))
+        now[0] = 0.0
+        end.turn()
+    assert stuck == [False, True] * 2
+    now[0] = 99.0
+
+    def wait(timeout: float) -> None:
+        stuck.append(end.runtime.is_at_one_thing(30.0))
+
+    monkeypatch.setattr(end.runtime.inbox, "get", wait)
+    assert not end.runtime._turn(end.wire)
+    assert stuck[-1] is False  # it waits

@@ -17,7 +17,7 @@ from omkl.cli.cluster import cluster
 from omkl.cli.dashboard import dashboard
 from omkl.cli.data import data
 from omkl.cli.doctor import doctor
-from omkl.cli.exits import MEANINGS, Exit
+from omkl.cli.exits import MEANINGS, Exit, tell
 from omkl.cli.explain import explain
 from omkl.cli.node import node
 from omkl.cli.simulate import simulate
@@ -43,7 +43,8 @@ class _Commands(TyperGroup):
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning  # type: ignore[assignment]
                 given = super().invoke(ctx)
-                sys.stdout.flush()
+                if sys.stdout is not None:  # it may be closed
+                    sys.stdout.flush()
                 return given
         except USAGE as error:
             if not error.format_message():
@@ -57,7 +58,7 @@ class _Commands(TyperGroup):
             code, line = _code(error), f"error: {_line(error)}"
         except KeyboardInterrupt:
             code, line = Exit.INTERRUPTED, "interrupted"
-        print(f"omkl: {line}", file=sys.stderr)
+        tell(line)
         raise typer.Exit(code)
 
 
@@ -107,7 +108,7 @@ def _line(error: object) -> str:
 
 
 def _show_warning(message: Warning | str, *_: Any) -> None:
-    print(f"omkl: warning: {message}", file=sys.stderr)
+    tell(f"warning: {message}")
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,5 +1,6 @@
-"""What the exit codes of ``omkl`` mean."""
+"""What the exit codes of ``omkl`` mean, and the line that is told with them."""
 
+import sys
 from enum import IntEnum
 
 
@@ -26,3 +27,11 @@ MEANINGS = {
     Exit.INTERRUPTED: "interrupted",
     Exit.UNREAD: "nobody reads what is printed, as after head",
 }
+
+
+def tell(line: str) -> None:
+    """Print a line on standard error, if there is room: a full disk must not change the exit code."""
+    try:
+        print(f"omkl: {line}", file=sys.stderr, flush=True)
+    except OSError:
+        sys.stderr = None  # else Python would try again at its end, and exit with 120

@@ -128,11 +128,16 @@ def run(
         feed = feeds.Feed(file=stream, format=format_in, label=label, strict=strict, until_end=until_end)
     elif until_end or strict or label or format_in:
         raise InputError("no --input; the flags on its lines need one; give a file, or - for standard input")
-    logging.basicConfig(handlers=[journal.handler(log_format)], level=logging.WARNING if quiet else logging.INFO)
+    if predictions and sys.stdout is None:
+        raise InputError("standard output is closed; --predictions writes there; open it, as by > FILE")
+    log = journal.handler(log_format)
+    logging.basicConfig(handlers=[log], level=logging.WARNING if quiet else logging.INFO)
     try:
         end = daemon.run(config, id, feed, sys.stdout if predictions else None, export)
     except DivergedError:  # the log says so already
         raise typer.Exit(Exit.DIVERGED) from None
+    finally:
+        log.flush()  # what went wrong is told after what led to it
     raise typer.Exit(Exit.INTERRUPTED if end is daemon.End.INTERRUPTED else Exit.OK)
 
 

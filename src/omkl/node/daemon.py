@@ -72,7 +72,8 @@ def listening() -> Iterator[Signals]:
         yield signals
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            # Who was told to leave, and has, may be told again while Python ends: its exit code stays.
+            signal.signal(number, signal.SIG_IGN if signals.end and number in ENDS else handler)
 
 
 def run(
@@ -129,6 +130,7 @@ def counted(reader: Reader, node: Node) -> tuple[dict[str, int], str]:
     told = f"; of its stream it took {reader.taken} lines, and refused {reader.refused}"
     waiting = min(reader.lines - reader.taken, len(node.protocol.waiting))
     if untold := reader.lines - reader.taken - waiting:
+        lines["unwritten"] = untold
         told += f"; {untold} more are learned, and their predictions are not written"
     if waiting:
         kept = "in the checkpoint, and taken at the next start" if node.keeps else "lost; send them again"

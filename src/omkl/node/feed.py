@@ -1,6 +1,7 @@
 """A stream of lines that feeds a node."""
 
 import errno
+import io
 import json
 import logging
 import os
@@ -264,11 +265,11 @@ class Output:
 
     def __init__(self, file: TextIO, id: str) -> None:
         self._descriptor: int | None = file.fileno()  # a buffer would lose what it cannot write
-        self._id = id
+        self._id, self._before = id, b"\n" if _is_torn(self._descriptor) else b""
 
     def write(self, line: str) -> None:
         """Write a line, unless nobody reads them any more."""
-        rest, held = line.encode(), False
+        rest, held, self._before = self._before + line.encode(), False, b""
         while rest and self._descriptor is not None:
             try:
                 rest = rest[os.write(self._descriptor, rest) :]
@@ -285,3 +286,15 @@ class Output:
     def _say(self, level: int, event: str, text: str, error: OSError | None = None) -> None:
         why = {} if error is None else {"why": str(error)}
         logger.log(level, text, extra={"omkl": {"node": self._id, "event": event} | why})
+
+
+def _is_torn(descriptor: int) -> bool:
+    """Return whether a file ends in the middle of a line, as one does whose node left while the disk was full."""
+    file = Path(f"/proc/self/fd/{descriptor}")  # opened anew: the descriptor may be for writing alone
+    try:
+        if not file.is_file():
+            return False
+        with file.open("rb") as content:
+            return content.seek(0, io.SEEK_END) > 0 and content.seek(-1, io.SEEK_END) >= 0 and content.read() != b"\n"
+    except OSError:
+        return False

@@ -3,7 +3,10 @@
 import json
 import logging
 import math
+import os
 import re
+import sys
+import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
@@ -40,6 +43,8 @@ LINK_BURST = 20  # lines on the same link and kind: a neighbor that starts again
 LONGEST_PAUSE = 320.0  # trouble that goes on is told ever more rarely, as who is waited for is
 FIRST_REMINDER, LAST_REMINDER = 2.0, 300.0  # seconds between two lines on who is waited for, ever longer
 RETURNS = 4  # of a boot that had been replaced; a frame that was late, or damaged, brings one or two
+MOST_LINES = 1000  # of the log that wait for who reads it; more are counted, not kept
+LAST_WORDS = 2.0  # seconds that the log may take to be written on leaving
 DIFFERENCES = {
     "settings": (
         "has other settings of learning or timing, as gamma, momentum, clip, eta, the learner, deadline, patience or "
@@ -361,11 +366,87 @@ def _plainly(why: str) -> str:
     return why
 
 
+class Writer(logging.Handler):
+    """Writes lines in a thread of its own: a log that nobody reads, or a full disk, holds up no node.
+
+    Lines for which there is no room are left out, and a line in their place says how many. This writes to the
+    descriptor: what a buffer cannot write would come up again when Python ends.
+
+    Parameters
+    ----------
+    descriptor
+        Where to; None writes nothing.
+    """
+
+    def __init__(self, descriptor: int | None) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self._lines: list[str] = []
+        self._unwritten = self._missing = 0  # after the lines that wait, and before what is written next
+        self._node, self._torn = "omkl", False
+        self._is_idle, self._patience = True, LAST_WORDS
+        self._changed = threading.Condition()
+        threading.Thread(target=self._run, name="omkl-log", daemon=True).start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a line until it is written, if there is room."""
+        line = self.format(record)
+        with self._changed:
+            self._node, self._is_idle = getattr(record, "omkl", {}).get("node", self._node), False
+            if len(self._lines) < MOST_LINES:
+                self._lines.append(line)
+            else:
+                self._unwritten += 1
+            self._changed.notify_all()
+
+    def flush(self) -> None:
+        """Wait until all is written, but not for long; and not again, if that was in vain."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._is_idle, self._patience):
+                self._patience = 0.0
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._is_idle = not self._lines
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._lines)
+                lines, self._lines, unwritten, self._unwritten = self._lines, [], self._unwritten, 0
+            for line in lines:
+                self._missing += not (self._tell_missing() and self._write(line))
+            self._missing += unwritten
+            if unwritten:
+                self._tell_missing()
+
+    def _tell_missing(self) -> bool:
+        """Say how many lines are not here, if any; return whether that could be written."""
+        if self._missing:
+            text = f"{self._missing:,} lines of this log were not written: nobody read it, or its disk was full"
+            about = {"node": self._node, "event": "unlogged", "lines": self._missing}
+            level = {"levelno": logging.WARNING, "levelname": "WARNING"}
+            if not self._write(self.format(logging.makeLogRecord({"msg": text, "omkl": about} | level))):
+                return False
+            self._missing = 0
+        return True
+
+    def _write(self, line: str) -> bool:
+        """Write a line, and return whether all of it could be."""
+        rest = b"\n" * self._torn + line.encode(errors="backslashreplace") + b"\n"
+        try:
+            while rest and self._descriptor is not None:
+                written = os.write(self._descriptor, rest)
+                rest, self._torn = rest[written:], True
+        except OSError:
+            return False
+        self._torn = False
+        return True
+
+
 def handler(lines: LogFormat) -> logging.Handler:
     """Return what writes the log to stderr."""
-    stderr = logging.StreamHandler()
-    stderr.setFormatter(JsonLines() if lines is LogFormat.JSON else TextLines())
-    return stderr
+    writer = Writer(None if sys.stderr is None else sys.stderr.fileno())
+    writer.setFormatter(JsonLines() if lines is LogFormat.JSON else TextLines())
+    return writer
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -30,6 +30,7 @@ from omkl.node.transports.zenoh import Endpoints, ZenohTransport
 from omkl.node.web import Page, Server
 
 LOOK = 0.5  # seconds between two looks whether the program has ended
+STUCK, STUCK_DEADLINES = 30.0, 10  # seconds, and deadlines, that a node's thread may take for one thing: a slow disk
 READY = (LinkState.SYNCED, LinkState.LEFT_OUT)
 
 
@@ -161,12 +162,12 @@ class Node:
         done = done if self._metrics is None else self._metrics.scoring(target, done)
         sample = Observation(learning.inputs(given.x), target, done)
         until = None if timeout is None else time.monotonic() + timeout
+        self.check()
         while not self.runtime.observe(sample, _pause(until)):
             self.check()
             if until is not None and time.monotonic() >= until:
                 why = "their round" if self.unsaved is None else f"a checkpoint, which fails ({self.unsaved})"
                 raise TimeoutError(f"{MOST_WAITING} observations wait for {why}; that is the most; observe later")
-        self.check()
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until all samples so far have been taken. Samples that still wait when a node is closed are lost."""
@@ -206,6 +207,8 @@ class Node:
                 except OSError as error:
                     told = f"the last checkpoint is not written ({error}); a start goes on from the one before, if any"
                     raise DiskError(f"{told}; see to the disk") from None
+                if not self.protocol.diverged:  # what could not be saved before is on the disk now
+                    self.runtime.acknowledge()
 
     def status(self) -> dict[str, Any]:
         """Return how the node stands, in the node's thread: the metrics that it keeps, its weights and its links.
@@ -246,7 +249,7 @@ class Node:
     def _pages(self, metrics: Metrics) -> dict[str, Callable[[], Page]]:
         return {
             "/metrics": lambda: Page(200, CONTENT_TYPE_LATEST, generate_latest(metrics.registry)),
-            "/healthz": lambda: _report(self.runtime.is_alive and not self.protocol.diverged, self._status()),
+            "/healthz": lambda: _report(self._is_well, self._status()),
             "/readyz": lambda: _report(self.is_ready and not metrics.mostly_refused, self._status()),
         }
 
@@ -270,6 +273,12 @@ class Node:
         """Whether the node's rounds wait for nobody: every neighbor is in step and level, or left out as silent."""
         links = self.protocol.links.values()
         return self.runtime.is_alive and all(link.state in READY for link in links) and not self.protocol.behind
+
+    @property
+    def _is_well(self) -> bool:
+        """Whether the node's thread runs, is not stuck, and its model is finite."""
+        stuck = self.runtime.is_at_one_thing(max(STUCK, STUCK_DEADLINES * self.config.timing.deadline))
+        return self.runtime.is_alive and not stuck and not self.protocol.diverged
 
     @property
     def keeps(self) -> bool:

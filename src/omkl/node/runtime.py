@@ -87,6 +87,8 @@ class Runtime:
         self._scored: deque[Scored] = deque()  # taken, and not acknowledged
         self._finish = Guarded(lambda done, event: done(event))
         self._thread: threading.Thread | None = None
+        self._gate, self._closed = threading.Lock(), False
+        self._began: float | None = None  # when it took up what it is at; None while it waits
         self._failure: BaseException | None = None
 
     def carried(self, done: Done) -> None:
@@ -100,10 +102,16 @@ class Runtime:
         self._thread.start()
 
     def observe(self, observation: Observation, timeout: float | None = None) -> bool:
-        """Queue a sample, waiting while too many are; return whether there was room in time."""
+        """Queue a sample, waiting while too many are; return whether there was room in time.
+
+        It is taken, or in the last checkpoint, once this returns ``True``.
+        """
         if not self._room.take(timeout):
             return False
-        self.inbox.put(observation)
+        with self._gate:  # nothing may come behind the word that ends the thread
+            if self._closed:
+                raise RuntimeError("the node leaves, and takes no more observations") from self._failure
+            self.inbox.put(observation)
         return True
 
     def call(self, function: Callable[[], T]) -> T:
@@ -138,8 +146,10 @@ class Runtime:
             return 0.0
 
     def stop(self) -> None:
-        """End the thread after the round it is in."""
-        self.inbox.put(None)
+        """End the thread when it is done with what waits for it, and take no more observations."""
+        with self._gate:
+            self._closed = True
+            self.inbox.put(None)
         if self._thread is not None:
             self._thread.join()
 
@@ -147,6 +157,20 @@ class Runtime:
     def is_alive(self) -> bool:
         """Whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()
+
+    def is_at_one_thing(self, seconds: float) -> bool:
+        """Return whether the thread has been at the same thing for longer than so many seconds; from any thread."""
+        began = self._began
+        return began is not None and self._clock() - began > seconds
+
+    def acknowledge(self) -> None:
+        """Acknowledge what has been taken; in the node's thread, or when that has ended."""
+        while self._scored:
+            event = self._scored.popleft()
+            self._room.give()
+            self._came.popleft()
+            if (done := self._done.popleft()) is not None:
+                self._finish(done, event)
 
     def check(self) -> None:
         """Raise what ended the thread, if it has ended."""
@@ -161,12 +185,16 @@ class Runtime:
             self._failure = failure
             raise
         finally:
+            with self._gate:
+                self._closed = True
             self._cancel_calls()
 
     def _turn(self, transport: Transport) -> bool:
         """Do one thing, with the frames that wait before it, and return whether to go on."""
         heard: list[Arrival] = []
-        item = self.inbox.get(self._pause())
+        pause, self._began = self._pause(), None
+        item = self.inbox.get(pause)
+        self._began = self._clock()
         for _ in range(min(TOGETHER, len(self.inbox))):
             if type(item) is not Arrival or item.data is None or item.query is not None:
                 break
@@ -198,12 +226,7 @@ class Runtime:
     def _acknowledge(self, events: list[Event]) -> None:
         self._scored += [event for event in events if type(event) is Scored]
         if self._scored and (self._settle is None or self._settle()):
-            while self._scored:
-                event = self._scored.popleft()
-                self._room.give()
-                self._came.popleft()
-                if (done := self._done.popleft()) is not None:
-                    self._finish(done, event)
+            self.acknowledge()
 
     def _do(self, item: Any, now: float) -> list[Event]:
         if type(item) is Arrival:

@@ -4,14 +4,16 @@ import errno
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from omkl.errors import AddressError, InputError
 
 MOST_REQUESTS = 8  # at a time; more are turned away, so that they cannot starve the node
-TIMEOUT = 5.0  # seconds that a client may take
+TIMEOUT = 5.0  # seconds that a client may take in all
 
 
 class Page(NamedTuple):
@@ -41,6 +43,7 @@ class Server(socketserver.ThreadingTCPServer):
     def __init__(self, address: str, pages: Pages) -> None:
         host, _, port = address.rpartition(":")
         self.pages, self._room = pages, threading.BoundedSemaphore(MOST_REQUESTS)
+        self._since: dict[socket.socket, float] = {}  # when each client came
         self.address_family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
         try:
             super().__init__((host.strip("[]"), int(port)), _Handler)
@@ -63,6 +66,7 @@ class Server(socketserver.ThreadingTCPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread, or not at all if too many do."""
         if self._room.acquire(blocking=False):
+            self._since[request] = time.monotonic()
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
@@ -72,7 +76,15 @@ class Server(socketserver.ThreadingTCPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
+            del self._since[request]
             self._room.release()
+
+    def service_actions(self) -> None:
+        """Hang up on clients that take too long, be it byte by byte; called twice a second."""
+        late = time.monotonic() - TIMEOUT
+        for client in [client for client, since in list(self._since.items()) if since < late]:
+            with suppress(OSError):  # it may have gone
+                client.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, *_: Any) -> None:
         """Say nothing of clients that hang up."""
@@ -80,7 +92,6 @@ class Server(socketserver.ThreadingTCPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: Server
-    timeout: ClassVar[float] = TIMEOUT
 
     def do_GET(self) -> None:
         make = self.server.pages.get(self.path.partition("?")[0])
