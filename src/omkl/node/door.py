@@ -9,6 +9,7 @@ be taken in are turned away, and those who have no link are cut. Links stand. Wi
 """
 
 import ctypes
+import errno
 import logging
 import os
 import select
@@ -35,8 +36,9 @@ ROOM = 128  # descriptors that a daemon may have beyond one for each neighbor: i
 RESERVE = 32  # are left when the door is shut, and twice as many are free when it opens
 SPARE = 8  # are held while the door is open: at the limit, without one, nobody can even be turned away
 BACKLOG = 64  # may wait to be taken in
+SHUT = 1.0  # seconds that it stays shut at least: whoever waits outside is at once as many again
 LOOK = 0.5  # seconds between two looks,
-BREATH = 0.05  # while the door is shut, or somebody waits to be taken in
+BREATH = 0.01  # while the door is shut, or somebody waits to be taken in
 
 SO_ATTACH_FILTER, SO_DETACH_FILTER = 26, 27  # of Linux
 NOTHING = struct.pack("HBBI", 6, 0, 0, 0)  # a filter of one step: of any packet let 0 bytes through
@@ -53,54 +55,72 @@ class Link(Protocol):
 
 
 class Door:
-    """Stands before a socket of this process that listens, until ``close``; on Linux.
+    """Stands before a socket of this process that listens, from ``stand`` to ``close``; on Linux.
+
+    It is made before anybody listens: strangers who wait already may leave no descriptor when somebody does.
 
     Parameters
     ----------
     id
         The node's, for the log.
     endpoint
-        Where this process listens: ``tls/192.168.1.10:7447``.
-    links
-        Returns all links that stand.
+        Where this process is going to listen: ``tls/192.168.1.10:7447``.
     """
 
-    def __init__(self, id: str, endpoint: str, links: Callable[[], Iterable[Link]]) -> None:
-        self._id, self._links = id, links
-        self._listener = _listener(_address(endpoint))
-        self._listener.listen(BACKLOG)
-        self._bell = os.eventfd(0)
+    def __init__(self, id: str, endpoint: str) -> None:
+        self._id, self._endpoint = id, endpoint
+        self._places = {info[4][:2] for info in socket.getaddrinfo(*_address(endpoint), type=socket.SOCK_STREAM)}
         self._reserve = min(RESERVE, (_limit() - _used()) // 4)
-        self._spare = [os.dup(self._bell) for _ in range(SPARE)]
-        self._shut, self._throttle = False, Throttle(PAUSE, BURST)
-        self._thread = threading.Thread(target=self._run, name="omkl-door", daemon=True)
-        self._thread.start()
+        self._bell = os.eventfd(0)
+        self._spare = [os.dup(self._bell) for _ in range(SPARE + self._reserve)]
+        self._listener: socket.socket | None = None
+        self._shut, self._until, self._throttle = False, 0.0, Throttle(PAUSE, BURST)
+
+    def stand(self, links: Callable[[], Iterable[Link]], neighbors: int) -> None:
+        """Begin, now that somebody listens; ``links`` returns all links that stand."""
+        for one in _sockets():
+            if one.getsockname()[:2] in self._places and one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                # In the place of a spare one: there may be no other left.
+                number = os.dup2(one.fileno(), self._spare.pop(), inheritable=False)
+                self._listener = socket.socket(fileno=number)
+                self._listener.listen(BACKLOG)
+                if len(list(_connections(self._listener.getsockname()[1]))) > neighbors + SPARE:
+                    self._keep_out(self._listener, links)
+                while len(self._spare) > SPARE:
+                    os.close(self._spare.pop())
+                self._thread = threading.Thread(
+                    target=self._run, args=(self._listener, links), name="omkl-door", daemon=True
+                )
+                self._thread.start()
+                return
+        log.warning("no door before %s: nobody listens there; strangers could take all descriptors", self._endpoint)
 
     def close(self) -> None:
         """Leave it."""
-        os.eventfd_write(self._bell, 1)
-        self._thread.join()
-        self._listener.close()
+        if self._listener is not None:
+            os.eventfd_write(self._bell, 1)
+            self._thread.join()
+            self._listener.close()
         for number in (self._bell, *self._spare):
             os.close(number)
 
-    def _run(self) -> None:
+    def _run(self, listener: socket.socket, links: Callable[[], Iterable[Link]]) -> None:
         end, come = select.poll(), select.poll()
         for poll in (end, come):
             poll.register(self._bell, select.POLLIN)
-        come.register(self._listener, select.POLLIN)
+        come.register(listener, select.POLLIN)
         while not end.poll(1000 * BREATH):
             if not self._shut:
                 come.poll(1000 * LOOK)  # at the limit somebody always waits
-            self._look()
+            self._look(listener, links)
 
-    def _look(self) -> None:
+    def _look(self, listener: socket.socket, links: Callable[[], Iterable[Link]]) -> None:
         limit = _limit()
         if self._lowest_free(limit) >= limit - self._reserve:
-            self._keep_out()
-        elif self._shut and _used() + SPARE <= limit - 2 * self._reserve:
+            self._keep_out(listener, links)
+        elif self._shut and time.monotonic() >= self._until and _used() + SPARE <= limit - 2 * self._reserve:
             self._spare = [os.dup(self._bell) for _ in range(SPARE)]
-            self._listener.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
+            listener.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
             self._shut = False
 
     def _lowest_free(self, limit: int) -> int:
@@ -111,28 +131,24 @@ class Door:
             return limit
         return number
 
-    def _keep_out(self) -> None:
+    def _keep_out(self, listener: socket.socket, links: Callable[[], Iterable[Link]]) -> None:
+        self._until = time.monotonic() + SHUT
         if not self._shut:
             step = ctypes.create_string_buffer(NOTHING)
             program = struct.pack("HP", 1, ctypes.addressof(step))
-            self._listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
+            listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
             self._shut = True
             self._say()
+        while _turn_away(listener) and self._spare:  # the transport may have taken the last one that was let go of
+            os.close(self._spare.pop())
         while self._spare:
             os.close(self._spare.pop())
-        with suppress(OSError):
-            while True:
-                self._listener.accept()[0].close()
-        self._cut()
-
-    def _cut(self) -> None:
-        """End the connections that are no links, which zenoh then lets go of."""
-        here, links = self._listener.getsockname()[:2], [_address(link.dst) for link in self._links()]
-        with suppress(OSError):
-            for number in _sockets():
-                with suppress(OSError), socket.socket(fileno=os.dup(number)) as one:
-                    if one.getsockname()[:2] == here and one.getpeername()[:2] not in links:
-                        one.shutdown(socket.SHUT_RDWR)
+        # Those who are in and are no links: the transport lets go of them then.
+        known = [_address(link.dst) for link in links()]
+        for one in _connections(listener.getsockname()[1]):
+            with suppress(OSError):
+                if one.getpeername()[:2] not in known:
+                    one.shutdown(socket.SHUT_RDWR)
 
     def _say(self) -> None:
         if (unsaid := self._throttle.pass_on("shut", time.monotonic())) is not None:
@@ -141,13 +157,13 @@ class Door:
             log.warning(text, extra=extra)
 
 
-def stand(id: str, endpoint: str | None, links: Callable[[], Iterable[Link]]) -> Door | None:
-    """Return a door before what listens there; None where there can be none."""
+def before(id: str, endpoint: str | None) -> Door | None:
+    """Return a door for where somebody is going to listen; None where there can be none."""
     if not LINUX or endpoint is None:
         return None
     try:
-        return Door(id, endpoint, links)
-    except (OSError, LookupError) as error:
+        return Door(id, endpoint)
+    except OSError as error:
         log.warning("no door before %s (%s); strangers could take all descriptors", endpoint, error)
         return None
 
@@ -167,6 +183,23 @@ def fitted(neighbors: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (before, most))
 
 
+def _turn_away(listener: socket.socket) -> bool:
+    """End the connections that wait to be taken in, and return whether there may be more."""
+    try:
+        while True:
+            listener.accept()[0].close()
+    except OSError as error:
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+
+
+def _connections(port: int) -> Iterator[socket.socket]:
+    """Yield the connections to a port of this process, each for a moment only."""
+    for one in _sockets():
+        with suppress(OSError):
+            if one.getsockname()[1] == port and not one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                yield one
+
+
 def _limit() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
@@ -178,19 +211,19 @@ def _used() -> int:
         return _limit()
 
 
-def _sockets() -> list[int]:
-    return [int(entry.name) for entry in DESCRIPTORS.iterdir() if entry.is_socket()]
-
-
-def _listener(address: Address) -> socket.socket:
-    """Return a descriptor of one's own for the socket that listens there in this process."""
-    places = [info[4][:2] for info in socket.getaddrinfo(*address, type=socket.SOCK_STREAM)]
-    for number in _sockets():
-        one = socket.socket(fileno=os.dup(number))
-        if one.getsockname()[:2] in places and one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-            return one
-        one.close()
-    raise LookupError(f"nobody listens at {address} in this process")
+def _sockets() -> Iterator[socket.socket]:
+    """Yield the sockets of this process, each for a moment only: this takes no descriptor, for there may be none."""
+    try:
+        numbers: Iterable[int] = [int(entry.name) for entry in DESCRIPTORS.iterdir()]
+    except OSError:
+        numbers = range(_limit())
+    for number in numbers:
+        with suppress(OSError):
+            one = socket.socket(fileno=number)
+            try:
+                yield one
+            finally:
+                one.detach()
 
 
 def _address(endpoint: str) -> Address:

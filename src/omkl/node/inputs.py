@@ -11,6 +11,7 @@ import csv
 import json
 import math
 import reprlib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
@@ -58,7 +59,7 @@ def read(file: BinaryIO, parse: Parse) -> Iterator[tuple[int, Sample | Bad]]:
             if not line.endswith(b"\n") and len(line) == MOST_BYTES:
                 _skip(file)
                 raise InputError(f"a line of over {MOST_BYTES} bytes")
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+            text = (line.removeprefix(BOM_UTF8) if number == 1 else line).decode().strip()
             if text and not line.endswith(b"\n") and not text.startswith("{") and text.count(",") < commas:
                 rule = "the rows before have more columns, so it may be cut short; end it with a newline"
                 raise InputError(f"the last line is {reprlib.repr(text)} without an end; {rule}")

@@ -70,6 +70,7 @@ def restore(path: Path | str, role: Role, boot: int, now: float, disk: Disk | No
     node's first events tell of that.
     """
     path, anew = Path(path), f"or start anew: omkl node reset --id {role.id}"
+    _version("omkl")  # which reads a file: later there may be no descriptor for it
     file, saved, why = _find(path, disk or RealDisk(), anew)
     if saved is None:
         return Protocol(role, boot, now)

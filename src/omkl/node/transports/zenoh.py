@@ -101,12 +101,17 @@ class ZenohTransport:
             rules = access_control(role.network, role.id, role.neighbors, endpoints.access)
             config.insert_json5("access_control", json.dumps(rules))
         zenoh.try_init_log_from_env()  # type: ignore[no-untyped-call]
+        self._door = door.before(role.id, endpoints.listen)
         try:
             self.session = _open(config)
         except zenoh.ZError as error:
+            if self._door:
+                self._door.close()
             absent = "lookup" in str(error) or f"(os error {errno.EADDRNOTAVAIL})" in str(error)
             kind, rule = (AddressError, "is it of this device?") if absent else (InputError, "is the port taken?")
             raise kind(f"{endpoints.listen} cannot be listened on ({_short(error)}); {rule}") from None
+        if self._door:
+            self._door.stand(self.session.info.links, len(role.neighbors))
         self._publisher = self.session.declare_publisher(
             f"{self._base}/{role.id}/gossip",
             congestion_control=zenoh.CongestionControl.BLOCK,
@@ -117,7 +122,6 @@ class ZenohTransport:
         if endpoints.tls is not None:
             visitors = Visitors(role, endpoints.access)
             self._held.append(self.session.info.declare_link_events_listener(visitors.note, history=True))
-        self._door = door.stand(role.id, endpoints.listen, self.session.info.links)
         for peer in role.neighbors:
             self._listen_to(peer)
         self._held.append(self.session.declare_queryable(f"{self._base}/{role.id}/ask/*", self._asked))
