@@ -11,11 +11,14 @@ from omkl.node.config import load
 from omkl.node.events import Adopted, Begun, Recovered
 from omkl.node.links import Kept, LinkState
 from omkl.node.node import Node
+from omkl.node.persistence import checkpoint
+from omkl.node.persistence.saver import saved
 from omkl.node.protocol import Protocol
-from omkl.node.settings import Timing
+from omkl.node.settings import Checkpoint, Timing
 from omkl.node.start import Start
 from omkl.node.transports.memory import Conditions
 from tests.node_cluster import LOCKSTEP, TIMER, Cluster, config, stream
+from tests.node_disk import MemoryDisk
 from tests.node_processes import samples, write_network
 
 DELAY = Conditions(delay=0.01)
@@ -63,10 +66,52 @@ def test_a_neighbor_that_comes_late_gives_back_what_it_kept(id: str, late: float
 def test_models_of_before_and_since_count_by_their_rounds(away: float) -> None:
     start = Start(np.zeros(2, np.float32), 1)
     start.first, start.rounds = 50, round(away)
-    assert start.share(150) == 100 / (100 + away)
+    assert start.share(150, 1) == 100 / (100 + away)
     start.returned = {"b": Kept(1, 150, np.ones(2, np.float32))}
     assert bool(list(start.claims(["b"]))) == (away < 100)  # later the node has learned more itself
     assert not list(start.claims([]))
+
+
+@pytest.mark.parametrize("timing", [LOCKSTEP, TIMER], ids=["lockstep", "timer"])
+def test_one_that_ends_before_it_is_answered_goes_on_asking(timing: Timing) -> None:
+    """What it has learned meanwhile is in its checkpoint, and counts beside what comes back then."""
+    cluster, file, disk = Cluster(config(3, timing=timing), DELAY), Path("a.npz"), MemoryDisk()
+    let_pass(cluster, 100.0)
+    lost = cluster.stop("a")
+    cluster.network._cut.add(frozenset("ab"))
+    for boot in (7, 8):  # with nothing, then from the checkpoint of a life that ended without b
+        node = checkpoint.restore(file, lost.role, boot, cluster.network.now, disk)
+        cluster.add(node)
+        let_pass(cluster, 2 * timing.deadline, seed=boot)
+        checkpoint.save(file, cluster.stop("a"), clean=False, disk=disk)
+    alone, rounds = node.learning.state.theta, node.round
+    back = checkpoint.restore(file, lost.role, 9, cluster.network.now, disk)
+    assert back.neighbors.start is not None
+    assert back.neighbors.start.sought == ((7, 8), 0, rounds, False)
+    cluster.add(back)
+    kept = cluster.nodes["b"].links["a"].held
+    assert kept is not None
+    cluster.network.mend("a", "b")
+    cluster.network.run(cluster.network.now + 0.2)
+    back.recovery.begin(cluster.network.now)  # as at its first round
+    share = kept.round / (kept.round + rounds)
+    np.testing.assert_allclose(back.learning.state.theta, alone + share * (kept.hidden - alone), atol=1e-5)
+    assert back.neighbors.start is None
+
+
+@pytest.mark.parametrize(("sought", "seeks"), [(True, True), (False, False)])
+def test_what_is_exact_is_not_asked_for_unless_more_was_lost(tmp_path: Path, sought: bool, seeks: bool) -> None:
+    """A file that was written with every observation has all but what was lost before it."""
+    role, settings = config(2).role("a"), Checkpoint(folder=tmp_path, every="observation")
+    for boot in (7, 8):
+        with saved(role, settings, boot, lambda _: None) as kept:
+            kept.begin(0.0)
+            if not sought:
+                kept.protocol.neighbors.start = None  # all have answered
+                assert kept.settle()
+    with saved(role, settings, 9, lambda _: None) as kept:
+        assert kept.protocol.neighbors.start is not None
+        assert kept.protocol.neighbors.start.seeks is seeks
 
 
 def test_who_has_not_answered_is_told_of() -> None:

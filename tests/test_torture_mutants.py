@@ -470,15 +470,15 @@ def dropping_what_comes_late(patch: Patch) -> None:
 
 
 def adding_what_comes_late(patch: Patch) -> None:
-    patch.setattr(Start, "share", lambda self, at: 1.5)
+    patch.setattr(Start, "share", lambda self, at, boot: 1.5)
 
 
 def saying_anew_what_comes_late(patch: Patch) -> None:
     let_be = Recovery._let_be
 
-    def changed(self: Recovery, models: Floats, at: int) -> None:
+    def changed(self: Recovery, models: Floats, at: int, boot: int | None) -> None:
         start = self._neighbors.start
-        let_be(self, models, at)
+        let_be(self, models, at, boot)
         learning = self._neighbors.learning
         if start is not None and start.begun:
             learning.state = learning.state._replace(hidden=models.copy())
@@ -493,9 +493,8 @@ def beginning_with_zeros(patch: Patch) -> None:
 def beginning_with_a_sum(patch: Patch) -> None:
     let_be = Recovery._let_be
 
-    def doubled(self: Recovery, models: Floats, at: int) -> None:
-        start = self._neighbors.start
-        let_be(self, 2 * models if start is not None and start.adopted else models, at)
+    def doubled(self: Recovery, models: Floats, at: int, boot: int | None) -> None:
+        let_be(self, 2 * models if boot is None else models, at, boot)
 
     patch.setattr(Recovery, "_let_be", doubled)
 

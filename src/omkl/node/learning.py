@@ -39,7 +39,7 @@ def largest(features: Features) -> float:
 
 Mix: TypeAlias = Callable[[Floats, Floats], Message]
 Learn: TypeAlias = Callable[[Inputs, Floats], tuple[Floats, float]]
-Begin: TypeAlias = Callable[[Floats, int], None]
+Begin: TypeAlias = Callable[[Floats, int, int | None], None]
 
 
 class Witness(Protocol):
@@ -48,8 +48,8 @@ class Witness(Protocol):
     And when a node takes models to begin with.
     """
 
-    def begin(self, half: Begin, models: Floats, round_: int) -> None:
-        """Take models to begin with."""
+    def begin(self, half: Begin, models: Floats, round_: int, boot: int | None) -> None:
+        """Take models to begin with, its own as of a round and boot, or its neighbors', of no boot."""
 
     def gossip(self, half: Mix, copies: Floats, weights: Floats) -> Message:
         """Return the message of a round."""

@@ -69,7 +69,8 @@ class Recovery:
             why = f"not what others have kept of our round {kept.round}"
             neighbors.events += [Dropped(peer, why) for peer in claims]
             start.returned |= dict.fromkeys(claims)
-        if not (start.adopted or start.resumed) and neighbors.learning.round == start.rounds:  # it began at round 0
+        # One that began at round 0 is new.
+        if not (start.adopted or start.resumed) and neighbors.learning.round == start.since(None)[1]:
             self._adopt(start)
         if not self.awaited and all(link.state in SETTLED or not link.reachable for link in links):
             neighbors.start = None
@@ -81,11 +82,11 @@ class Recovery:
         back from a round that was never true.
         """
         learning, hidden = self._neighbors.learning, kept.hidden.copy()
-        self._begin_with(hidden, kept.round)
+        self._begin_with(hidden, kept.round, kept.boot)
         links = self._neighbors.links.values()
         near = max((max(link.shown, link.last) for link in links if not link.unsure), default=0) + LEAP
         if learning.round < kept.round <= near and self._leaps.allow(learning.round, kept.round, now):
-            if not start.begun:
+            if not start.is_late(kept.boot):
                 velocity = self._method.mixing.start(hidden)
                 learning.state = learning.state._replace(hidden=hidden, velocity=velocity)
             self._neighbors.skip(kept.round, now)
@@ -95,28 +96,31 @@ class Recovery:
         """Begin with the mean of what the neighbors in step say, by their weights, unless they begin themselves."""
         neighbors, weights = self._neighbors, self._neighbors.weights
         synced = [link for link in neighbors.links.values() if link.state is LinkState.SYNCED]
-        if (last := max((link.round for link in synced), default=0)) <= RECENT + start.rounds:
+        if (last := max((link.round for link in synced), default=0)) <= RECENT + start.since(None)[1]:
             return
         with quiet():
             mean = np.tensordot(weights / weights.sum(), neighbors.copies, axes=1)
         if math.isfinite(total(mean)):
             start.adopted = True
-            self._begin_with(mean, last)
+            self._begin_with(mean, last, None)
             neighbors.events.append(Adopted(tuple(link.peer for link in synced)))
 
-    def _begin_with(self, models: Floats, round_: int) -> None:
-        """Let the models be these, as of a round, with what was learned since."""
+    def _begin_with(self, models: Floats, round_: int, boot: int | None) -> None:
+        """Let the models be these, as of a round of a boot, with what was learned since."""
         witness = self._neighbors.learning.witness
-        self._let_be(models, round_) if witness is None else witness.begin(self._let_be, models, round_)
+        if witness is None:
+            self._let_be(models, round_, boot)
+        else:
+            witness.begin(self._let_be, models, round_, boot)
 
-    def _let_be(self, models: Floats, round_: int) -> None:
+    def _let_be(self, models: Floats, round_: int, boot: int | None) -> None:
         learning, method, start = self._neighbors.learning, self._method, self._neighbors.start
         assert start is not None
         state = learning.state
         with quiet():
-            if not start.begun:
+            if not start.is_late(boot):
                 given = method.unpack(models, state)
                 learning.state = given._replace(theta=given.theta + (state.theta - start.theta))
             else:
                 own = method.pack(state)
-                learning.state = method.unpack(own + np.float32(start.share(round_)) * (models - own), state)
+                learning.state = method.unpack(own + np.float32(start.share(round_, boot)) * (models - own), state)

@@ -14,13 +14,32 @@ other does. Models of before and of since count by the rounds that are in them. 
 twice what both have learned, and a learner that is quick has learned most of it within some dozen samples.
 
 A node that nobody can give anything back to, for it is new, begins with the mean of what its neighbors say.
+
+A node may end before all its neighbors have answered. So its checkpoint says that it still wants back what it has lost,
+and how many rounds it has taken without: in its next life these count beside what comes back then.
 """
 
 import itertools
 from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 from omkl.node.halves import Floats
 from omkl.node.links import RECENT, Kept
+
+MOST_LIVES = 8  # whose boots are remembered; neighbors know the last
+
+
+class Sought(NamedTuple):
+    """How far a life came that ended before all neighbors had answered.
+
+    What is kept of ``boots``, its own and of lives before it that had not found out either, has the rounds in it. The
+    rest is as of ``Start``.
+    """
+
+    boots: tuple[int, ...]
+    first: int
+    rounds: int
+    adopted: bool
 
 
 class Start:
@@ -34,6 +53,8 @@ class Start:
         Whether its boot is one that has spoken before.
     spare
         The boot to take instead.
+    sought
+        What the life before had not found out, if so.
     seeks
         Whether it wants back what neighbors have kept; not if all that it had acknowledged is in its checkpoint, for
         that is exact.
@@ -49,14 +70,30 @@ class Start:
         Whether it has begun with what its neighbors say.
     """
 
-    def __init__(self, theta: Floats, spare: int, resumed: bool = False) -> None:
-        self.theta, self.spare, self.resumed = theta, spare, resumed
+    def __init__(self, theta: Floats, spare: int, resumed: bool = False, sought: Sought | None = None) -> None:
+        self.theta, self.spare, self.resumed, self.sought = theta, spare, resumed, sought
         self.seeks = True
         self.returned: dict[str, Kept | None] = {}
         self.asked: set[str] = set()
         self.begun = False
         self.first = self.rounds = 0
-        self.adopted = False
+        self.adopted = sought is not None and sought.adopted
+
+    def saved(self, boot: int) -> Sought | None:
+        """Return what the next life is to know, if this one ends now."""
+        is_open = self.seeks and (self.sought is not None or not self.resumed)
+        boots = dict.fromkeys((*(self.sought.boots if self.sought else ()), boot))
+        return Sought((*boots,)[-MOST_LIVES:], *self.since(None), self.adopted) if is_open else None
+
+    def since(self, boot: int | None) -> tuple[int, int]:
+        """Return how many rounds were taken that are not in what was kept of a boot, and after which."""
+        if self.sought is None or boot in self.sought.boots:
+            return self.first, self.rounds
+        return self.sought.first, self.sought.rounds + self.rounds
+
+    def is_late(self, boot: int | None) -> bool:
+        """Return whether what comes of a boot now counts beside what was learned since, and is not just taken."""
+        return self.begun or self.since(boot)[1] > 0
 
     def renew(self, boot: int) -> int:
         """Return a boot that nobody has shown, in the place of this one."""
@@ -74,15 +111,17 @@ class Start:
     def claims(self, trusted: Collection[str]) -> Iterator[dict[str, Kept]]:
         """Yield what trusted neighbors claim of one boot and round that is worth taking; the latest first."""
         # Fewer rounds than RECENT are worth less than what quantization has taken of the models.
-        least = self.first + max(RECENT, self.rounds)
         claims: dict[tuple[int, int], dict[str, Kept]] = {}
         for peer, kept in self.returned.items():
-            if self.seeks and kept and peer in trusted and kept.round > least:
+            if not (self.seeks and kept and peer in trusted):
+                continue
+            first, rounds = self.since(kept.boot)
+            if kept.round > first + max(RECENT, rounds):
                 claims.setdefault((kept.round, kept.boot), {})[peer] = kept
         for key in sorted(claims, reverse=True):
             yield claims[key]
 
-    def share(self, round: int) -> float:  # noqa: A002
-        """Return what models of before count, as of a round, against those of since."""
-        before = round - self.first
-        return before / (before + self.rounds)
+    def share(self, round: int, boot: int | None) -> float:  # noqa: A002
+        """Return what models of before count, as of a round of a boot, against those of since."""
+        first, rounds = self.since(boot)
+        return (round - first) / (round - first + rounds)

@@ -28,6 +28,8 @@ class Life:
     ----------
     round, taken
         Where it was, and how many rounds it had taken in all its lives.
+    sought
+        What the life before had not found out, as the node says.
     answered
         Neighbors that have told who they are.
     owed
@@ -40,6 +42,9 @@ class Life:
 
     def __init__(self, node: Protocol, taken: int) -> None:
         self.round, self.taken = node.round, taken
+        start = node.neighbors.start
+        self.sought = start.sought if start else None
+        require(self.sought is None or self.sought.rounds <= taken, "more rounds are remembered than were taken")
         self.answered: set[str] = set()
         self.owed: dict[str, int] = {}
         self.last = node.round
@@ -74,15 +79,21 @@ class Beginnings:
                 wire.read_kept(node.learning.shape, data)
                 life.owed[peer] = wire.peek(data).round
 
-    def check(self, node: Protocol, models: Floats, round_: int, is_first: bool, change: Change, taken: int) -> None:
-        """Look at models that a node takes, of its own from before or of its neighbors."""
-        life, since = self._lives[node.role.id], 0 if is_first else taken - self._lives[node.role.id].taken
+    def check(
+        self, node: Protocol, models: Floats, said: tuple[int, int | None], is_first: bool, change: Change, taken: int
+    ) -> None:
+        """Look at models that a node takes: its own, as said in a round of a boot, or its neighbors', of no boot."""
+        round_, boot = said
+        life = self._lives[node.role.id]
+        first, since = life.round, 0 if is_first else taken - life.taken
+        if life.sought is not None and boot not in life.sought.boots:
+            first, since = life.sought.first, life.sought.rounds + since
         life.has_models = True
         life.owed.clear()
-        rounds = round_ - life.round
-        require(rounds > since + RECENT * is_first, f"models of {rounds} rounds are taken for those of {since}")
+        rounds, least = round_ - first, max(RECENT, since) if is_first else since
+        require(rounds > least, f"models of {rounds} rounds are taken for those of {since}")
         method, state = node.role.method, node.learning.state
-        if is_first:
+        if is_first and not since:
             due = method.unpack(models, state).theta + (change.theta.astype(np.float64) - change.began)
             found = state.theta
         else:

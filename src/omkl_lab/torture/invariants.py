@@ -100,7 +100,7 @@ class Invariants:
         self.order.hear(node, peer, data, now)
         self.beginnings.hear(node, peer, data)
 
-    def begin(self, node: Protocol, half: Begin, models: Floats, round_: int) -> None:
+    def begin(self, node: Protocol, half: Begin, models: Floats, round_: int, boot: int | None) -> None:
         """Let a node take models to begin with, and look at it before and after."""
         id, learning = node.role.id, node.learning
         self._check_model(node)
@@ -108,14 +108,14 @@ class Invariants:
         mean, start = self.beginnings.mean(node), node.neighbors.start
         # One that has begun with what neighbors say may be given back its own before it takes a round.
         is_first = node not in self._begun and not (start and start.begun)
-        half(models, round_)
+        half(models, round_, boot)
         state = learning.state
         change = Change(known.packed, np.array(learning.method.pack(state)), known.theta, known.began)
         given_back = models.tobytes() in self._past[id]
         adopted = mean is not None and np.allclose(models, mean, rtol=ROUNDING, atol=ROUNDING)
         require(given_back or adopted, "models are taken that neither it nor its neighbors have said")
         require(state.hidden.tobytes() == hidden, "what was said is changed")
-        self.beginnings.check(node, models, round_, is_first, change, self.order.taken[id])
+        self.beginnings.check(node, models, (round_, boot), is_first, change, self.order.taken[id])
         self.recovered += given_back
         self._know(node)
 
@@ -277,9 +277,9 @@ class Witness(NamedTuple):
         """Return the message of a round."""
         return self.invariants.gossip(self.node, copies, weights, half)
 
-    def begin(self, half: Begin, models: Floats, round_: int) -> None:
+    def begin(self, half: Begin, models: Floats, round_: int, boot: int | None) -> None:
         """Take models to begin with."""
-        self.invariants.begin(self.node, half, models, round_)
+        self.invariants.begin(self.node, half, models, round_, boot)
 
     def learn(self, half: Learn, x: Inputs, y: Floats) -> tuple[Floats, float]:
         """Return the output for a sample and its loss."""

@@ -31,7 +31,7 @@ from omkl.node.halves import Floats
 from omkl.node.persistence.disk import Disk, RealDisk, beside
 from omkl.node.protocol import Protocol
 from omkl.node.role import Role, differences
-from omkl.node.start import Start
+from omkl.node.start import Sought, Start
 
 _version = cache(version)  # to look it up takes longer than all the rest of a save
 
@@ -80,7 +80,10 @@ def restore(path: Path | str, role: Role, boot: int, now: float, disk: Disk | No
         other = boot if boot != last else (boot + 1) % 2**16
         protocol = Protocol(role, last if clean else other, now)
         _fill(protocol, saved, clean)
-        protocol.neighbors.start = Start(protocol.learning.state.theta, spare=other, resumed=clean)
+        found = saved.header.get("sought")
+        sought = None if found is None else Sought(tuple(found[0]), *found[1:])
+        protocol.neighbors.start = start = Start(protocol.learning.state.theta, other, clean, sought)
+        start.first = protocol.round
     except InputError:
         raise
     except storage.DAMAGED as error:
@@ -132,6 +135,7 @@ def _header(protocol: Protocol, clean: bool) -> dict[str, Any]:
         "ended": protocol.ended,
         "taken": protocol.taken,
         "lost": protocol.lost,
+        "sought": neighbors.start and neighbors.start.saved(neighbors.boot),
         "left": protocol.left,
         "recent": [frame.hex() for frame in neighbors.recent],
         "labeled": [y is not None for _, y in protocol.waiting],

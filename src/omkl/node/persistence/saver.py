@@ -97,7 +97,7 @@ class Saver:
             protocol.lost += self.missed
             protocol.report(Lost(self.missed))
         if start is not None and self.durable and protocol.restored and not self.missed:
-            start.seeks = False
+            start.seeks = start.sought is not None
 
     def begin(self, now: float) -> None:
         """Mark the last checkpoint as used, before the node says anything."""
