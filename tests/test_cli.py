@@ -386,6 +386,9 @@ def test_a_run_whose_nodes_drift_apart_says_so() -> None:
     assert re.search(r"disagreement grew from \S+ to \S+, and the final loss is \S+ where guessing has 0\.69: ", told)
     assert told.endswith('take a gamma below 0.5, or "auto"')
     assert run(*flags).stderr == ""
+    coarse = run(*shlex.split("simulate --data banana --nodes 20 --rounds 100 --quiet --quantizer topk"))
+    assert coarse.stderr.endswith('take a gamma below 0.6, or "auto"\n')
+    assert "hint" not in coarse.stdout  # to forget helps if the data drift, and nodes did
 
 
 def test_explain_without_nodes() -> None:

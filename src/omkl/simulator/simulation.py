@@ -26,7 +26,7 @@ from omkl.simulator import calibrating, engine
 from omkl.simulator.comparison import Comparison
 from omkl.simulator.description import describe, describe_data, describe_topology, versions
 from omkl.simulator.measures import metrics, pooled_metrics
-from omkl.simulator.result import Result, tail
+from omkl.simulator.result import Result, drifted_apart, tail
 from omkl.simulator.size import require_room, size
 from omkl.simulator.watching import Begun, Watch, in_units, links_of, scaled_losses
 from omkl.topology import Faults, Schedule, Topology
@@ -36,8 +36,6 @@ RECORDED = ("weights", "faults", "seeds", "seed", "shuffle", "partition", "recor
 ONE_DEVICE = {"count": 1, "shard": None, "cut": 0}
 ALMOST_ALL = 0.999  # of the inputs' variance: to a column that has so much the others are nothing
 MANY = 3  # columns of a table, of which some may matter less than others
-GREW, WORSE = 4, 1.1  # times the disagreement of the first half, and the loss by guessing: such nodes drift apart
-FEW_RECORDED = 30  # rounds, of which a tenth says too little
 FAR = 30  # inputs this many bandwidths long are all strangers to each other
 
 log = logging.getLogger(__name__)
@@ -378,20 +376,10 @@ def _targets(objective: Loss, data: Any, stream: Stream) -> npt.NDArray[np.float
 
 
 def _warn_if_apart(method: Method, result: Result) -> None:
-    """Say so where mixing drove the nodes apart, and they lose more than by guessing and more than in the beginning."""
-    guess, count = result.config["guessing"].get("loss"), result.loss.shape[1]
-    if not isinstance(method, Gossip) or guess is None or count < FEW_RECORDED:
-        return
-    if method.objective.name == "squared":  # of targets that drift those of the end alone may differ little
-        guess = max(guess, result.config["target_variance"])
-    tenth = max(1, round(0.1 * count))
-    apart, lost = (np.asarray(curve.mean(axis=0), np.float64) for curve in (result.disagreement, result.loss))
-    before, after, loss = float(np.median(apart[: count // 2 + 1])), apart[-tenth:].mean(), lost[-tenth:].mean()
-    if after > GREW * before and loss > WORSE * max(guess, lost[:tenth].mean()):
+    """Say so where mixing drove the nodes apart."""
+    if isinstance(method, Gossip) and (told := drifted_apart(result)):
         warnings.warn(
-            f"disagreement grew from {before:.2g} to {after:.2g}, and the final loss is {loss:.3g} where guessing has "
-            f"{guess:.3g}: nodes drifted apart; a stable step brings them together; take a gamma below "
-            f'{method.mixing.step:g}, or "auto"',
+            f'{told}; a stable step brings them together; take a gamma below {method.mixing.step:g}, or "auto"',
             stacklevel=5,  # of simulate
         )
 

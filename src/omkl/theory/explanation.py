@@ -131,7 +131,8 @@ class Explanation:
         if self.nodes == 1:
             return regret.replace("they lose", "it loses")
         if self.delta <= 0:
-            return f"A simulation refuses this setting: delta is {self.delta:.3g} and must be positive, or gossip diverges."
+            told = f"delta is {self.delta:.3g} and must be positive, or gossip diverges"
+            return f"A simulation refuses this setting: {told}."
         if self.drifts:
             return f"{self._too_large()} {regret}"
         agree = "It is proved that these nodes agree" if self.c else "Nothing is proved about whether these nodes agree"
