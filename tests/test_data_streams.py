@@ -149,6 +149,21 @@ def test_bad_data_is_refused(source: Any, nodes: Any, message: str) -> None:
         data.as_stream(source, nodes)
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        (X.reshape(3, 2, 2), y.reshape(3, 2)),
+        data.Table(X, y, np.array(list("ababab"))),
+        data.Table(X, y, is_ordered=True),
+    ],
+)
+def test_an_order_for_rows_that_keep_theirs_is_refused(source: Any) -> None:
+    with pytest.raises(InputError, match="shuffle is 1; these rows keep the order that they have"):
+        data.as_stream(source, 2, shuffle=1)
+    one, other = (data.as_stream(source, 2, shuffle=order)[0] for order in (0, None))
+    np.testing.assert_array_equal(one.X, other.X)
+
+
 def test_deal_refuses_a_stream() -> None:
     with pytest.raises(InputError, match=r"a table must be \(n, d\)"):
         data.deal(X.reshape(3, 2, 2), y, 2)

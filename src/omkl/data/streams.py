@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl.data.files import Floats
-from omkl.data.lookup import Data, load
+from omkl.data.lookup import Data, known, load
 from omkl.data.partition import PARTITIONS, Partition, permutation, scheduled
 from omkl.data.tables import Table, node_names, rows_left_out
 from omkl.errors import InputError, pick, whole
@@ -45,17 +45,18 @@ def as_stream(
     nodes
         Number of nodes a table is dealt to; a stream has its own, which this must equal where given.
     shuffle
-        Seed of the order in which a table is dealt; ``None`` keeps its order.
+        Seed of the order in which a table is dealt; ``None`` keeps its order. Other seeds than 0 are refused where rows
+        are not dealt.
     dtype
         The precision of X: float64 for inputs that are yet to be standardized.
     partition
         Which rows of a table a node sees; None deals them out like cards.
     """
+    source = data
     if isinstance(data, str):
         data = load(data)
     loss = data.loss if isinstance(data, Data | Table) else None
     if isinstance(data, Table):
-        shuffle = None if data.is_ordered else shuffle
         X, y, node = data
         if node is None:
             data = X, y
@@ -66,6 +67,11 @@ def as_stream(
     if loss is None and not (isinstance(data, tuple | list) and len(data) == 2):
         raise InputError(f"data is a {type(data).__name__}; it must be a name or a pair (X, y); pass data=(X, y)")
     X, y = _array(data[0], "X"), _array(data[1], "y")
+    if shuffle and X.ndim in (2, 3) and not is_dealt(source):
+        raise InputError(
+            f"shuffle is {shuffle}; these rows keep the order that they have, at every node or in time, so it would "
+            "change nothing; leave shuffle out"
+        )
     if X.ndim == 3:
         if partition is not None:
             raise InputError("partition of a stream; it says already who sees what; leave partition out")
@@ -74,7 +80,16 @@ def as_stream(
         raise InputError(f"X has shape {X.shape}; it must be (n, d), or (T, J, d) for a stream; reshape it")
     if nodes is None:
         raise InputError("nodes is not given; a table is dealt to a number of nodes; pass nodes=20 (--nodes 20)")
-    return deal(X, y, nodes, shuffle, dtype, partition), loss
+    return deal(X, y, nodes, shuffle if is_dealt(source) else None, dtype, partition), loss
+
+
+def is_dealt(data: Source) -> bool:
+    """Return whether rows are dealt out to the nodes; others keep their order."""
+    if isinstance(data, str):
+        return known(data).nodes is None
+    if isinstance(data, Table):
+        return data.node is None and not data.is_ordered
+    return bool(np.ndim(data[0]) == 2)
 
 
 def deal(

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from omkl import topology as topologies
 from omkl.data import Data, Partition, Stream, Table, as_stream, first_rounds, load
+from omkl.data.streams import is_dealt
 from omkl.errors import InputError, unknown
 from omkl.experiment import Experiment, label
 from omkl.features import Features
@@ -185,7 +186,7 @@ def run_cases(
         **({} if names is None else {"names": list(names)}),
         "rounds": rounds,
         "target_variance": unit * float(np.var(targets[recorded], axis=(0, 1), dtype=np.float64).sum()),
-        "is_dealt": given.shuffle is not None and _is_dealt(source),
+        "is_dealt": given.shuffle is not None and is_dealt(source),
         "guessing": _guessing(methods[0].objective, targets[recorded[tail(len(recorded))]], unit),
         "versions": versions(),
     }
@@ -213,13 +214,6 @@ def run_cases(
             found[k] = _result(methods[k], outcome, features, runs, recorded, configs[k], moments, unit)
             _warn_if_apart(methods[k], found[k])
     return {name: found[k] for k, name in enumerate(cases)}
-
-
-def _is_dealt(source: Any) -> bool:
-    """Return whether the rows are shuffled and dealt out to the nodes."""
-    if isinstance(source, Table):
-        return source.node is None and not source.is_ordered
-    return bool(np.ndim(source[0]) == 2)
 
 
 def _guessing(objective: Loss, targets: npt.NDArray[np.float32], unit: float) -> dict[str, float]:
