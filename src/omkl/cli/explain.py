@@ -10,7 +10,7 @@ from omkl.cli import options, show
 from omkl.cli.options import Format
 from omkl.data.tables import Roles
 from omkl.errors import InputError
-from omkl.experiment import Experiment
+from omkl.experiment import Experiment, label
 from omkl.methods import PRESETS, Gossip, Method, suited
 from omkl.quantizers import Quantizer
 from omkl.settings import settings
@@ -84,7 +84,7 @@ def _method(value: Any) -> tuple[Method, Quantizer]:
     given = [one.pop("quantizer", {}) for one in layers][latest:]  # a preset takes nothing of what was there
     before = config.method(tuple(layers))
     if type(before) is not Gossip:
-        raise InputError(f"method: {before.name} given; the theory is of gossip; name a preset, or gossip")
+        raise InputError(f"method: {label(before)} given; the theory is of gossip; name a preset, or gossip")
     channel = before.channel.quantizer
     for one in given:
         channel = config.part(config.PARTS[Quantizer], one, "quantizer", channel)

@@ -11,6 +11,7 @@ from omkl.data.files import Floats
 from omkl.data.lookup import Data, known, load
 from omkl.data.partition import PARTITIONS, Partition, permutation, scheduled
 from omkl.data.tables import Table, node_names, rows_left_out
+from omkl.display import counted
 from omkl.errors import InputError, pick, whole
 from omkl.losses import Loss
 from omkl.notes import note
@@ -67,11 +68,7 @@ def as_stream(
     if loss is None and not (isinstance(data, tuple | list) and len(data) == 2):
         raise InputError(f"data is a {type(data).__name__}; it must be a name or a pair (X, y); pass data=(X, y)")
     X, y = _array(data[0], "X"), _array(data[1], "y")
-    if shuffle and X.ndim in (2, 3) and not is_dealt(source):
-        raise InputError(
-            f"shuffle is {shuffle}; these rows keep the order that they have, at every node or in time, so it would "
-            "change nothing; leave shuffle out"
-        )
+    shuffle = _order(source, shuffle)
     if X.ndim == 3:
         if partition is not None:
             raise InputError("partition of a stream; it says already who sees what; leave partition out")
@@ -80,16 +77,28 @@ def as_stream(
         raise InputError(f"X has shape {X.shape}; it must be (n, d), or (T, J, d) for a stream; reshape it")
     if nodes is None:
         raise InputError("nodes is not given; a table is dealt to a number of nodes; pass nodes=20 (--nodes 20)")
-    return deal(X, y, nodes, shuffle if is_dealt(source) else None, dtype, partition), loss
+    return deal(X, y, nodes, shuffle, dtype, partition), loss
 
 
 def is_dealt(data: Source) -> bool:
-    """Return whether rows are dealt out to the nodes; others keep their order."""
+    """Return whether rows are dealt out in an order that a seed draws; others keep theirs."""
     if isinstance(data, str):
         return known(data).nodes is None
     if isinstance(data, Table):
         return data.node is None and not data.is_ordered
     return bool(np.ndim(data[0]) == 2)
+
+
+def _order(data: Source, shuffle: int | None) -> int | None:
+    """Return the seed of the order of the rows; None where they keep theirs, for which another is refused."""
+    if is_dealt(data):
+        return shuffle
+    if shuffle:
+        raise InputError(
+            f"shuffle is {shuffle}; these rows keep the order that they have, at every node or in time, so it would "
+            "change nothing; leave shuffle out"
+        )
+    return None
 
 
 def deal(
@@ -199,7 +208,7 @@ def _stream(X: npt.ArrayLike, y: npt.ArrayLike, nodes: int | None, dtype: npt.DT
     if y.shape[:2] != X.shape[:2] or y.ndim > 3:
         raise InputError(f"y has shape {y.shape} and X {X.shape}; a stream's y must be {X.shape[:2]}; reshape it")
     if nodes not in (None, X.shape[1]):
-        raise InputError(f"nodes is {nodes}; the stream X of shape {X.shape} has {X.shape[1]}; leave nodes out")
+        raise InputError(f"nodes is {nodes}; these rows belong to {counted(X.shape[1], 'node')}; leave nodes out")
     return Stream(X, y)
 
 
