@@ -122,12 +122,13 @@ class Result:
     def lines(self) -> dict[str, str]:
         """Return the lines that it prints, by their names."""
         summary, seeds = self.summary(), len(self.seeds)
-        half = float(metrics.half_interval(self.last(self.loss)))
-        apart, over = (f" ± {_figure(half)}", f", 95 % over {seeds} seeds") if seeds > 1 else ("", "")
+        each = self.loss.mean(axis=1, dtype=np.float64), self.last(self.loss)
+        apart = [f" ± {_figure(float(metrics.half_interval(one)))}" if seeds > 1 else "" for one in each]
+        over = f", 95 % over {seeds} seeds" if seeds > 1 else ""
         again = "; another order: --shuffle 1 (shuffle=1)" if self.config.get("is_dealt") else ""
         lines = {
-            "loss": f"{_figure(summary['loss'])} over all rounds, scored before learning",
-            "final loss": f"{_figure(summary['final_loss'])}{apart} over the last tenth{over}",
+            "loss": f"{_figure(summary['loss'])}{apart[0]} over all rounds, scored before learning",
+            "final loss": f"{_figure(summary['final_loss'])}{apart[1]} over the last tenth{over}",
             "rows": f"the same in one order for all seeds: ± does not cover that{again}" if over else "nan",
             "guessing": f"{_figure(self._guess('loss'))} over the last tenth, if one always guessed {self._guessed}",
             "typical error": f"{_figure(self._typical_error(), 1000)} over the last tenth, root mean square",
