@@ -128,7 +128,7 @@ BAD: list[tuple[Any, Any, str]] = [
     ((X[:, 0], y), 2, r"X has shape \(6,\); it must be \(n, d\)"),
     ((X.reshape(3, 2, 2), y), 2, r"y has shape \(6,\) and X \(3, 2, 2\)"),
     ((X.reshape(3, 2, 2), np.ones((3, 2, 1, 1))), 2, r"y has shape \(3, 2, 1, 1\)"),
-    ((X.reshape(3, 2, 2), y.reshape(3, 2)), 3, r"nodes is 3; the stream X of shape \(3, 2, 2\) has 2"),
+    ((X.reshape(3, 2, 2), y.reshape(3, 2)), 3, "nodes is 3; these rows belong to 2 nodes; leave"),
     ((X.reshape(3, 2, 1, 2), y), 2, r"X has shape \(3, 2, 1, 2\)"),
     ((np.empty((0, 2)), np.empty(0)), 1, r"X is empty, of shape \(0, 2\)"),
     ((np.empty((6, 0)), y), 1, r"X is empty, of shape \(6, 0\)"),
@@ -147,6 +147,21 @@ BAD: list[tuple[Any, Any, str]] = [
 def test_bad_data_is_refused(source: Any, nodes: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         data.as_stream(source, nodes)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        (X.reshape(3, 2, 2), y.reshape(3, 2)),
+        data.Table(X, y, np.array(list("ababab"))),
+        data.Table(X, y, is_ordered=True),
+    ],
+)
+def test_an_order_for_rows_that_keep_theirs_is_refused(source: Any) -> None:
+    with pytest.raises(InputError, match="shuffle is 1; these rows keep the order that they have"):
+        data.as_stream(source, 2, shuffle=1)
+    one, other = (data.as_stream(source, 2, shuffle=order)[0] for order in (0, None))
+    np.testing.assert_array_equal(one.X, other.X)
 
 
 def test_deal_refuses_a_stream() -> None:

@@ -11,6 +11,7 @@ import pytest
 import omkl
 from omkl import data
 from omkl.data import encoding
+from omkl.data.tables import rows_left_out
 from omkl.errors import InputError, MissingExtraError
 
 CSV = 'station,day,"temp, C",wind,rain\nb,mon,1.5,2,1\na,mon,-3e1,4,0\nb,tue,0,6,1\n'
@@ -158,9 +159,21 @@ def test_notes_are_told_once_in_python_too(tmp_path: Path, caplog: pytest.LogCap
 
 def test_a_short_node_that_cuts_the_others_warns() -> None:
     with pytest.warns(
-        UserWarning, match="and 1 has the fewest rows, 1: 9 of 11 rows, the last ones of other nodes, are left out"
+        UserWarning,
+        match=r"and 1 has the fewest rows, 1: 9 of 11 rows, the last ones of other nodes, are left out "
+        r"\(without the 1 node with the fewest, 1 would be\)",
     ):
         data.by_node(np.zeros((11, 1)), np.ones(11), [0] * 10 + [1])
+
+
+def test_what_is_left_out_without_a_node_is_told_where_it_is_less() -> None:
+    def told(*counts: int) -> str:
+        (text,) = rows_left_out([*"abc"], np.repeat(np.arange(3), counts))
+        return text.partition("are left out")[2]
+
+    assert told(5, 2, 5) == " (without the 1 node with the fewest, 2 would be)"
+    assert told(9, 2, 2) == " (without the 2 nodes with the fewest, 4 would be)"
+    assert told(5, 4, 5) == ""  # 10 rows of two nodes are fewer than 12 of three
 
 
 def test_several_targets(tmp_path: Path) -> None:
@@ -206,6 +219,7 @@ def test_missing_cells_are_filled_in_and_told(tmp_path: Path) -> None:
     table = made(tmp_path, "x,c,y\n1,u,0\n?,v,1\n3,NA,0\n5,u,1\n9,v,null\n")
     assert table.encoding
     assert table.encoding.names == ["x", "x is missing", "c = missing", "c = u", "c = v"]
+    assert "c is one of 2 texts or missing: a column of 0 and 1 for each" in table.notes
     assert table.X.tolist() == [[1, 0, 0, 1, 0], [3, 1, 0, 0, 1], [3, 0, 1, 0, 0], [5, 0, 0, 1, 0]]
     assert table.notes[0] == "1 of 5 rows are left out for lack of y"
 

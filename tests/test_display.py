@@ -42,7 +42,7 @@ def test_a_result_says_what_ran_and_what_came_of_it() -> None:
     title, *lines = str(result()).splitlines()
     assert title == "gossip on banana: path of 3 nodes, 20 rounds, 2 seeds"
     assert lines[:5] == [
-        "  loss            0.8355 over all rounds, scored before learning",  # (18 * 0.9 + 2 * 0.255) / 20
+        "  loss            0.8355 ± 0.0064 over all rounds, scored before learning",  # (18 * 0.9 + 2 * 0.255) / 20
         "  final loss      0.2550 ± 0.0635 over the last tenth, 95 % over 2 seeds",
         "  rows            the same in one order for all seeds: ± does not cover that",
         "  final accuracy  75.00% over the last tenth",

@@ -120,6 +120,8 @@ def test_networkx_keeps_names_and_weights() -> None:
         ("a,b,0\n", "the link of a and b has weight 0; a weight says how much a link counts and must be positive"),
         ("a,b,nan\n", "the link of a and b has weight nan"),
         ("a,b,far\n", "line 1 has 'far' for a weight; it must be a number"),
+        ("s_a,s_b\na,b\nb,c\n", "line 1 links 's_a' and 's_b', which no other line has; it looks like a header"),
+        ("s_a,s_b,km\na,b,3\nb,c,1\n", "line 1 links 's_a' and 's_b', which no other line has; it looks like a header"),
         ("from,to,km\na,b,3\n", "column 'km' given; beside its two ends a link may have a weight"),
         ("0,1,0,0\n0,0,1,0\n0,1,0,1\n0,0,1,0\n", "matrix entry (0, 1) is 1 and (1, 0) is 0; gossip goes both ways"),
         (",a,a\na,0,1\na,1,0\n", "two nodes are called 'a'; names tell nodes apart"),
@@ -167,6 +169,16 @@ def test_nodes_are_matched_by_name(tmp_path: Path) -> None:
     turns = topology.turns(topology.Schedule([given, build(given, names=NAMES[::-1]), "ring"]), 4)
     assert [turn.graph.names for turn in turns] == [NAMES] * 3
     assert topology.union(turns).names == NAMES
+
+
+def test_a_name_misspelled_in_one_link_gets_a_suggestion(tmp_path: Path) -> None:
+    path = written(tmp_path, "kitchen,hall\nhal,attic\nattic,kitchen\n")
+    with pytest.raises(InputError, match=r"the data lack 'hal'; did you mean 'hall' by 'hal'[?]"):
+        build(read(path), names=("attic", "hall", "kitchen"))
+
+
+def test_links_of_nodes_apart_have_no_header(tmp_path: Path) -> None:
+    assert len(graph_of(written(tmp_path, "a,b\nc,d\ne,f\n")).edges) == 3  # as in a schedule
 
 
 def test_names_stay_to_the_end(tmp_path: Path) -> None:

@@ -126,11 +126,11 @@ def experiment(table: Table) -> Experiment:
     roles = {key: values.pop(key) for key in settings(Roles) if key in values}
     values["data"] = stream = data(values["data"], roles)
     if "topology" in values:
-        values["topology"] = topology(values["topology"], values.get("nodes") or _own_nodes(stream))
+        values["topology"] = topology(values["topology"], values.get("nodes") or own_nodes(stream))
     return made(Experiment, values, "")  # type: ignore[no-any-return]
 
 
-def _own_nodes(data: Any) -> int | None:
+def own_nodes(data: Any) -> int | None:
     """Return the number of nodes that data tell, if they do."""
     if isinstance(data, str):
         return known(data).nodes

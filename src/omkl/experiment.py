@@ -51,7 +51,8 @@ class Experiment(Roles):
         The first seed.
     shuffle
         Seed of the order in which a table is dealt out, the same for all runs; change it to see what the order does.
-        None keeps the order of the rows.
+        None keeps the order of the rows. Rows of a table with ``node`` or ``time``, and those of a stream, keep their
+        order, so a seed for them is refused.
     partition
         Which rows of a table each node sees: a name, or ``omkl.data.Dirichlet(alpha=0.1)``, say. None deals the rows
         out like cards.

@@ -178,7 +178,7 @@ class Model:
         off = (np.abs(X - self.center) / self.scale).max(axis=0, initial=0.0)
         return [
             f"{name} holds {X[np.abs(X[:, k] - self.center[k]).argmax(), k]:.4g}, far from the "
-            f"{self.center[k]:.4g} ± {self.scale[k]:.2g} that was seen: is it in another unit?"
+            f"{self.center[k]:.4g} ± {self.scale[k]:.2g} that was seen, as in another unit"
             for k, name in enumerate(names) if off[k] > FAR and name in numbers
         ]  # fmt: skip
 

@@ -8,10 +8,9 @@ import typer
 from omkl import config, data, theory
 from omkl.cli import options, show
 from omkl.cli.options import Format
-from omkl.data.reading import is_file as is_table
 from omkl.data.tables import Roles
 from omkl.errors import InputError
-from omkl.experiment import Experiment
+from omkl.experiment import Experiment, label
 from omkl.methods import PRESETS, Gossip, Method, suited
 from omkl.quantizers import Quantizer
 from omkl.settings import settings
@@ -35,7 +34,7 @@ class explain(FLAGS):  # type: ignore[misc, valid-type]
     rounds: Annotated[
         int | None,
         typer.Option(
-            help="Length of the stream, T. Without it: that of SPEC.toml, if it names a data set, else 1000.",
+            help="Length of the stream, T. Without it: that of the data in SPEC.toml, else 1000.",
             metavar="INT",
             show_default=False,
         ),
@@ -45,26 +44,37 @@ class explain(FLAGS):  # type: ignore[misc, valid-type]
     def __post_init__(self) -> None:
         table = config.merge(config.load(self.spec) if self.spec else {}, options.tables(self))
         method, channel = _method(table.pop("method", {}))
-        of = table.pop("data", None)
-        chosen = data.known(of) if isinstance(of, str) and not is_table(of) else None
-        run = config.converted(Experiment, {key: table[key] for key in table.keys() - settings(Roles).keys()}, "")
-        if chosen is not None:
-            method = suited(method, chosen.loss)
-        count = run.get("nodes", (chosen and chosen.nodes) or NODES)
+        run = config.converted(Experiment, table, "")
+        roles = {key: run.pop(key) for key in settings(Roles) if key in run}
+        with show.log(True):  # notes on a table are for those who learn it
+            given = config.data(run["data"], roles) if "data" in run else None
+        chosen = data.known(given) if isinstance(given, str) else None
+        source = chosen or (given if isinstance(given, data.Table) else None)
+        method = method if source is None else suited(method, source.loss)
+        count = run.get("nodes", (given is not None and config.own_nodes(given)) or NODES)
         own = data.load(chosen.name).graph if chosen is not None and chosen.graph and "topology" not in run else None
         graph = own or config.topology(run.get("topology", "path"), count)
-        length = run.get("rounds", ROUNDS if chosen is None else chosen.n // max(1, count))
+        length = run.get("rounds") if self.rounds is None else self.rounds
         page = theory.explain(
             graph,
             count if isinstance(graph, str) else run.get("nodes"),
             weights=run.get("weights", "metropolis"),
-            rounds=length if self.rounds is None else self.rounds,
+            rounds=_rounds(given, count, run.get("partition")) if length is None else length,
             **theory.explanation.settings_of(method, channel),
         )
         if self.output is Format.JSON:
             show.print_json(vars(page) | {"regret": page.terms.total, "vacuous": page.vacuous})
         else:
             show.print_page(str(page))
+
+
+def _rounds(given: Any, nodes: int, partition: Any) -> int:
+    """Return how many rounds the nodes can take from data."""
+    if given is None:
+        return ROUNDS
+    if isinstance(given, str):
+        return data.known(given).n // max(1, nodes)
+    return len(data.as_stream(given, nodes, partition=partition)[0].X)
 
 
 def _method(value: Any) -> tuple[Method, Quantizer]:
@@ -74,7 +84,7 @@ def _method(value: Any) -> tuple[Method, Quantizer]:
     given = [one.pop("quantizer", {}) for one in layers][latest:]  # a preset takes nothing of what was there
     before = config.method(tuple(layers))
     if type(before) is not Gossip:
-        raise InputError(f"method: {before.name} given; the theory is of gossip; name a preset, or gossip")
+        raise InputError(f"method: {label(before)} given; the theory is of gossip; name a preset, or gossip")
     channel = before.channel.quantizer
     for one in given:
         channel = config.part(config.PARTS[Quantizer], one, "quantizer", channel)

@@ -66,7 +66,12 @@ class simulate(FLAGS):  # type: ignore[misc, valid-type]
     process: Annotated[int | None, _process("Number of this process, from 0.", "INT", "OMKL_PROCESS")] = None
     out: Annotated[
         Path | None,
-        typer.Option(rich_help_panel=OUTPUT, file_okay=False, help="Save curves and models here.", metavar="FOLDER"),
+        typer.Option(
+            rich_help_panel=OUTPUT,
+            file_okay=False,
+            help="Save curves and models here; Python reads them by omkl.load.",
+            metavar="FOLDER",
+        ),
     ] = None
     overwrite: options.Overwrite = False
     events: Annotated[

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from omkl.data import cells
 from omkl.data.cells import Floats, Texts
 from omkl.data.reading import Columns, brief
+from omkl.display import counted
 from omkl.errors import InputError
 
 MOST_TEXTS = 20  # of a column, that become a column each
@@ -191,9 +192,14 @@ class Encoding:
 
 def listed(encoders: Sequence[Encoder]) -> str:
     """Return the columns, and the number of texts in each that holds texts."""
-    shown = [f"{one.name} ({len(one.values)} texts)" if isinstance(one, Category) else one.name for one in encoders]
+    shown = [f"{one.name} ({_texts(one.values)})" if isinstance(one, Category) else one.name for one in encoders]
     more = [f"and {len(shown) - MOST_LISTED} more"] if len(shown) > MOST_LISTED else []
     return ", ".join([*shown[:MOST_LISTED], *more])
+
+
+def _texts(values: Sequence[str]) -> str:
+    """Return how many texts there are; a missing cell counts beside them."""
+    return counted(len(values) - ("" in values), "text") + (" or missing" if "" in values else "")
 
 
 def _strange(encoder: Encoder, column: npt.NDArray[Any]) -> str | None:
@@ -284,19 +290,20 @@ def _number(name: str, values: Floats, style: str, wanted: bool, odd: int) -> Ch
 
 def _category(name: str, found: Texts, wanted: bool) -> Choice:
     values, counts = np.unique(found, return_counts=True)
+    many = _texts(values.tolist())
     if (longest := max(map(len, values.tolist()))) > MOST_LETTERS:
         return None, f"{name} is left out: it holds texts of {longest} letters and more"
     if len(values) == 1:
         what = repr(str(values[0])) if values[0] else "missing"
         return None, f"{name} is left out: it is {what} everywhere"
     if len(values) <= MOST_TEXTS:
-        told = f"{name} is one of {len(values)} texts: a column of 0 and 1{' for each' if len(values) > 2 else ''}"
+        told = f"{name} is one of {many}: a column of 0 and 1{' for each' if len(values) > 2 else ''}"
         return Category(name, values.tolist()), told
     if not wanted and len(values) > len(found) / 2:
         return None, f"{name} is left out: {len(values)} different texts in {len(found)} rows"
     often = np.argsort(-counts, kind="stable")[: MOST_TEXTS - 1]
     kept = sorted(values[often].tolist())
-    told = f"{name} has {len(values)} texts: a column of 0 and 1 for the {len(kept)} most frequent, one for the others"
+    told = f"{name} has {many}: a column of 0 and 1 for the {len(kept)} most frequent, one for the others"
     return Category(name, kept, others=True), told
 
 

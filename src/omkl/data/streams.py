@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl.data.files import Floats
-from omkl.data.lookup import Data, load
+from omkl.data.lookup import Data, known, load
 from omkl.data.partition import PARTITIONS, Partition, permutation, scheduled
 from omkl.data.tables import Table, node_names, rows_left_out
+from omkl.display import counted
 from omkl.errors import InputError, pick, whole
 from omkl.losses import Loss
 from omkl.notes import note
@@ -45,17 +46,18 @@ def as_stream(
     nodes
         Number of nodes a table is dealt to; a stream has its own, which this must equal where given.
     shuffle
-        Seed of the order in which a table is dealt; ``None`` keeps its order.
+        Seed of the order in which a table is dealt; ``None`` keeps its order. Other seeds than 0 are refused where rows
+        are not dealt.
     dtype
         The precision of X: float64 for inputs that are yet to be standardized.
     partition
         Which rows of a table a node sees; None deals them out like cards.
     """
+    source = data
     if isinstance(data, str):
         data = load(data)
     loss = data.loss if isinstance(data, Data | Table) else None
     if isinstance(data, Table):
-        shuffle = None if data.is_ordered else shuffle
         X, y, node = data
         if node is None:
             data = X, y
@@ -66,6 +68,7 @@ def as_stream(
     if loss is None and not (isinstance(data, tuple | list) and len(data) == 2):
         raise InputError(f"data is a {type(data).__name__}; it must be a name or a pair (X, y); pass data=(X, y)")
     X, y = _array(data[0], "X"), _array(data[1], "y")
+    shuffle = _order(source, shuffle)
     if X.ndim == 3:
         if partition is not None:
             raise InputError("partition of a stream; it says already who sees what; leave partition out")
@@ -75,6 +78,27 @@ def as_stream(
     if nodes is None:
         raise InputError("nodes is not given; a table is dealt to a number of nodes; pass nodes=20 (--nodes 20)")
     return deal(X, y, nodes, shuffle, dtype, partition), loss
+
+
+def is_dealt(data: Source) -> bool:
+    """Return whether rows are dealt out in an order that a seed draws; others keep theirs."""
+    if isinstance(data, str):
+        return known(data).nodes is None
+    if isinstance(data, Table):
+        return data.node is None and not data.is_ordered
+    return bool(np.ndim(data[0]) == 2)
+
+
+def _order(data: Source, shuffle: int | None) -> int | None:
+    """Return the seed of the order of the rows; None where they keep theirs, for which another is refused."""
+    if is_dealt(data):
+        return shuffle
+    if shuffle:
+        raise InputError(
+            f"shuffle is {shuffle}; these rows keep the order that they have, at every node or in time, so it would "
+            "change nothing; leave shuffle out"
+        )
+    return None
 
 
 def deal(
@@ -184,7 +208,7 @@ def _stream(X: npt.ArrayLike, y: npt.ArrayLike, nodes: int | None, dtype: npt.DT
     if y.shape[:2] != X.shape[:2] or y.ndim > 3:
         raise InputError(f"y has shape {y.shape} and X {X.shape}; a stream's y must be {X.shape[:2]}; reshape it")
     if nodes not in (None, X.shape[1]):
-        raise InputError(f"nodes is {nodes}; the stream X of shape {X.shape} has {X.shape[1]}; leave nodes out")
+        raise InputError(f"nodes is {nodes}; these rows belong to {counted(X.shape[1], 'node')}; leave nodes out")
     return Stream(X, y)
 
 

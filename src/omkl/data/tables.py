@@ -12,6 +12,7 @@ import numpy.typing as npt
 from omkl.data import cells, encoding, reading
 from omkl.data.encoding import Encoder, Encoding
 from omkl.data.reading import Columns, Read, brief
+from omkl.display import counted
 from omkl.errors import InputError, unknown
 from omkl.losses import MOST_CLASSES, Logistic, Loss, SmoothedHinge, Softmax, Squared
 from omkl.notes import note
@@ -280,9 +281,14 @@ def rows_left_out(names: Sequence[str], which: npt.NDArray[np.int64]) -> tuple[s
     if kept == len(which):
         return ()
     few = names[int(counts.argmin())]
+    sizes = np.sort(counts)
+    most = sizes * np.arange(len(sizes), 0, -1)  # rows that are learned without the nodes that have fewer
+    gone = int(most.argmax())
+    nodes, fewer = counted(gone, "node"), len(which) - most[gone]
+    told = f" (without the {nodes} with the fewest, {fewer:,} would be)" if gone else ""
     return (
         f"every node learns one row a round, and {few} has the fewest rows, {counts.min():,}: {len(which) - kept:,} of "
-        f"{len(which):,} rows, the last ones of other nodes, are left out (to keep more, remove nodes with few rows)",
+        f"{len(which):,} rows, the last ones of other nodes, are left out{told}",
     )
 
 

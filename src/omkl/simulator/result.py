@@ -28,6 +28,8 @@ _FINAL = ("theta", "log_weights", "seeds", "rounds")
 _FEATURES = ("frequencies", "basis", "landmarks", "limits", "bandwidths", "relevance")
 _OPTIONAL = (*_FEATURES, "center", "scale")  # in final.npz where there are such
 
+GREW, WORSE = 4, 1.1  # times the disagreement of the first half, and the loss by guessing: such nodes drift apart
+FEW_RECORDED = 30  # rounds, of which a tenth says too little
 LARGE = 10_000  # losses from here on are shown without fractions
 MOST_LABEL = 160  # characters of what a method is called
 MORE = {"see": '.loss  .summary()  .model(node=0)  .plot()  .save("run")'}
@@ -120,12 +122,13 @@ class Result:
     def lines(self) -> dict[str, str]:
         """Return the lines that it prints, by their names."""
         summary, seeds = self.summary(), len(self.seeds)
-        half = float(metrics.half_interval(self.last(self.loss)))
-        apart, over = (f" ± {_figure(half)}", f", 95 % over {seeds} seeds") if seeds > 1 else ("", "")
+        each = self.loss.mean(axis=1, dtype=np.float64), self.last(self.loss)
+        apart = [f" ± {_figure(float(metrics.half_interval(one)))}" if seeds > 1 else "" for one in each]
+        over = f", 95 % over {seeds} seeds" if seeds > 1 else ""
         again = "; another order: --shuffle 1 (shuffle=1)" if self.config.get("is_dealt") else ""
         lines = {
-            "loss": f"{_figure(summary['loss'])} over all rounds, scored before learning",
-            "final loss": f"{_figure(summary['final_loss'])}{apart} over the last tenth{over}",
+            "loss": f"{_figure(summary['loss'])}{apart[0]} over all rounds, scored before learning",
+            "final loss": f"{_figure(summary['final_loss'])}{apart[1]} over the last tenth{over}",
             "rows": f"the same in one order for all seeds: ± does not cover that{again}" if over else "nan",
             "guessing": f"{_figure(self._guess('loss'))} over the last tenth, if one always guessed {self._guessed}",
             "typical error": f"{_figure(self._typical_error(), 1000)} over the last tenth, root mean square",
@@ -157,6 +160,8 @@ class Result:
         """Return what to do where the end is clearly worse, as of data that drift, and the learner forgets nothing."""
         rule = self.config["method"].get("learner")
         if not isinstance(rule, dict) or rule.get("forget") != 1 or not worsens(self.loss.mean(axis=0)):
+            return "nan"
+        if drifted_apart(self):  # which a warning says, with another remedy
             return "nan"
         name = rule["name"]
         python = f" (learner=omkl.{LEARNERS.own[name].__name__}(forget=0.99))" if name in LEARNERS.own else ""
@@ -292,6 +297,25 @@ class Result:
 def tail(rounds: int, share: float = 0.1) -> slice:
     """Return the last of so many recorded rounds: a share of them, and one at least."""
     return slice(rounds - max(1, round(share * rounds)), rounds)
+
+
+def drifted_apart(result: Result) -> str:
+    """Return in words how gossip drove nodes apart, if they lose more than by guessing and than at first; else ""."""
+    config, count = result.config, result.loss.shape[1]
+    guess = config.get("guessing", {}).get("loss")
+    if "gamma" not in config["method"] or guess is None or count < FEW_RECORDED:
+        return ""
+    if config["method"]["loss"]["name"] == "squared":  # of targets that drift those of the end alone may differ little
+        guess = max(guess, config["target_variance"])
+    tenth = max(1, round(0.1 * count))
+    apart, lost = (np.asarray(curve.mean(axis=0), np.float64) for curve in (result.disagreement, result.loss))
+    before, after, loss = float(np.median(apart[: count // 2 + 1])), apart[-tenth:].mean(), lost[-tenth:].mean()
+    if not (after > GREW * before and loss > WORSE * max(guess, lost[:tenth].mean())):
+        return ""
+    return (
+        f"disagreement grew from {before:.2g} to {after:.2g}, and the final loss is {loss:.3g} where guessing has "
+        f"{guess:.3g}: nodes drifted apart"
+    )
 
 
 def worsens(loss: npt.NDArray[Any]) -> bool:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from omkl import topology as topologies
 from omkl.data import Data, Partition, Stream, Table, as_stream, first_rounds, load
+from omkl.data.streams import is_dealt
 from omkl.errors import InputError, unknown
 from omkl.experiment import Experiment, label
 from omkl.features import Features
@@ -26,7 +27,7 @@ from omkl.simulator import calibrating, engine
 from omkl.simulator.comparison import Comparison
 from omkl.simulator.description import describe, describe_data, describe_topology, versions
 from omkl.simulator.measures import metrics, pooled_metrics
-from omkl.simulator.result import Result, tail
+from omkl.simulator.result import Result, drifted_apart, tail
 from omkl.simulator.size import require_room, size
 from omkl.simulator.watching import Begun, Watch, in_units, links_of, scaled_losses
 from omkl.topology import Faults, Schedule, Topology
@@ -36,8 +37,6 @@ RECORDED = ("weights", "faults", "seeds", "seed", "shuffle", "partition", "recor
 ONE_DEVICE = {"count": 1, "shard": None, "cut": 0}
 ALMOST_ALL = 0.999  # of the inputs' variance: to a column that has so much the others are nothing
 MANY = 3  # columns of a table, of which some may matter less than others
-GREW, WORSE = 4, 1.1  # times the disagreement of the first half, and the loss by guessing: such nodes drift apart
-FEW_RECORDED = 30  # rounds, of which a tenth says too little
 FAR = 30  # inputs this many bandwidths long are all strangers to each other
 
 log = logging.getLogger(__name__)
@@ -187,7 +186,7 @@ def run_cases(
         **({} if names is None else {"names": list(names)}),
         "rounds": rounds,
         "target_variance": unit * float(np.var(targets[recorded], axis=(0, 1), dtype=np.float64).sum()),
-        "is_dealt": given.shuffle is not None and _is_dealt(source),
+        "is_dealt": given.shuffle is not None and is_dealt(source),
         "guessing": _guessing(methods[0].objective, targets[recorded[tail(len(recorded))]], unit),
         "versions": versions(),
     }
@@ -215,13 +214,6 @@ def run_cases(
             found[k] = _result(methods[k], outcome, features, runs, recorded, configs[k], moments, unit)
             _warn_if_apart(methods[k], found[k])
     return {name: found[k] for k, name in enumerate(cases)}
-
-
-def _is_dealt(source: Any) -> bool:
-    """Return whether the rows are shuffled and dealt out to the nodes."""
-    if isinstance(source, Table):
-        return source.node is None and not source.is_ordered
-    return bool(np.ndim(source[0]) == 2)
 
 
 def _guessing(objective: Loss, targets: npt.NDArray[np.float32], unit: float) -> dict[str, float]:
@@ -378,20 +370,10 @@ def _targets(objective: Loss, data: Any, stream: Stream) -> npt.NDArray[np.float
 
 
 def _warn_if_apart(method: Method, result: Result) -> None:
-    """Say so where mixing drove the nodes apart, and they lose more than by guessing and more than in the beginning."""
-    guess, count = result.config["guessing"].get("loss"), result.loss.shape[1]
-    if not isinstance(method, Gossip) or guess is None or count < FEW_RECORDED:
-        return
-    if method.objective.name == "squared":  # of targets that drift those of the end alone may differ little
-        guess = max(guess, result.config["target_variance"])
-    tenth = max(1, round(0.1 * count))
-    apart, lost = (np.asarray(curve.mean(axis=0), np.float64) for curve in (result.disagreement, result.loss))
-    before, after, loss = float(np.median(apart[: count // 2 + 1])), apart[-tenth:].mean(), lost[-tenth:].mean()
-    if after > GREW * before and loss > WORSE * max(guess, lost[:tenth].mean()):
+    """Say so where mixing drove the nodes apart."""
+    if isinstance(method, Gossip) and (told := drifted_apart(result)):
         warnings.warn(
-            f"disagreement grew from {before:.2g} to {after:.2g}, and the final loss is {loss:.3g} where guessing has "
-            f"{guess:.3g}: nodes drifted apart; a stable step brings them together; take a gamma below "
-            f'{method.mixing.step:g}, or "auto"',
+            f'{told}; a stable step brings them together; take a gamma below {method.mixing.step:g}, or "auto"',
             stacklevel=5,  # of simulate
         )
 

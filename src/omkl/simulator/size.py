@@ -20,6 +20,7 @@ from omkl.topology import Topology
 
 WORK = 3  # arrays as large as all nodes' models that a round holds besides the state: features, dither, mixed models
 FLOAT = 4
+TOLD = 2**30  # bytes from which on a run's size is told
 AHEAD = 8 * 2**20  # what is computed ahead of the rounds, at a time, where a round has less
 
 log = logging.getLogger(__name__)
@@ -107,7 +108,7 @@ def _copied(graph: Topology, clips: bool) -> int:
 
 def require_room(size: Size, devices: int = 1) -> None:
     """Refuse a run that is larger than what its devices have free."""
-    log.info("this run holds %s", size)
+    log.log(logging.INFO if size.total > TOLD else logging.DEBUG, "this run holds %s", size)
     needed, free = size.total - size.inputs, room(devices)
     if free is not None and needed > free:
         raise InputError(

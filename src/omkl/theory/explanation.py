@@ -130,6 +130,9 @@ class Explanation:
             regret = "What they lose is bounded."
         if self.nodes == 1:
             return regret.replace("they lose", "it loses")
+        if self.delta <= 0:
+            told = f"delta is {self.delta:.3g} and must be positive, or gossip diverges"
+            return f"A simulation refuses this setting: {told}."
         if self.drifts:
             return f"{self._too_large()} {regret}"
         agree = "It is proved that these nodes agree" if self.c else "Nothing is proved about whether these nodes agree"
@@ -146,25 +149,37 @@ class Explanation:
     def _network(self) -> list[str]:
         if self.nodes == 1:
             return ["Network: one node; there is nothing to agree on, and nothing is sent."]
-        mixing = f"disagreement halves in {self._halves()} rounds where nothing disturbs it; there are {self.rounds:,}"
-        if self.drifts:
-            mixing = f"too large, nodes drifted apart in a trial of {TRIAL} rounds without samples"
+        mixing = f"disagreement halves in {self._halves()} rounds where nothing disturbs it"
+        mixing += f"; there are {self.rounds:,} rounds"
+        if self.delta <= 0:
+            mixing = "refused, as delta is not positive"
+        elif self.drifts is not None:
+            trial = f"in a trial of {TRIAL} rounds without samples"
+            mixing = (
+                f"too large, nodes drifted apart {trial}" if self.drifts else f"{mixing}; nodes stayed together {trial}"
+            )
+        without = _names(_unproved(self.beyond))
+        largest = "the largest step with a proof that nodes agree"
+        largest += f" without {without}; with it no step has one" if without else ""
         surely = "the share of squared disagreement that a round surely removes"
+        harm = "gossip multiplies the gradient term by at most this, whatever rho is"
+        harm = harm if math.isfinite(self.factor) else "what gossip costs has no bound at this step"
+        auto = f'  auto    {self.auto:<9.3g} the step of gamma = "auto": stable in experiment, without proof'
         return [
             f"Network: {self.nodes:,} nodes, {self.links:,} links, {self.weights} weights",
             f"  rho     {self.rho:<9.3g} spectral gap: 1 agrees in one exact round, near 0 hardly ever",
             f"  beta    {self.beta:<9.3g} |I - W|: how hard one round of mixing pulls",
             f"  delta   {self.delta:<9.3g} the share of a message's energy that surely arrives: 1 is exact",
-            f"  gamma*  {self.gamma_star:<9.3g} the largest step with a proof that nodes agree",
+            f"  gamma*  {self.gamma_star:<9.3g} {largest}",
             f"  gamma   {self.gamma:<9.3g} the step used: {mixing}",
+            *([auto] if self.delta > 0 else []),
             f"  c       {self.c:<9.3g} {surely}" + ("" if self.c else "; nothing is proved at this step"),
-            f"  f       {self.factor:<9.3g} gossip multiplies the gradient term by at most this, whatever rho is",
+            f"  f       {self.factor:<9.3g} {harm}",
         ]
 
     def _bound(self) -> list[str]:
         if self.beyond:
-            told = ", ".join(BEYOND.get(name, name) for name in self.beyond)
-            return [f"There is no regret bound for this setting: the theory does not cover {told}."]
+            return [f"There is no regret bound for this setting: the theory does not cover {_names(self.beyond)}."]
         by_factor = (self.factor - 1) * self.terms.gradient <= self.terms.consensus
         names = {
             "comparator": "|theta*|^2 / (2 eta): the way from zero to the comparator",
@@ -264,6 +279,8 @@ def explain(
         made = settings_of(named(method))
         own_loss = made.pop("loss")
         return explain(topology, nodes, weights=weights, rounds=rounds, radius=radius, loss=loss or own_loss, **made)
+    if momentum and "momentum" not in beyond:
+        beyond = (*beyond, "momentum")
     network, loss = build(topology, nodes, weights), losses.named(loss or "logistic")
     given: Any = 1.0 if quantizer is None else quantizer
     check(features=(features, 1, math.inf), regularization=(regularization, 0, math.inf), momentum=(momentum, 0, 1))
@@ -276,8 +293,7 @@ def explain(
     gamma = auto if gamma == "auto" else gamma
     check(gamma=(gamma, 0, 1))
     rho, pull, usable = spectral_gap(network), beta(network), max(0.0, delta)
-    unproved = [name for name in UNPROVED if name in beyond or (name == "momentum" and momentum)]
-    proved = not unproved
+    proved = not _unproved(beyond)
     c = contraction(rho, pull, usable, gamma) if proved else 0.0
     factor = gossip_factor(pull, usable, gamma) if proved else math.inf
     lipschitz = loss.lipschitz + 2 * regularization * radius
@@ -296,7 +312,7 @@ def explain(
     tried = delta > 0 and hasattr(given, "quantize") and not {"clip", "sending"} & set(beyond)
     return replace(
         page,
-        assumptions=_consensus_assumptions(network, page, unproved) + page.assumptions,
+        assumptions=_consensus_assumptions(network, page) + page.assumptions,
         drifts=drifts(network, given, n, gamma, momentum) if tried and not c else None,
     )
 
@@ -342,15 +358,24 @@ def _start(loss: losses.Loss) -> float:
     return float(loss.value(np.zeros(outputs), np.eye(outputs)[0]))
 
 
-def _consensus_assumptions(network: Topology, page: Explanation, unproved: Sequence[str]) -> tuple[Assumption, ...]:
+def _unproved(beyond: Sequence[str]) -> list[str]:
+    """Return of what a setting has beyond the theory that with which no step has a proof that nodes agree."""
+    return [name for name in UNPROVED if name in beyond]
+
+
+def _names(beyond: Sequence[str]) -> str:
+    return ", ".join(BEYOND.get(name, name) for name in beyond)
+
+
+def _consensus_assumptions(network: Topology, page: Explanation) -> tuple[Assumption, ...]:
     smallest, largest = network.ends
     gap = f"l_2 = {1 - smallest:.4g}, l_J = {1 - largest:.4g}" + ("" if page.rho > 0 else "; use metropolis weights")
     sent = f"delta = {page.delta:.3g}"
     sent += "" if page.delta > 0 else "; rescale it, take more levels, or quantize in blocks"
-    auto_text = f'"auto" is {page.auto:.2g}, stable in experiment, without proof'
-    step = f"gamma = {page.gamma:.3g}, gamma* = {page.gamma_star:.3g}; {auto_text}"
+    step = f"gamma = {page.gamma:.3g}, gamma* = {page.gamma_star:.3g}"
     low = f"gamma = {page.gamma:.3g}, f is finite below {page.largest:.3g}"
-    other = f"no proof with {', '.join(BEYOND[name] for name in unproved)}"
+    unproved = _unproved(page.beyond)
+    other = f"no proof with {_names(unproved)}"
     return (
         Assumption("the network is connected", True, "checked when it was built"),
         Assumption("W is symmetric and its rows sum to one", True, "by construction"),

@@ -156,7 +156,7 @@ def _matched(topology: Topology, names: tuple[str, ...]) -> Topology:
     lacking, others = [one for one in names if one not in place], [one for one in place if one not in set(names)]
     told = [f"the {what} {_some(those)}" for what, those in (("graph lacks", lacking), ("data lack", others)) if those]
     if told:
-        near = ((one, get_close_matches(one, lacking, n=1)) for one in others)
+        near = ((one, get_close_matches(one, lacking, n=1) or get_close_matches(one, names, n=1)) for one in others)
         alike = next((f"did you mean {found[0]!r} by {one!r}? " for one, found in near if found), "")
         raise InputError(
             f"names of nodes differ: {', '.join(told)}; {alike}each node of the data is one of the graph, by its "

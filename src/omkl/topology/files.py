@@ -6,6 +6,7 @@ or spaces. A table that is as wide as it is long is a matrix.
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -146,10 +147,16 @@ def _links(rows: Sequence[Row], name: str) -> Graph:
                 f"line {line} has {counted(len(cells), 'cell')}, line {rows[0].line} has {width}; a link has two names "
                 "and perhaps a weight, a matrix is as wide as it is long; keep these columns"
             )
-    below = {cell for _, cells in rows[1:] for cell in cells[:2]}
+    below = Counter(cell for _, cells in rows[1:] for cell in cells[:2])
     if _header(rows[0].cells, below):
         _refuse_unknown(rows[0].cells[2:])
         rows = rows[1:]
+    elif below and not any(map(below.get, rows[0].cells[:2])) and all(_joined(row, below) for row in rows[1:]):
+        one, other = rows[0].cells[:2]
+        raise InputError(
+            f"line {rows[0].line} links {one!r} and {other!r}, which no other line has; it looks like a header; call "
+            "it from,to, or put another link first"
+        )
     if not rows:
         raise InputError("it has no line below its header; a graph has links; write one a line, as a,b")
     number: dict[str, int] = {}
@@ -181,6 +188,11 @@ def _refuse_unknown(columns: Sequence[str]) -> None:
                 f"column {column!r} given; beside its two ends a link may have a weight, how much it counts; call the "
                 "column weight if it is that, or remove it"
             )
+
+
+def _joined(row: Row, ends: Counter[str]) -> bool:
+    """Return whether another line has an end of this link too."""
+    return max(ends[end] for end in row.cells[:2]) > 1
 
 
 def _weight(row: Row) -> float:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from omkl.data.streams import is_dealt
 from omkl.errors import InputError, real, whole
 from omkl.experiment import Experiment
 from omkl.methods import Method
@@ -142,7 +143,7 @@ class Runs:
 
         data, first = self.shared.data, self.shared.shuffle
         known = {} if isinstance(data, str) else {"data": {"name": "table", "sha256": sweeps.fingerprint(*data[:2])}}
-        orders = {seed: None if first is None else first + seed for seed in seeds}
+        orders = {seed: first + seed if first is not None and is_dealt(data) else first for seed in seeds}
         runs = [
             replace(self.shared, method=self.methods[place], seed=seed, shuffle=order)
             for place in places
