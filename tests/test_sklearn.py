@@ -132,8 +132,12 @@ def test_files_of_regressors_and_of_graphs(tmp_path: Path) -> None:
     for estimator in (one, other):
         estimator.partial_fit(X[:7], X[:7])
     assert np.array_equal(one.predict(X), other.predict(X))
-    with pytest.raises(InputError, match="has a OMKLRegressor"):
+    with pytest.raises(InputError, match="has an OMKLRegressor; an OMKLClassifier was"):
         OMKLClassifier.load(tmp_path / "one.npz")
+    with pytest.raises(
+        InputError, match=r"is not an omkl model \(it holds an estimator: OMKLRegressor.load reads it\)"
+    ):
+        omkl.load_model(tmp_path / "one.npz")
     (tmp_path / "bad.npz").write_bytes(b"PK")
     with pytest.raises(InputError, match="is not an omkl estimator"):
         OMKLRegressor.load(tmp_path / "bad.npz")

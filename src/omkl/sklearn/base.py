@@ -188,6 +188,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def _fix(self, model: Model | str | Path) -> Model:
         """Take a model for what has been learned."""
         model = model if isinstance(model, Model) else load_model(model)
+        if model.encoding is not None:
+            raise InputError(
+                "the model is of a table, and its inputs are encoded columns; an estimator takes numbers as they are; "
+                "predict with the model: omkl.load_model(path).predict(table)"
+            )
         self._online: Online | Fixed = Fixed(model)
         self.n_features_in_ = model.features.inputs
         return model
