@@ -29,10 +29,10 @@ _FINAL = ("theta", "log_weights", "seeds", "rounds")
 _FEATURES = ("frequencies", "basis", "landmarks", "limits", "bandwidths", "relevance")
 _OPTIONAL = (*_FEATURES, "center", "scale")  # in final.npz where there are such
 
-NO_INTERVAL = "± needs SciPy: pip install 'omkl[sim]'"
-WORSE, FEWEST = 1.02, 30  # times the loss by guessing, and recorded rounds: from here on a run is said to be worse
 LARGE = 10_000  # losses from here on are shown without fractions
 MOST_LABEL = 160  # characters of what a method is called
+NO_INTERVAL = "± needs SciPy: pip install 'omkl[sim]'"
+BEYOND, FEWEST = 1.02, 30  # times the loss by guessing, and recorded rounds: from here on a run is said to be worse
 MORE = {"see": '.loss  .summary()  .model(node=0)  .plot()  .save("run")'}
 
 Floats = npt.NDArray[np.float32]
@@ -175,7 +175,7 @@ class Result:
         guess = self._guess("loss")
         if self._is_squared:  # of targets that drift those of the end alone may differ little
             guess = max(guess, self.config.get("target_variance", 0.0))
-        if len(self.rounds) < FEWEST or not float(self.last(self.loss).mean()) > WORSE * guess:
+        if len(self.rounds) < FEWEST or not float(self.last(self.loss).mean()) > BEYOND * guess:
             return "nan"
         is_table = isinstance(data := self.config["data"], dict) and "table" in data
         columns = " or fewer columns (--use, --drop)" if is_table else ""
