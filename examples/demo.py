@@ -84,8 +84,9 @@ def main(out: Path, seeds: int = SEEDS, rounds: int | None = None) -> None:
     for name, result in results.items():
         print(row(name, result))
     print("\nRight and loss are of the last tenth of the stream, each sample predicted before it is learned.")
-    print("The network knows what one place would, and no device has sent a sample or a label to another.")
-    print("All devices hold 500 inputs without labels. A guess is right 55 % of the time, with loss 0.693.\n")
+    print("There the network does about as well as one place. It sent changes of models, not samples; without TLS,")
+    print("whoever hears them can work out many samples (docs/eavesdropping.md). All devices hold 500 inputs without")
+    print("labels. A guess is right 55 % of the time, with loss 0.693.\n")
     out.mkdir(parents=True, exist_ok=True)
     drawn, (axes,) = figure(width=8.0, height=4.0)
     draw(axes, results)
@@ -93,15 +94,18 @@ def main(out: Path, seeds: int = SEEDS, rounds: int | None = None) -> None:
     with Recorder(out / "run") as recorder:
         omkl.simulate("banana", "path", nodes=NODES, rounds=rounds, watch=recorder)
     print(
-        f"The paper's claims, at its settings on this data ({seeds} seeds; omkl paper all does it in full):\n",
+        f"The paper's claims, at its settings, on this set alone ({seeds} seeds; docs/paper.md has all, and why):\n",
         flush=True,
     )
     for claim in claims(out / "paper", seeds):
         print(f"  {claim.verdict:<14}  {claim.text}")
-    print(f"\n{out / 'demo.png'} shows the curves, {out / 'paper' / 'report.html'} the paper's figures.")
+    print("\neta is the step of learning, M the number of levels that a message is rounded to.")
+    print("OMKL is one model for all nodes: each sends its gradients to all others.")
+    print(f"\n{out / 'demo.png'} shows the mean loss so far, {out / 'paper' / 'report.html'} the paper's figures.")
     omkl_here = os.path.relpath(Path(sys.executable).with_name("omkl"))
     command = f"{omkl_here} dashboard {out / 'run'}"
-    print(f"Watch the network learn in your browser:\n\n  {command}\n\n({time.perf_counter() - started:.0f} s)")
+    took = f"{time.perf_counter() - started:.0f} s, installing not counted"
+    print(f"Watch the network learn in your browser, with the first seed:\n\n  {command}\n\n({took})")
 
 
 if __name__ == "__main__":

@@ -441,6 +441,16 @@ def test_data(monkeypatch: pytest.MonkeyPatch) -> None:
     assert as_json(run("data", "--format", "json")) == [status._asdict() for status in STATUSES]
 
 
+def test_doctor_says_what_jax_keeps_only_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "inventory", lambda: STATUSES)
+    version = doctor._version
+    assert "what JAX compiles is" in run("doctor").stdout
+    monkeypatch.setattr(doctor, "_version", lambda package: None if package == "jax" else version(package))
+    found = run("doctor").stdout
+    assert "JAX is not installed" in found
+    assert "JAX compiles" not in found
+
+
 def test_doctor_finds_it_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "inventory", lambda: STATUSES)
     found = as_json(run("doctor", "--format", "json"))

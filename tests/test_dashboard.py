@@ -165,6 +165,7 @@ def test_a_saved_result_is_called_as_the_same_run_with_events(method: Any, tmp_p
     assert len(saved[0]["kernels"]) == result.weights.shape[2]
     assert watched[0]["settings"].items() <= saved[0]["settings"].items()
     assert saved[0]["settings"]["seed"] == "0"
+    assert ("features" in saved[0]["settings"]) == (method != "recommended")  # which has landmarks in their place
     assert saved[-1]["text"] == watched[-1]["text"]
 
 

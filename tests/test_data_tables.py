@@ -1,6 +1,7 @@
 import gzip
 import json
 import sys
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -208,7 +209,11 @@ def test_numbers_as_people_write_them(cells: list[str], values: list[float], tmp
 
 @pytest.mark.parametrize(
     ("cells", "values"),
-    [(["0,123", "0,5", "12"], [0.123, 0.5, 12]), (["1.234,5", "7", "1.000.000"], [1234.5, 7, 1e6])],
+    [
+        (["0,123", "0,5", "12"], [0.123, 0.5, 12]),
+        (["1.234,5", "7", "1.000.000"], [1234.5, 7, 1e6]),
+        (["1,87e-06", "-2,5E+3", "1e-06"], [1.87e-06, -2500, 1e-06]),
+    ],
 )
 def test_commas_are_points_between_semicolons(cells: list[str], values: list[float], tmp_path: Path) -> None:
     table = made(tmp_path, "x;y\n" + "".join(f"{cell};{k}\n" for k, cell in enumerate(cells)))
@@ -310,6 +315,14 @@ def test_a_file_without_header_says_how_its_columns_are_called(tmp_path: Path) -
         made(tmp_path, "1,2,3\n4,5,6\n", "T")
     with pytest.raises(InputError, match=r"unknown column 'T'; did you mean 'T1'. known: T1, x$"):
         made(tmp_path, "x,T1\n4,5\n", "T")
+
+
+def test_a_first_row_with_texts_is_known_by_texts_that_come_again(tmp_path: Path) -> None:
+    table = made(tmp_path, "101438.1,1.87e-06,dry\n99120.5,2e-06,wet\n98000.25,3e-06,dry\n", "3")
+    assert table.X.shape == (3, 2)
+    assert made(tmp_path, "place,2019,2020\noslo,3,0\nrome,4,1\n", "2020").X.shape == (2, 2)
+    with pytest.raises(InputError, match=r"unknown column '3'.*; if t.csv has no header, add a first line of names$"):
+        made(tmp_path, "1.5,2,id7\n2.5,0,id8\n", "3")
 
 
 def test_dates_become_days_and_cycles(tmp_path: Path) -> None:
@@ -454,6 +467,35 @@ def test_a_model_says_which_columns_it_takes(tmp_path: Path) -> None:
     ):
         with pytest.warns(UserWarning, match=says):
             model.predict([one | changed])
+
+
+def test_a_model_knows_the_largest_of_a_column_with_heavy_tails(tmp_path: Path) -> None:
+    big = np.ones(400)
+    big[::7], big[-1] = 2.0, 1e9
+    frame = Frame({"big": big, "x": np.arange(400) % 3, "y": np.arange(400) % 2})
+    model = omkl.simulate(frame, nodes=2, target="y", shuffle=None).model()
+    model.save(tmp_path / "m.npz")
+    loaded = omkl.load_model(tmp_path / "m.npz")
+    one = {"big": 1e9, "x": 1}
+    model.predict(frame), loaded.predict([one])
+    with pytest.warns(
+        UserWarning, match=r"big holds 1e\+12, far from .* seen, perhaps in another unit; the prediction"
+    ):
+        loaded.predict([one | {"big": 1e12}])
+    assert loaded.encoding
+    record = loaded.encoding.record()
+    del record["columns"][0]["seen"]  # as in files before there was such
+    earlier = encoding.Encoding.of(record)
+    assert earlier.record() == record
+    with pytest.warns(UserWarning, match="big holds 1e.09"):
+        replace(loaded, encoding=earlier).predict([one])
+
+
+def test_an_estimator_takes_no_model_of_a_table() -> None:
+    estimators = pytest.importorskip("omkl.sklearn")
+    model = omkl.simulate(Frame({"x": np.arange(60) % 7, "y": np.arange(60) % 2}), nodes=2, target="y").model()
+    with pytest.raises(InputError, match="the model is of a table"):
+        estimators.OMKLClassifier.from_model(model, classes=["dry", "wet"])
 
 
 def test_three_columns_that_count_alike_are_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,5 +1,6 @@
 """What is seen of results, models and graphs where they are printed."""
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,29 @@ def test_r2_of_targets_that_drift_is_that_of_the_rounds_beside_it() -> None:
     assert late < -100
     assert f"{late:.4f} over the last tenth" in str(run)
     assert run.r2 == pytest.approx(1 - run.loss.mean() / y.var())
+
+
+def test_a_run_that_is_worse_than_guessing_says_so() -> None:
+    labels = np.tile([1.0, -1.0], (40, 1))
+    run = omkl.simulate((np.zeros((40, 2, 1)), labels), "path", method=omkl.paper(), nodes=2)
+    assert "worse" not in str(run)
+    run.config["guessing"] = {"loss": float(run.last(run.loss).mean()) / 1.01}
+    assert "worse" not in str(run)
+    run.config["guessing"] = {"loss": float(run.last(run.loss).mean()) / 1.03}
+    assert str(run).splitlines()[-2].endswith("the final loss is worse than guessing: more rows may help")
+    run.config["data"] = {"name": "t.csv", "table": {}}
+    assert "more rows or fewer columns (--use, --drop) may help" in str(run)
+
+
+def test_results_print_without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = omkl.simulate((np.zeros((12, 2, 1)), np.ones((12, 2))), "path", method=omkl.paper(), nodes=2, seeds=2)
+    both = omkl.Comparison(a=one, b=one)
+    monkeypatch.setitem(sys.modules, "scipy.special", None)
+    for shown in (one, both):
+        assert "± needs SciPy: pip install 'omkl[sim]'" in str(shown)
+        assert " ± 0" not in str(shown)
+    single = omkl.simulate((np.zeros((12, 2, 1)), np.ones((12, 2))), "path", method=omkl.paper(), nodes=2)
+    assert "±" not in str(single)
 
 
 def test_the_accuracy_of_guessing_stands_beside_that_of_the_network() -> None:

@@ -4,6 +4,7 @@ import pickle
 import re
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime
 from importlib.util import find_spec
 from typing import Any
 
@@ -84,10 +85,19 @@ def test_rows_without_any_value() -> None:
     assert np.isfinite(model.predict_one({"a": 1.0}))
 
 
-@pytest.mark.parametrize("value", ["red", [1], float("inf")])
-def test_values_that_are_no_numbers(value: Any) -> None:
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("red", "SelectType"),
+        ([1], "make numbers of it"),
+        (float("inf"), "finite"),
+        ("2024-05-31", "make numbers of it"),
+        (datetime(2024, 5, 31), "make numbers of it"),
+    ],
+)
+def test_values_that_are_no_numbers(value: Any, says: str) -> None:
     model = OMKLClassifier()
-    with pytest.raises(InputError, match="'a' is"):
+    with pytest.raises(InputError, match=f"'a' is .*{says}"):
         model.learn_one({"a": value}, True)
     assert model.predict_proba_one({"a": 1.0}) == {}
 

@@ -132,8 +132,12 @@ def test_files_of_regressors_and_of_graphs(tmp_path: Path) -> None:
     for estimator in (one, other):
         estimator.partial_fit(X[:7], X[:7])
     assert np.array_equal(one.predict(X), other.predict(X))
-    with pytest.raises(InputError, match="has a OMKLRegressor"):
+    with pytest.raises(InputError, match="has an OMKLRegressor; an OMKLClassifier was"):
         OMKLClassifier.load(tmp_path / "one.npz")
+    with pytest.raises(
+        InputError, match=r"is not an omkl model \(it holds an estimator: OMKLRegressor.load reads it\)"
+    ):
+        omkl.load_model(tmp_path / "one.npz")
     (tmp_path / "bad.npz").write_bytes(b"PK")
     with pytest.raises(InputError, match="is not an omkl estimator"):
         OMKLRegressor.load(tmp_path / "bad.npz")
@@ -198,7 +202,9 @@ def test_frames(moons: Any, tmp_path: Path) -> None:
 
 def test_classes_of_partial_fit(moons: Any) -> None:
     X, y = moons
-    with pytest.raises(InputError, match="there is 1 class; a classifier begins with two"):
+    with pytest.raises(
+        InputError, match=r"there is 1 class; a classifier begins with two or more; .*name them: partial_fit.*classes="
+    ):
         OMKLClassifier().partial_fit(X[:1], y[:1])
     assert OMKLClassifier(**QUICK).partial_fit(X, y).classes_.tolist() == [0, 1]
     estimator = OMKLClassifier(**QUICK).partial_fit(X, y, classes=[0, 1, 2])
@@ -465,22 +471,32 @@ def test_some_weights_among_many_rows_and_any_cuts(warmup: int, rng: np.random.G
     np.testing.assert_array_equal(cut.predict(X), whole.predict(X))
 
 
-@pytest.mark.parametrize("columns", [{"t": "red"}, {"t": "2024-01-01"}])
-def test_columns_that_are_no_numbers_are_named(moons: Any, columns: dict[str, str]) -> None:
+def test_columns_that_are_no_numbers_are_named(moons: Any) -> None:
     pd = pytest.importorskip("pandas")
     X, y = moons
-    frame = pd.DataFrame(X, columns=["u", "v"]).assign(t=columns["t"])
+    times = pd.date_range("2024-01-01", periods=len(y))
+    frame = pd.DataFrame(X, columns=["u", "v"]).assign(
+        t="red", k=pd.Categorical(["a"] * len(y)), sure=True, day="2024-01-01", zoned=times.tz_localize("UTC"),
+        long=times - times[0],
+    )  # fmt: skip
     learned = OMKLClassifier().fit(frame[["u", "v"]].assign(t=1.0), y)
-    for call in (lambda: OMKLClassifier().fit(frame, y), lambda: learned.predict(frame)):
-        with pytest.raises(InputError, match=r"column 't' has texts .*make_column_transformer\(.*\['t'\]"):
+    encode = r"make_column_transformer\(\(OneHotEncoder\(sparse_output=False, handle_unknown=\"ignore\"\), \['t'\]\)"
+    for call in (lambda: OMKLClassifier().fit(frame[["u", "t"]], y), lambda: learned.predict(frame[["u", "v", "t"]])):
+        with pytest.raises(InputError, match=rf"X has texts in \['t'\]; an estimator takes numbers; put {encode}"):
             call()
-    dates = frame.assign(t=pd.to_datetime(frame["t"], errors="coerce"))
-    with pytest.raises(InputError, match="column 't' has dates; an estimator takes numbers"):
-        OMKLClassifier().fit(dates, y)
-    with pytest.raises(InputError, match=r"X has texts .*make_column_transformer"):
+    with pytest.raises(InputError, match=r"X has texts in \['k'\]"):
+        OMKLClassifier().fit(frame[["u", "sure", "k"]], y)
+    every = r"X has texts in \['t', 'k'\] and dates in \['day', 'zoned'\] and spans of time in \['long'\]; .*numbers of"
+    with pytest.raises(InputError, match=every):
+        OMKLClassifier().fit(frame, y)
+    with pytest.raises(InputError, match=r"X has texts; .*make_column_transformer"):
         OMKLClassifier().fit(np.array([["a", "b"]] * len(y), dtype=object), y)
     with pytest.raises(InputError, match="without columns"):
         OMKLClassifier().fit(pd.DataFrame(), [])
+    for texts in (np.array(["dry", "wet"] * len(y))[: len(y)], pd.Series(["dry"] * len(y))):
+        for rows in (X, frame[["u", "v"]]):
+            with pytest.raises(InputError, match=r"y has texts, as .*dry.*; a regressor .* use OMKLClassifier"):
+                OMKLRegressor().fit(rows, texts)
 
 
 @pytest.mark.parametrize("kind", [OMKLClassifier, OMKLRegressor])

@@ -91,7 +91,9 @@ def test_another_kind_or_format_is_refused(tmp_path: Path) -> None:
     storage.write(tmp_path / "f.npz", ARRAYS, HEADER)
     with pytest.raises(InputError, match=r"f.npz has thing format 2; this version reads up to 1; upgrade omkl"):
         storage.read(tmp_path / "f.npz", "thing", (1,), "")
-    with pytest.raises(InputError, match=r"f.npz is not an omkl model \('omkl_model'\); pass another"):
+    with pytest.raises(
+        InputError, match=r"f.npz is not an omkl model \(its header .*omkl.load\(folder\)\); pass another"
+    ):
         storage.read(tmp_path / "f.npz", "model", (1,), "pass another")
     with pytest.raises(FileNotFoundError):
         storage.read(tmp_path / "g.npz", "model", (1,), "")

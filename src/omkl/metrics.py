@@ -34,11 +34,11 @@ def half_interval(values: npt.ArrayLike) -> Floats:
     >>> half_interval([0.5, 0.7, 0.6]).round(3).tolist()
     0.248
     """
-    with extra("sim", "scipy"):
-        from scipy.special import stdtrit  # it takes a while to import
     given = np.asarray(values, dtype=np.float64)
     if len(given) < 2:
         return np.full(given.shape[1:], np.nan)
+    with extra("sim", "scipy"):
+        from scipy.special import stdtrit  # it takes a while to import
     return np.asarray(stdtrit(len(given) - 1, 0.975) * given.std(axis=0, ddof=1) / len(given) ** 0.5)
 
 

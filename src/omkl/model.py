@@ -11,7 +11,7 @@ import numpy.typing as npt
 from omkl import algorithm, losses, scaling, storage
 from omkl.arrays import Array
 from omkl.data import reading
-from omkl.data.encoding import Encoding
+from omkl.data.encoding import Encoding, Number
 from omkl.display import as_html, as_text, counted
 from omkl.errors import InputError, pick
 from omkl.features import Features, transform
@@ -174,13 +174,18 @@ class Model:
         """Return which columns of numbers hold what is far from all that was seen, as in another unit."""
         if self.encoding is None or self.center is None or self.scale is None:
             return []
-        names, numbers = self.encoding.names, [one.name for one in self.encoding.columns if one.kind == "number"]
-        off = (np.abs(X - self.center) / self.scale).max(axis=0, initial=0.0)
-        return [
-            f"{name} holds {X[np.abs(X[:, k] - self.center[k]).argmax(), k]:.4g}, far from the "
-            f"{self.center[k]:.4g} ± {self.scale[k]:.2g} that was seen, as in another unit"
-            for k, name in enumerate(names) if off[k] > FAR and name in numbers
-        ]  # fmt: skip
+        told, names = [], self.encoding.names
+        for one in self.encoding.columns:
+            if isinstance(one, Number):
+                k = names.index(one.name)
+                low, high = one.seen or (np.inf, -np.inf)
+                off = np.where((X[:, k] < low) | (X[:, k] > high), np.abs(X[:, k] - self.center[k]), 0)
+                if off.max(initial=0) > FAR * self.scale[k]:
+                    told.append(
+                        f"{one.name} holds {X[off.argmax(), k]:.4g}, far from the {self.center[k]:.4g} ± "
+                        f"{self.scale[k]:.2g} that was seen, perhaps in another unit"
+                    )
+        return told
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return predictions ``(n,)``: -1 and +1, class numbers, or real values, according to the loss.

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from omkl.data import cells
 from omkl.errors import InputError, extra
 from omkl.features import Kernel
 from omkl.learners import Learner
@@ -23,6 +24,11 @@ from omkl.scaling import Floats
 
 with extra("river", "river"):
     from river import base
+
+TEXT = (
+    "write (compose.SelectType(str) | preprocessing.OneHotEncoder()) + compose.SelectType((int, float)) | the estimator"
+)
+DATE = "make numbers of it, such as the days and hours of a date, or leave it out"
 
 Named: TypeAlias = dict[Any, Any]
 """A row: values by the names of their columns."""
@@ -274,10 +280,8 @@ def _numbers(x: Named) -> dict[Any, float]:
         try:
             number = float(value)
         except (TypeError, ValueError):
-            raise InputError(
-                f"{name!r} is {value!r}; a value must be a number; write (compose.SelectType(str) | "
-                "preprocessing.OneHotEncoder()) + compose.SelectType((int, float)) | the estimator"
-            ) from None
+            is_date = not isinstance(value, str) or cells.look_like_dates(np.array([value]))
+            raise InputError(f"{name!r} is {value!r}; a value must be a number; {DATE if is_date else TEXT}") from None
         if math.isinf(number):
             raise InputError(f"{name!r} is {value!r}; a value must be finite; leave it out where it is not known")
         if not math.isnan(number):

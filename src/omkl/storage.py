@@ -79,10 +79,20 @@ def read(path: str | Path, kind: str, formats: tuple[int, ...], remedy: str) -> 
     """Return what a file of a kind holds, if its header says ``omkl_<kind>`` and one of the formats."""
     with refusing(f"{path} is not an omkl {kind}", remedy):
         content = load(path)
-        found = content.header[f"omkl_{kind}"]
+        if (found := content.header.get(f"omkl_{kind}")) is None:
+            raise InputError(_described(content.header))
     if found not in formats:
         raise InputError(f"{path} has {kind} format {found}; this version reads up to {formats[-1]}; upgrade omkl")
     return content
+
+
+def _described(header: dict[str, Any]) -> str:
+    """Return what a file of another kind holds, and what reads it."""
+    if "omkl_model" in header:
+        return "it holds a model: omkl.load_model reads it"
+    if "omkl_estimator" in header:
+        return f"it holds an estimator: {header.get('estimator')}.load reads it"
+    return "its header does not say so; a saved run is read by omkl.load(folder)"
 
 
 def load(path: str | Path) -> Content:

@@ -111,16 +111,22 @@ def _memory() -> float | None:
     return None
 
 
+def _kept(programs: str | None) -> str:
+    """Return where compiled programs are kept, in words."""
+    if programs:
+        return f"what JAX compiles is kept in {programs}; $OMKL_CACHE names another folder; off keeps nothing\n"
+    return "what JAX compiles is not kept, so each start compiles anew; $OMKL_CACHE names a folder to keep it in\n"
+
+
 def _print(findings: dict[str, Any]) -> None:
     console = show.console()
     memory = f", {findings['memory_gib']} GiB" if findings["memory_gib"] else ""
     console.print(f"[bold]omkl {findings['omkl']}[/bold], Python {findings['python']}, {findings['platform']}")
-    console.print(f"{findings['cores']} cores{memory}; JAX on {', '.join(findings['devices']) or 'no device'}")
-    console.print(
-        f"what JAX compiles is kept in {findings['programs']}; $OMKL_CACHE names another folder; off keeps nothing\n"
-        if findings["programs"]
-        else "what JAX compiles is not kept, so each start compiles anew; $OMKL_CACHE names a folder to keep it in\n"
-    )
+    if _version("jax") is None:
+        console.print(f"{findings['cores']} cores{memory}; JAX is not installed\n")
+    else:
+        console.print(f"{findings['cores']} cores{memory}; JAX on {', '.join(findings['devices']) or 'no device'}")
+        console.print(_kept(findings["programs"]))
     packages = Table.grid(padding=(0, 2))
     for extra, versions in findings["packages"].items():
         here = [f"{name} {found}" for name, found in versions.items() if found]

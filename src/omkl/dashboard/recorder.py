@@ -224,7 +224,8 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, str]:
     for part in ("learner", "quantizer"):
         if isinstance(method.get(part), dict):
             shown[part] = _words(method[part])
-    for part in ("gamma", "features") if method.get("learner") else ("eta", "gamma", "features"):
+    has_landmarks = (method.get("basis") or {}).get("name") == "landmarks"  # in place of random features
+    for part in (*(() if method.get("learner") else ("eta",)), "gamma", *(() if has_landmarks else ("features",))):
         if isinstance(method.get(part), int | float | str):
             shown[part] = str(method[part])
     if config["faults"]:

@@ -18,7 +18,7 @@ COMMON = 0.9  # of the cells that are there: so many are numbers in a column of 
 # How numbers are written: what a cell looks like, and the marks to take away and to make a point of.
 STYLES: Mapping[str, tuple[re.Pattern[str], str, str]] = MappingProxyType({
     "1,234.5": (re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?"), ",", ""),
-    "1.234,5": (re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?"), ".", ","),
+    "1.234,5": (re.compile(r"[+-]?((\d+|\d{1,3}(\.\d{3})+)(,\d+)?|\d+,\d+e[+-]?\d+)", re.IGNORECASE), ".", ","),
 })  # fmt: skip
 PLAIN = "1234.5"
 UNITS = "%$€£¥ \u00a0"  # around numbers, that do not count

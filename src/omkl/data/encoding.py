@@ -49,12 +49,16 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True)
 class Number:
-    """A column of numbers; ``fill`` stands for those that are missing, ``told`` adds a column that says which are."""
+    """A column of numbers; ``fill`` stands for those that are missing, ``told`` adds a column that says which are.
+
+    ``seen`` has the smallest and the largest; files of earlier versions have none.
+    """
 
     name: str
     fill: float
     told: bool = False
     style: str = cells.PLAIN
+    seen: list[float] | None = None
     kind: ClassVar[str] = "number"
 
     @property
@@ -164,7 +168,9 @@ class Encoding:
         """Return the inputs ``(n, d)`` of columns, of which others than these do not count."""
         for one in self.columns:
             if one.name not in columns:
-                raise InputError(f"column {one.name!r} is missing; this model takes {self.wanted}; add it")
+                raise InputError(
+                    f"column {one.name!r} is missing; this model takes {self.wanted}; add it, empty if unknown"
+                )
         return np.concatenate([one.encode(columns[one.name]) for one in self.columns], axis=1)
 
     def strange(self, columns: Columns) -> list[str]:
@@ -179,8 +185,9 @@ class Encoding:
         """Return this as JSON."""
         kinds = [{"kind": one.kind, **asdict(one)} for one in self.columns]  # type: ignore[call-overload]
         for one in kinds:
-            if one.get("order") == "":  # as files were before there were others
-                del one["order"]
+            for key, old in (("order", ""), ("seen", None)):
+                if key in one and one[key] == old:  # as files were before there were others
+                    del one[key]
         return asdict(self) | {"columns": kinds}
 
     @classmethod
@@ -279,7 +286,7 @@ def _number(name: str, values: Floats, style: str, wanted: bool, odd: int) -> Ch
         return None, f"{name} is left out: it is {there[0]:g} everywhere"
     if not wanted and COUNTER.fullmatch(name.lower()) and not gone and (np.diff(values) == 1).all():
         return None, f"{name} is left out: it counts the rows"
-    made = Number(name, float(np.median(there)), gone > MANY, style)
+    made = Number(name, float(np.median(there)), gone > MANY, style, [float(there.min()), float(there.max())])
     cause = f", {odd} of them no numbers" if odd else ""
     also = ", and a column says which" if made.told else ""
     told = (

@@ -111,10 +111,9 @@ def _read_text(path: Path) -> Read:
     if not lines:
         raise InputError(f"{path} has no row below its header; a table needs one at least; check its source")
     names = [cell.strip() for cell in lines[0][1]]
-    there = [name for name in names if name]
-    has_header = len(lines) == 1 or not all(map(cells.is_number, there))
+    has_header = len(lines) == 1 or not _is_row(names, [row for _, row in lines[1:]])
     if not has_header:
-        notes.append(f"its first row holds numbers, so the columns are called 1 to {len(names)}")
+        notes.append(f"its first row holds no names, so the columns are called 1 to {len(names)}")
         names = [str(k) for k in range(1, len(names) + 1)]
     else:
         lines = lines[1:]
@@ -130,6 +129,14 @@ def _read_text(path: Path) -> Read:
     columns = {name: np.array([cell[:LONGEST] for cell in column]) for name, column in zip(names, table, strict=True)}
     starts = np.array([number for number, _ in lines])
     return Read(columns, path.name, tuple(notes), mark != ",", has_header, starts)
+
+
+def _is_row(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether the first line is a row: numbers, and texts that come again in their columns."""
+    texts = [k for k, name in enumerate(names) if name and not cells.is_number(name)]
+    if len(texts) == sum(map(bool, names)):
+        return False
+    return all(any(k < len(row) and row[k].strip() == names[k] for row in rows) for k in texts)
 
 
 def _numbered(rows: Any) -> Iterator[tuple[int, list[str]]]:

@@ -262,8 +262,11 @@ def _require(names: Iterable[str], found: Read) -> None:
     """Refuse names of which there is no column."""
     for name in names:
         if name not in found.columns:
-            counted = f"; {found.name} has no header, so its columns are counted: {len(found.columns)} is the last"
-            raise InputError(unknown("column", name, found.columns) + ("" if found.has_header else counted))
+            also = f"; {found.name} has no header, so its columns are counted: {len(found.columns)} is the last"
+            if found.has_header:
+                is_row = found.lines is not None and any(map(cells.is_number, found.columns))
+                also = f"; if {found.name} has no header, add a first line of names" if is_row else ""
+            raise InputError(unknown("column", name, found.columns) + also)
 
 
 def node_names(node: npt.NDArray[Any]) -> tuple[list[str], npt.NDArray[np.int64]]:

@@ -46,7 +46,7 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], Arrays]:
     """Return what the file of an estimator of that name holds."""
     header, arrays = storage.read(path, "estimator", READ, REMEDY)
     if (found := header.get("estimator")) != kind:
-        raise InputError(f"{path} has a {found}; a {kind} was asked for; use {found}.load")
+        raise InputError(f"{path} has an {found}; an {kind} was asked for; use {found}.load")
     return header, arrays
 
 

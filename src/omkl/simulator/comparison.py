@@ -8,8 +8,7 @@ import numpy.typing as npt
 
 from omkl import plots
 from omkl.display import aligned, counted
-from omkl.metrics import half_interval
-from omkl.simulator.result import Result
+from omkl.simulator.result import NO_INTERVAL, Result, half_shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,11 +64,11 @@ class Comparison(dict[str, Result]):
             "case": name,
             "seeds": len(loss),
             "loss": float(loss.mean()),
-            "loss_half": float(half_interval(loss)),
+            "loss_half": half_shown(loss),
             "difference": float(apart.mean()) if len(apart) else np.nan,
-            "difference_half": float(half_interval(apart)),
+            "difference_half": half_shown(apart),
             "final_loss": float(final.mean()),
-            "final_loss_half": float(half_interval(final)),
+            "final_loss_half": half_shown(final),
             "final_accuracy": float(result.last(result.accuracy).mean()),
             "bytes": result.summary()["bits_per_node_round"] / 8,
         }
@@ -101,6 +100,8 @@ class Comparison(dict[str, Result]):
         seeds = min(row["seeds"] for row in rows)
         if seeds < 2:
             return "one seed has no interval; pass seeds=10"
+        if np.isnan(rows[0]["loss_half"]):
+            return NO_INTERVAL
         return f"± is half a 95 % interval over {seeds} seeds; a difference is taken seed by seed"
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from omkl import metrics, plots, storage
 from omkl.arrays import Array
 from omkl.data.encoding import Encoding
 from omkl.display import as_html, as_text, counted, short
-from omkl.errors import InputError, pick
+from omkl.errors import InputError, MissingExtraError, pick
 from omkl.features import Features, transform
 from omkl.learners import LEARNERS
 from omkl.model import Model, loss_from, model_of
@@ -29,9 +30,11 @@ _FEATURES = ("frequencies", "basis", "landmarks", "limits", "bandwidths", "relev
 _OPTIONAL = (*_FEATURES, "center", "scale")  # in final.npz where there are such
 
 GREW, WORSE = 4, 1.1  # times the disagreement of the first half, and the loss by guessing: such nodes drift apart
+BEYOND = 1.02  # times the loss by guessing: from here on a run is said to be worse
 FEW_RECORDED = 30  # rounds, of which a tenth says too little
 LARGE = 10_000  # losses from here on are shown without fractions
 MOST_LABEL = 160  # characters of what a method is called
+NO_INTERVAL = "± needs SciPy: pip install 'omkl[sim]'"
 MORE = {"see": '.loss  .summary()  .model(node=0)  .plot()  .save("run")'}
 
 Floats = npt.NDArray[np.float32]
@@ -122,20 +125,27 @@ class Result:
     def lines(self) -> dict[str, str]:
         """Return the lines that it prints, by their names."""
         summary, seeds = self.summary(), len(self.seeds)
-        each = self.loss.mean(axis=1, dtype=np.float64), self.last(self.loss)
-        apart = [f" ± {_figure(float(metrics.half_interval(one)))}" if seeds > 1 else "" for one in each]
-        over = f", 95 % over {seeds} seeds" if seeds > 1 else ""
+        halves = half_shown(self.loss.mean(axis=1, dtype=np.float64)), half_shown(self.last(self.loss))
+        apart = ["" if np.isnan(half) else f" ± {_figure(half)}" for half in halves]
+        over = (
+            ""
+            if seeds == 1
+            else f", 95 % over {seeds} seeds"
+            if apart[1]
+            else f", mean of {seeds} seeds; {NO_INTERVAL}"
+        )
         again = "; another order: --shuffle 1 (shuffle=1)" if self.config.get("is_dealt") else ""
         lines = {
             "loss": f"{_figure(summary['loss'])}{apart[0]} over all rounds, scored before learning",
             "final loss": f"{_figure(summary['final_loss'])}{apart[1]} over the last tenth{over}",
-            "rows": f"the same in one order for all seeds: ± does not cover that{again}" if over else "nan",
+            "rows": f"the same in one order for all seeds: ± does not cover that{again}" if apart[1] else "nan",
             "guessing": f"{_figure(self._guess('loss'))} over the last tenth, if one always guessed {self._guessed}",
             "typical error": f"{_figure(self._typical_error(), 1000)} over the last tenth, root mean square",
             "final accuracy": f"{summary['final_accuracy']:.2%} over the last tenth{self._accuracy_of_guessing()}",
             "R2": f"{self.r2.mean():.4f} over all rounds{self._late_r2()}, of the targets' variance in the same rounds",
             "bytes": f"{summary['bits_per_node_round'] / 8:,.1f} sent by a node in a round, header and all",
             "hint": self._hint(),
+            "note": self._is_worse_than_guessing(),
         }
         return {name: text for name, text in lines.items() if not text.startswith("nan")}
 
@@ -167,6 +177,19 @@ class Result:
         python = f" (learner=omkl.{LEARNERS.own[name].__name__}(forget=0.99))" if name in LEARNERS.own else ""
         flag = f"--learner '{{name=\"{name}\", forget=0.99}}'{python}"
         return f"the last tenth is worse than what came before; if the data drift, forget what is old: {flag}"
+
+    def _is_worse_than_guessing(self) -> str:
+        """Return that guessing loses less in the end, and what may help, where it clearly does."""
+        guess = self._guess("loss")
+        if self._is_squared:  # of targets that drift those of the end alone may differ little
+            guess = max(guess, self.config.get("target_variance", 0.0))
+        if len(self.rounds) < FEW_RECORDED or not float(self.last(self.loss).mean()) > BEYOND * guess:
+            return "nan"
+        if drifted_apart(self):
+            return "nan"
+        is_table = isinstance(data := self.config["data"], dict) and "table" in data
+        columns = " or fewer columns (--use, --drop)" if is_table else ""
+        return f"the final loss is worse than guessing: more rows{columns} may help"
 
     def _typical_error(self) -> float:
         """Return the root of the squared loss, in the units of the one target; nan of all else."""
@@ -332,6 +355,13 @@ def worsens(loss: npt.NDArray[Any]) -> bool:
     tenths = np.array([part.mean() for part in np.array_split(loss[: end.start].astype(np.float64), 9)[1:]])
     late, noise = float(loss[end].mean(dtype=np.float64)), float((np.diff(tenths) ** 2).mean() / 2) ** 0.5
     return bool(late > max(1.2 * tenths.mean(), tenths.mean() + 4 * noise, tenths.max()))
+
+
+def half_shown(values: npt.NDArray[Any]) -> float:
+    """Return half of a 95 % interval for people; nan of one value, and without SciPy."""
+    with suppress(MissingExtraError):
+        return float(metrics.half_interval(values))
+    return np.nan
 
 
 def _figure(value: float, large: float = LARGE) -> str:

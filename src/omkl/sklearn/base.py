@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from omkl import storage
+from omkl.data import cells
 from omkl.data.reading import is_frame
 from omkl.errors import InputError
 from omkl.features import Kernel
@@ -29,6 +30,16 @@ Table: TypeAlias = Any
 
 ROWS: dict[str, Any] = {"dtype": np.float64, "accept_sparse": "csr", "ensure_all_finite": "allow-nan"}
 """What rows may be, for ``validate_data``: missing values are nan, and sparse rows are filled up block by block."""
+
+
+REMEDIES = {
+    "dates": "make numbers of the dates, such as days and hours, or drop them",
+    "spans of time": "make seconds of the spans, as X[name].dt.total_seconds()",
+    "texts": (
+        'put make_column_transformer((OneHotEncoder(sparse_output=False, handle_unknown="ignore"), {}), '
+        'remainder="passthrough") before it'
+    ),
+}
 
 
 class Fixed:
@@ -130,8 +141,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _read(self, X: Any, y: Any, sample_weight: Any, first: bool = True) -> tuple[Any, Any, Floats]:
         """Return rows, targets and a weight for every row; refuse what is none."""
-        with _explaining(X):
+        with _explaining(X, y if self._targets else None):
             X, y = validate_data(self, X, y, reset=first, **ROWS, **self._targets)
+            y = y.astype(np.float64) if self._targets else y
         if y.dtype.kind in "Of" and (gone := np.array([label is None or label != label for label in y.flat])).any():
             row = int(gone.argmax()) // (y.size // len(y))
             raise InputError(f"y has no value in row {row}; a row that is learned must have a target; leave it out")
@@ -188,35 +200,54 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def _fix(self, model: Model | str | Path) -> Model:
         """Take a model for what has been learned."""
         model = model if isinstance(model, Model) else load_model(model)
+        if model.encoding is not None:
+            raise InputError(
+                "the model is of a table, and its inputs are encoded columns; an estimator takes numbers as they are; "
+                "predict with the model: omkl.load_model(path).predict(table)"
+            )
         self._online: Online | Fixed = Fixed(model)
         self.n_features_in_ = model.features.inputs
         return model
 
 
 @contextmanager
-def _explaining(X: Any) -> Iterator[None]:
-    """Tell of columns that are no numbers by their names, and of what to do, where scikit-learn refuses rows."""
+def _explaining(X: Any, y: Any = None) -> Iterator[None]:
+    """Tell of columns that are no numbers by their names, and of what to do, where scikit-learn refuses rows.
+
+    ``y`` is a target that must be a number.
+    """
     names = list(X.columns) if is_frame(X) else None
     if names == []:
         raise InputError("X has 0 feature(s), a data frame without columns; one is needed at least; add a column")
     try:
         yield
     except (TypeError, ValueError) as error:
-        kinds = {name: np.asarray(X[name]).dtype.kind for name in names or ()}
-        dates = [name for name, kind in kinds.items() if kind == "M"]
-        if dates:
+        kinds: dict[str, Any] = {}
+        for name in names or ():
+            if kind := _kind(np.asarray(X[name])):
+                kinds.setdefault(kind, []).append(name)
+        if not kinds and y is not None and _kind(given := np.asarray(y)):
             raise InputError(
-                f"column {dates[0]!r} has dates; an estimator takes numbers; make numbers of them, such as days and "
-                "hours, or drop the column"
+                f"y has {_kind(given)}, as {given.flat[0]!r}; a regressor takes numbers; for classes use OMKLClassifier"
             ) from None
-        if "could not convert string" not in str(error):
+        if names is None and "could not convert string" in str(error):
+            kinds = {"texts": "[the numbers of these columns]"}
+        if not kinds:
             raise
-        texts = [name for name, kind in kinds.items() if kind in "OUST"]
-        where, which = (f"column {texts[0]!r} has texts", texts) if texts else ("X has texts", ["columns of texts"])
-        raise InputError(
-            f"{where} ({error}); an estimator takes numbers; put make_column_transformer((OneHotEncoder("
-            f'sparse_output=False), {which}), remainder="passthrough") before it'
-        ) from None
+        which = " and ".join(kind if names is None else f"{kind} in {found}" for kind, found in kinds.items())
+        remedies = [REMEDIES[kind].format(found) for kind, found in kinds.items()]
+        raise InputError(f"X has {which}; an estimator takes numbers; {'; '.join(remedies)}") from None
+
+
+def _kind(column: npt.NDArray[Any]) -> str | None:
+    """Return what cells are if they are no numbers."""
+    if column.dtype.kind in "mM":
+        return "dates" if column.dtype.kind == "M" else "spans of time"
+    try:
+        column.astype(np.float64)
+    except (TypeError, ValueError):
+        return "dates" if cells.look_like_dates(cells.texts(column)) else "texts"
+    return None
 
 
 def _dense(X: Any) -> Floats:

@@ -155,8 +155,10 @@ class OMKLClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def _know(self, classes: npt.NDArray[Any]) -> None:
         """Begin with these classes, if there are enough."""
         if len(classes) < 2:
-            rule = "a classifier begins with two or more; give rows of others, or name them in classes"
-            raise InputError(f"there is {len(classes)} class; {rule}")
+            raise InputError(
+                f"there is {len(classes)} class; a classifier begins with two or more; give rows of others, or name "
+                "them: partial_fit(X, y, classes=...)"
+            )
         self._online = self._begin(Classification(len(classes)))
         self.classes_, self._place, self._counts = classes, np.arange(len(classes)), np.zeros(len(classes), int)
 

@@ -34,7 +34,7 @@ ln&nbsp;2&nbsp;=&nbsp;0.6931.</p>
 
 TITLES = {
     "claims": "The claims",
-    "figure1": "Figure 1: three methods on each data set",
+    "figure1": "Figure 1: the methods on each data set",
     "figure2": "Figure 2: the topology at larger steps",
     "regret": "Regret",
     "quantizers": "Quantizers",
@@ -62,7 +62,7 @@ GLOSSARY = {
 def page(bodies: Mapping[str, str], settings: Mapping[str, object], versions: Mapping[str, object],
          missing: Sequence[str]) -> str:  # fmt: skip
     """Return the whole page, from the bodies of the finished parts."""
-    gap = f"This page is incomplete. Not computed with these settings: {', '.join(missing)}."
+    gap = f"This page is incomplete. Not computed with these settings: {', '.join(missing)}. omkl paper all does it."
     sections = [f"<h2>{html.escape(TITLES[part])}</h2>\n{body}" for part, body in bodies.items()]
     tables = [table(["", ""], rows.items()) for rows in (GLOSSARY, settings, versions)]
     return f"""<!doctype html><html lang='en'><head><meta charset='utf-8'>

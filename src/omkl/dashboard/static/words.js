@@ -34,7 +34,7 @@ export function story(run, frame) {
   const change = frame.loss < first.loss ? `have brought their recent loss from ${from} to ${to}` : `are at a recent loss of ${to}`;
   const size = bytes(sent(run.network, frame));
   const told = isSimulated(run.network) ? `sends its neighbors ${size} a round on average` : `now sends its neighbors ${size} a round`;
-  const said = sent(run.network, frame) > 0 ? ` Each ${told}, and none of its data.` : "";
+  const said = sent(run.network, frame) > 0 ? ` Each ${told}: changes of its model, not rows.` : "";
   return `After ${count(frame.round)} ${frame.round === 1 ? "round" : "rounds"} ${nodes} ${change}.${said}`;
 }
 
