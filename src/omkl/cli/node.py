@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -15,7 +16,7 @@ from omkl.cli import options, show
 from omkl.cli.exits import Exit
 from omkl.cli.network import load as _load
 from omkl.cli.options import Format
-from omkl.errors import DivergedError, InputError
+from omkl.errors import DivergedError, InputError, RestoreError
 from omkl.node import inputs, journal  # light ones: no zenoh, no pydantic
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 OBSERVATIONS, OUTPUT = "Observations", "Output"
 TIMEOUT = 5.0
+DEFAULT = Path("network.toml")
 
 node = typer.Typer(no_args_is_help=True, invoke_without_command=True)
 
@@ -136,6 +138,9 @@ def run(
         end = daemon.run(config, id, feed, sys.stdout if predictions else None, export)
     except DivergedError:  # the log says so already
         raise typer.Exit(Exit.DIVERGED) from None
+    except RestoreError as error:
+        where = "" if network == DEFAULT else f" --network {shlex.quote(str(network))}"
+        raise InputError(f"{error}{where} --id {id}") from None
     finally:
         log.flush()  # what went wrong is told after what led to it
     raise typer.Exit(Exit.INTERRUPTED if end is daemon.End.INTERRUPTED else Exit.OK)
@@ -181,7 +186,7 @@ def predict(
 
 
 @node.command()
-def reset(id: Annotated[str, Id], network: Annotated[Path, File] = Path("network.toml")) -> None:
+def reset(id: Annotated[str, Id], network: Annotated[Path, File] = DEFAULT) -> None:
     """Remove the checkpoints of a node that is not running, so that it starts anew.
 
     It then begins with what its neighbors have kept of its models, or with nothing.

@@ -1,5 +1,6 @@
 """What a node says of itself: a line for each event of interest, as text or JSON, through ``logging``."""
 
+import io
 import json
 import logging
 import math
@@ -444,7 +445,10 @@ class Writer(logging.Handler):
 
 def handler(lines: LogFormat) -> logging.Handler:
     """Return what writes the log to stderr."""
-    writer = Writer(None if sys.stderr is None else sys.stderr.fileno())
+    try:
+        writer: logging.Handler = Writer(None if sys.stderr is None else sys.stderr.fileno())
+    except io.UnsupportedOperation:  # a notebook's stderr, or one in memory: it is never full
+        writer = logging.StreamHandler()
     writer.setFormatter(JsonLines() if lines is LogFormat.JSON else TextLines())
     return writer
 
