@@ -141,6 +141,8 @@ def test_where_a_file_is_damaged_the_last_one_is_taken_under_another_boot(clean:
     (told,) = node.wake(0.0)
     assert isinstance(told, Damaged)
     assert (told.file, "digest is wrong" in told.why) == ("a.npz", True)
+    assert told.why.endswith("; it is a.npz.bad now")
+    assert "a.npz.bad" in {str(path) for path in disk.files}
     disk.fails_at = disk.calls + 2  # between the two moves of a save
     with pytest.raises(OSError, match="No space"):
         checkpoint.save(FILE, aged(9), False, disk)
