@@ -180,7 +180,7 @@ def test_observed_over_zenoh(config: NetworkConfig) -> None:
         assert json.loads(answer) == {"waiting": 0}
         node.wait(60)
         for wrong in (b"", b"{", b'{"x": [1]}', b'{"x": [1, 2], "y": 5}', b"\xff" * 100):
-            with pytest.raises(InputError, match="^(not JSON|an object|x has|label 5|.*inputs)"):
+            with pytest.raises(InputError, match=r"^(not JSON|an object|x has|label 5|.*inputs)"):
                 ask("test", "a", "observe", wrong, place, 20)
         assert len(refused) == 5
         assert sum(isinstance(event, Scored) for event in scored) == 1

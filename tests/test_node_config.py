@@ -354,8 +354,8 @@ def test_it_takes_hosts_and_a_graph(tmp_path: Path) -> None:
 
 
 def test_ids_ports_and_hosts_by_a_pattern(tmp_path: Path) -> None:
-    made = write(tmp_path / "s.toml", nodes=3, ids=["s{n}"], hosts=["{id}.local"])
-    assert [member.listen for member in made.members] == [f"tcp/s{n}.local:7447" for n in (1, 2, 3)]
+    numbered = write(tmp_path / "s.toml", nodes=3, ids=["s{n}"], hosts=["{id}.local"])
+    assert [member.listen for member in numbered.members] == [f"tcp/s{n}.local:7447" for n in (1, 2, 3)]
     net = write(tmp_path / "n.toml", ids=["x", "y"], hosts=["{id}-{n}.local"], port=9, metrics="{id}.local:1", tls=True)
     assert [one.listen for one in net.members] == ["tls/x-1.local:9", "tls/y-2.local:9"]
     assert [one.metrics for one in net.members] == ["x.local:1", "y.local:1"]

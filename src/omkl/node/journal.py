@@ -344,7 +344,7 @@ class Throttle:
 
 
 class TextLines(logging.Formatter):
-    """``2026-01-31T12:00:00Z a: what happened``; unless the level is INFO, that and the event: ``warning [lost]: ...``."""
+    """``2026-01-31T12:00:00Z a: what happened``; unless the level is INFO, it and the event: ``warning [lost]:``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""

@@ -70,7 +70,7 @@ class Metrics:
         self._gauge("loss", f"Mean loss of the last {RECENT} labels or so, scored before learning.", self._loss.read)
         observations = self._counter("observations", "Observations taken, or refused as bad.", ["kind"])
         self._kinds = {kind: observations.labels(kind) for kind in ("labelled", "unlabelled", "bad")}
-        self._lost = self._counter("observations_lost", "Acknowledged observations that were in no checkpoint at the start.")
+        self._lost = self._counter("observations_lost", "Acknowledged observations in no checkpoint at the start.")
         self._predictions = self._counter("predictions", "Predictions answered, over the network or to a program.")
         self._unsaved = self._counter("checkpoint_failures", "Checkpoints that could not be written.")
         self._recoveries = self._by_peer("recoveries", "Times that a neighbor gave this node its models back.")

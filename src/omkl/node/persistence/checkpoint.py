@@ -84,7 +84,8 @@ def restore(path: Path | str, role: Role, boot: int, now: float, disk: Disk | No
     except InputError:
         raise
     except storage.DAMAGED as error:
-        raise RestoreError(f"{file} does not fit ({error}); was it another learner's? bring that back, {ANEW}") from None
+        told = f"{file} does not fit ({error}); was it another learner's? bring that back, {ANEW}"
+        raise RestoreError(told) from None
     if why is not None:
         protocol.report(Damaged(str(path), why))
     return protocol

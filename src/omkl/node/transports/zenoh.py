@@ -144,7 +144,7 @@ class ZenohTransport:
     def serve(self, name: str, answer: Answer, puts: bool = False) -> None:
         """Answer queries on a key of the node's, and take puts too if asked to.
 
-        The asker is told an ``InputError``, and a ``TimeoutError`` or ``DivergedError`` as one after which to ask again.
+        The asker is told of an ``InputError``, and after a ``TimeoutError`` or a ``DivergedError`` to ask again.
         """
         key = f"{self._base}/{self._id}/{name}"
         desk = Desk(key, answer, self._most_sample, lambda reason: self._drop(CLIENTS, reason))
