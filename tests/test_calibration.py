@@ -235,7 +235,7 @@ def test_the_simulator_learns_in_the_basis(learner: Any, d: int, rng: np.random.
     np.testing.assert_allclose(one.loss[0], result.loss[5], atol=1e-5)
 
 
-def test_methods_share_a_basis_or_are_refused() -> None:
+def test_methods_share_a_basis_or_run_apart() -> None:
     x, y = stream(4, 20)
     cases: dict[str, Any] = {
         "gossip": (METHOD, "complete"),
@@ -248,8 +248,10 @@ def test_methods_share_a_basis_or_are_refused() -> None:
     assert results["one"].basis.shape == (2, 1, 80, 12)  # type: ignore[union-attr]
     np.testing.assert_array_equal(results["gossip"].basis, results["local"].basis)
     for other in (METHOD.replace(basis=Basis(rank=11)), METHOD.replace(sigma="given")):
-        with pytest.raises(InputError, match=r"cases differ in basis or sigma; .*; compare them in separate runs"):
-            omkl.compare((x, y), {"a": (METHOD, "ring"), "b": (other, "ring")})
+        both = omkl.compare((x, y), {"a": (METHOD, "ring"), "b": (other, "ring")}, seeds=2)
+        for name, method in (("a", METHOD), ("b", other)):
+            alone = omkl.simulate((x, y), "ring", method=method, seeds=2)
+            np.testing.assert_allclose(both[name].loss, alone.loss, atol=1e-5)
 
 
 def test_a_saved_result_predicts_the_same(tmp_path: Path) -> None:

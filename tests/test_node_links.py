@@ -495,9 +495,13 @@ def mismatched(**changes: Any) -> tuple[NetworkConfig, NetworkConfig]:
     ("changes", "here", "there"),
     [
         ({"quantizer": "sign"}, "quantizer here is nearest step=2.5 block=None", "there sign"),
-        ({"kernels": gaussian(1)}, "gaussian:5.0 D=4 d=2 seed=3", "gaussian:1.0 D=4 d=2 seed=3"),
-        ({"orthogonal": True}, "D=4 d=2 seed=3, there", "D=4 d=2 seed=3 orthogonal"),
-        ({"loss": "squared"}, "loss here is logistic C=1", "there squared outputs=1 C=1"),
+        (
+            {"kernels": gaussian(1)},
+            "is gaussian:1.0 gaussian:3.0 gaussian:5.0 D=4",
+            "there gaussian:1.0 D=4 d=2 seed=3",
+        ),
+        ({"orthogonal": True}, "gaussian:5.0 D=4 d=2 seed=3, there", "D=4 d=2 seed=3 orthogonal"),
+        ({"loss": "squared"}, "loss here is logistic, there", "there squared outputs=1"),
         ({"name": "m"}, "network here is n", "there m"),
     ],
 )

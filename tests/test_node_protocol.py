@@ -294,8 +294,8 @@ def test_observations_wait_up_to_a_bound() -> None:
         ([np.inf, 1], 1, "inputs must be finite"),
         ([1], 1, r"x has shape \(1,\); this network takes 2 numbers"),
         ("ab", 1, "an input is 2 numbers"),
-        ([1, 2], np.nan, "labels must be finite"),
-        ([1, 2], 0.5, "logistic loss takes labels -1 and [+]1"),
+        ([1, 2], np.nan, "label nan; labels of logistic loss are 0 and 1, or -1 and 1"),
+        ([1, 2], 0.5, "label 0.5; labels of logistic loss are 0 and 1, or -1 and 1"),
     ],
 )
 def test_bad_samples_are_refused_and_change_nothing(x: Any, y: Any, match: str) -> None:

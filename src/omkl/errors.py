@@ -23,7 +23,7 @@ class DivergedError(InputError):
 
 
 class DiskError(InputError):
-    """A disk does not give what is on it; it may another time."""
+    """A disk does not give what is on it, or takes nothing; it may another time."""
 
 
 class RestoreError(InputError):

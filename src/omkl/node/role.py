@@ -131,12 +131,17 @@ def differences(ours: str, theirs: str) -> str:
     keys = [key for key in {**mine, **other} if mine.get(key) != other.get(key)]
     told = []
     for key in keys:
-        here, there = (one.get(key, "not told") for one in both)
-        told.append(f"{key} here is {_apart(here, there)}, there {_apart(there, here)}")
+        here, there = _apart(*(one.get(key, "not told") for one in both))
+        told.append(f"{key} here is {here}, there {there}")
     return "; ".join(told)
 
 
-def _apart(value: str, other: str) -> str:
-    """Return the words of a value that the other has not; all of them if those are none, or nothing but a digest."""
-    words = [word for word in value.split() if word not in other.split()]
-    return " ".join(word for word in words if not DIGEST.fullmatch(word)) or value
+def _apart(here: str, there: str) -> tuple[str, str]:
+    """Return the words that only one of two values has; if one has none, both values. Digests say nothing to people."""
+    words = here.split(), there.split()
+    named = [[word for word in value if not DIGEST.fullmatch(word)] for value in words]
+    own = [[word for word in value if word not in other] for value, other in (named, named[::-1])]
+    for pair in (own, named):
+        if all(pair) and pair[0] != pair[1]:
+            return " ".join(pair[0]), " ".join(pair[1])
+    return here, there
