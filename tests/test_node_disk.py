@@ -141,8 +141,6 @@ def test_where_a_file_is_damaged_the_last_one_is_taken_under_another_boot(clean:
     (told,) = node.wake(0.0)
     assert isinstance(told, Damaged)
     assert (told.file, "digest is wrong" in told.why) == ("a.npz", True)
-    assert told.why.endswith("; it is a.npz.bad now")
-    assert "a.npz.bad" in {str(path) for path in disk.files}
     disk.fails_at = disk.calls + 2  # between the two moves of a save
     with pytest.raises(OSError, match="No space"):
         checkpoint.save(FILE, aged(9), False, disk)
@@ -242,6 +240,20 @@ def test_a_count_that_cannot_be_written_is_told_once(tmp_path: Path, monkeypatch
         saver.protocol.taken = 3
         assert saver.settle()
     assert count.read((tmp_path / "a.count").read_bytes())[0] == 3
+
+
+def test_where_a_damaged_checkpoint_is_kept_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    role, settings = config(1).role("a"), Checkpoint(folder=tmp_path)
+    with saved(role, settings, 1, lambda _: None) as saver:
+        saver.begin(0.0)
+        saver.end()
+    (tmp_path / "a.npz").write_bytes(b"torn")
+    with saved(role, settings, 2, lambda _: None) as saver:
+        for event in saver.protocol.wake(0.0):
+            saver.watch(event)
+    told = f"; it is {tmp_path / 'a.npz'}.bad now; goes on from the one before it"
+    assert [message.endswith(told) for message in caplog.messages] == [True]
+    assert (tmp_path / "a.npz.bad").read_bytes() == b"torn"
 
 
 def test_a_file_is_held_once_and_let_go_by_any_thread(tmp_path: Path) -> None:

@@ -105,7 +105,6 @@ def _find(path: Path, disk: Disk) -> tuple[Path, storage.Content | None, str | N
             saved = _parse(disk.read(file))
             if faults.get(path, ABSENT) != ABSENT:
                 disk.move(path, beside(path, "bad"))  # the next save would put it in the place of the good one
-                faults[path] += f"; it is {beside(path, 'bad').name} now"
         except FileNotFoundError:
             faults[file] = ABSENT
         except OSError as error:  # which says nothing of the file

@@ -140,6 +140,8 @@ class Saver:
                 self._warn("lost", f"{observations} acknowledged observations are in no checkpoint; {back}", event)
             case Damaged(file, why):
                 rest = "; goes on from the one before it" if file == str(self._file) else ""
+                if rest and why != checkpoint.ABSENT:
+                    rest = f"; it is {file}.bad now{rest}"
                 self._warn("damaged", f"{file} {why}{rest}", event)
             case Unsaved(round, why):
                 remedy = "make room" if any(os.strerror(number) in why for number in FULL) else "see to the disk"
