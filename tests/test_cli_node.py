@@ -212,11 +212,19 @@ def test_what_tls_lacks_is_told(tmp_path: Path) -> None:
     told = " ".join(run("node", "check", path).stdout.split())
     assert "predict is for: everyone with a certificate of this authority" in told
     assert "not on this device" not in told
+    by_flag = run("node", "check", "--network", path)
+    assert (by_flag.exit_code, " ".join(by_flag.stdout.split())) == (Exit.OK, told)
+    twice = run("node", "check", path, "--network", tmp_path / "other.toml")
+    assert (twice.exit_code, "leave one of them out" in twice.stderr) == (Exit.INPUT, True)
     (tmp_path / "certificates" / "b.key").unlink()
     (tmp_path / "certificates" / "ca.pem").unlink()
     told = " ".join(run("node", "check", path).stdout.split())
     assert "ca.pem (a, b)" in told
     assert "b.key (b); a node needs" in told
+    for file in (tmp_path / "certificates").iterdir():
+        file.unlink()
+    told = " ".join(run("node", "check", path).stdout.split())
+    assert "not on this device: any certificate; a node needs tls.ca and its own two; omkl node certificates" in told
 
 
 def test_what_was_read_and_not_taken_is_told(tmp_path: Path) -> None:

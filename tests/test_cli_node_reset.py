@@ -35,12 +35,23 @@ def test_a_node_whose_network_changed_starts_anew_as_its_error_says(network: Pat
     network.write_text(network.read_text().replace("step = 2.5", "step = 2"))
     started = run("node", "--network", network, "--id", "a")
     assert started.exit_code == Exit.INPUT
-    assert "or start anew: omkl node reset --id a" in started.stderr
-    done = run("node", "reset", "--network", network, "--id", "a")
+    command = started.stderr.partition("or start anew: omkl ")[2].split()
+    assert command == ["node", "reset", "--network", str(network), "--id", "a"]
+    done = run(*command)
     assert (done.exit_code, done.stderr) == (Exit.OK, "")
     assert all(name in done.stdout for name in ("a.npz", "a.npz.last", "a.count"))
     with Node.join(network, "a") as node:
         assert (node.restored, node.protocol.round, node.protocol.lost) == (False, 0, 0)
+
+
+def test_a_command_that_is_printed_leaves_out_the_usual_name_of_the_file(
+    network: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(network.parent)
+    for file in (network.parent / "kept").glob("a.npz*"):
+        file.write_bytes(b"torn")
+    started = run("node", "--network", "network.toml", "--id", "a")
+    assert started.stderr.endswith("bring back a good one, or start anew: omkl node reset --id a\n")
 
 
 def test_a_checkpoint_that_the_disk_does_not_give_is_another_exit_code(network: Path) -> None:

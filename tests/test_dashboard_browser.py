@@ -201,6 +201,7 @@ def test_a_saved_run_is_replayed(browser: Browser, saved: str, tmp_path: Path) -
         expect(page.locator("#status")).to_have_text("saved: ten rounds")
         expect(page.locator("#where")).to_have_text("10")
         expect(page.locator("#window")).to_have_text("of one round")
+        expect(page.locator("#story")).to_contain_text("From round 1 to round 10, 1,000,000 nodes have brought their")
         expect(page.locator("#story")).to_contain_text("Each now sends its neighbors 10 bytes a round")
         expect(page.locator("#sample")).to_contain_text("3 of 1,000,000 nodes are drawn")
         expect(page.locator("#settings")).to_have_text("madeby hand")
@@ -271,6 +272,18 @@ def test_curves_follow_the_width_of_their_cards(browser: Browser, saved: str) ->
             (svg) => svg.getBoundingClientRect().right <= svg.closest(".card").getBoundingClientRect().right)""")
         page.set_viewport_size({"width": 400, "height": 2200})
         page.wait_for_function("document.scrollingElement.scrollWidth === 400")
+
+
+def test_who_watches_a_network_is_offered_no_simulation_for_which_there_are_no_data(
+    browser: Browser, tmp_path: Path
+) -> None:
+    nothing = {"data": [], "topology": [], "method": [], "learner": [], "missing": "no data set is at hand; put one"}
+    with dashboard(write_network(tmp_path)) as url, visit(browser, url) as page:
+        expect(page.get_by_role("heading", name="New simulation")).to_be_visible()
+        page.route("**/api/options", lambda route: route.fulfill(json=nothing))
+        page.reload()
+        expect(page.locator("#new")).to_be_hidden()
+        expect(page.get_by_text("no data set is at hand")).to_be_hidden()
 
 
 def test_a_lost_node_turns_and_comes_back(browser: Browser, tmp_path: Path) -> None:

@@ -62,13 +62,26 @@ def test_observations_are_done_in_order(config: NetworkConfig) -> None:
     assert [event.round for event in done] == list(range(1, 21))
 
 
+def client(config: NetworkConfig) -> zenoh.Session:
+    """Return a session with the first node, such as a program has."""
+    settings = zenoh.Config()
+    settings.insert_json5("mode", '"client"')
+    settings.insert_json5("connect/endpoints", json.dumps([config.members[0].listen]))
+    settings.insert_json5("scouting/multicast/enabled", "false")
+    return zenoh.open(settings)
+
+
 def test_a_full_node_says_so(tmp_path: Path) -> None:
     config = load(write_network(tmp_path))  # b never comes: no round before the deadline
-    with Node.join(config, "a") as node:
+    with Node.join(config, "a") as node, client(config) as session:
         for _ in range(MOST_WAITING):
             node.observe([0, 1], 1)
         with pytest.raises(TimeoutError, match=f"{MOST_WAITING} observations wait for their round"):
             node.observe([0, 1], 1, timeout=0.01)
+        (full,) = session.get("omkl/test/a/observe", payload=b'{"x": [0, 1], "y": 1}', timeout=LIMIT)
+        (odd,) = session.get("omkl/test/a/observe", payload=b'{"x": [0], "y": 1}', timeout=LIMIT)
+        answers = [json.loads(reply.err.payload.to_bytes()) for reply in (full, odd) if reply.err]
+        assert [answer["retry"] for answer in answers] == [True, False]
         with pytest.raises(TimeoutError, match=r"observations are not taken after 0\.01 s"):
             node.wait(0.01)
 
@@ -168,7 +181,7 @@ def test_observed_over_zenoh(config: NetworkConfig) -> None:
         assert json.loads(answer) == {"waiting": 0}
         node.wait(60)
         for wrong in (b"", b"{", b'{"x": [1]}', b'{"x": [1, 2], "y": 5}', b"\xff" * 100):
-            with pytest.raises(InputError):
+            with pytest.raises(InputError, match=r"^(not JSON|an object|x has|label 5|.*inputs)"):
                 ask("test", "a", "observe", wrong, place, 20)
         assert len(refused) == 5
         assert sum(isinstance(event, Scored) for event in scored) == 1
@@ -181,12 +194,8 @@ def test_observed_over_zenoh(config: NetworkConfig) -> None:
 
 
 def test_what_is_put_is_heard(config: NetworkConfig) -> None:
-    settings = zenoh.Config()
-    settings.insert_json5("mode", '"client"')
-    settings.insert_json5("connect/endpoints", json.dumps([config.members[0].listen]))
-    settings.insert_json5("scouting/multicast/enabled", "false")
     heard: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    with Node.join(config, "a", [heard.put]), zenoh.open(settings) as session:
+    with Node.join(config, "a", [heard.put]), client(config) as session:
         session.put("omkl/test/a/observe", b'{"x": [1, 2], "y": 1}')
         gossiped, scored = heard.get(timeout=60), heard.get(timeout=60)
     assert isinstance(gossiped, Gossiped)

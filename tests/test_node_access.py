@@ -263,7 +263,10 @@ def test_a_feeder_as_the_page_shows_it(tmp_path: Path, capsys: pytest.CaptureFix
     with Node.join(config, "a") as a:
         exec(code, {"__name__": "page"})
         assert a.protocol.taken == 2
-    assert capsys.readouterr().out == ""
+        assert capsys.readouterr().out == ""
+        exec(code.replace("([-0.3, 0.8], -1)", "([-0.3, 0.8], 5), ([-0.3, 0.8], 1)"), {"__name__": "page"})
+        assert a.protocol.taken == 4  # what is never taken keeps no other from its turn
+    assert re.fullmatch(r'not saved: \{"error": "label 5; .*", "retry": false\}\n', capsys.readouterr().out)
     (tmp_path / "certificates" / "a.pem").unlink()
     assert certify(tmp_path / "certificates", "a").returncode == 0  # does not name the host
     with Node.join(config, "a"), pytest.raises(zenoh.ZError):

@@ -87,7 +87,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (node(listen="tcp/[::]:7447"), "nodes.0.listen: listen is 'tcp/[::]:7447'; neighbors connect there, so it"),
     (node(listen="tls/h:7447"), "nodes.0.listen: tls/h:7447 given; tls/ needs [tls] and its files; change one of them"),
     (node(metrics="9100"), "nodes.0.metrics: metrics is '9100'; it must be a host and a port; write 127.0.0.1:17447"),
-    (node(listen="tcp/h:7447", metrics="h:7447"), "nodes.0.metrics: metrics is 'h:7447', where the node listens"),
+    (node(listen="tcp/h:7447", metrics="h:7447"), "nodes.0.metrics: h:7447 is where a listens; endpoints must differ"),
+    (network(nodes=[{"id": "a", "listen": "tcp/H:1", "metrics": "h:2"}, {"id": "b", "listen": "tcp/h:2"}]),
+     "nodes.0.metrics: h:2 is where b listens; endpoints must differ; take another port"),
+    (network(nodes=[{"id": id, "listen": f"tcp/h:{ord(id)}", "metrics": "127.0.0.1:9"} for id in "ab"]),
+     "nodes.1.metrics: 127.0.0.1:9 is where a serves its own; endpoints must differ; take another port"),
     (network(nodes=listed("a", "b", "a")), "nodes.2.id: 'a' is nodes.0 already; ids must differ; rename one"),
     (network(nodes=[*listed("a"), {"id": "b", "listen": "tcp/127.0.0.1:7447"}]),
      "nodes.1.listen: 127.0.0.1:7447 is where a listens; endpoints must differ; take another port"),
@@ -350,6 +354,8 @@ def test_it_takes_hosts_and_a_graph(tmp_path: Path) -> None:
 
 
 def test_ids_ports_and_hosts_by_a_pattern(tmp_path: Path) -> None:
+    numbered = write(tmp_path / "s.toml", nodes=3, ids=["s{n}"], hosts=["{id}.local"])
+    assert [member.listen for member in numbered.members] == [f"tcp/s{n}.local:7447" for n in (1, 2, 3)]
     net = write(tmp_path / "n.toml", ids=["x", "y"], hosts=["{id}-{n}.local"], port=9, metrics="{id}.local:1", tls=True)
     assert [one.listen for one in net.members] == ["tls/x-1.local:9", "tls/y-2.local:9"]
     assert [one.metrics for one in net.members] == ["x.local:1", "y.local:1"]
@@ -381,7 +387,7 @@ def test_it_never_overwrites_and_writes_nothing_wrong(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="2 hosts for 3 nodes; each node needs one; leave nodes out"):
         write(tmp_path / "n.toml", nodes=3, hosts=["x", "y"])
     for settings, says in (
-        ({"nodes": 3, "ids": ["x", "y"]}, "2 ids for 3 nodes; each node has one; leave nodes out"),
+        ({"nodes": 3, "ids": ["x", "y"]}, "2 ids for 3 nodes; each node has one; leave nodes out, or give a pattern"),
         ({"ids": ["x", "x"]}, r"nodes\.1\.id: 'x' is nodes\.0 already"),
         ({"ids": ["x y"]}, r"nodes\.0\.id: id is 'x y'; it takes letters"),
         ({"hosts": ["10.0.0.{k}"]}, r"10\.0\.0\.\{k\} given; braces stand around id or n alone"),

@@ -242,6 +242,20 @@ def test_a_count_that_cannot_be_written_is_told_once(tmp_path: Path, monkeypatch
     assert count.read((tmp_path / "a.count").read_bytes())[0] == 3
 
 
+def test_where_a_damaged_checkpoint_is_kept_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    role, settings = config(1).role("a"), Checkpoint(folder=tmp_path)
+    with saved(role, settings, 1, lambda _: None) as saver:
+        saver.begin(0.0)
+        saver.end()
+    (tmp_path / "a.npz").write_bytes(b"torn")
+    with saved(role, settings, 2, lambda _: None) as saver:
+        for event in saver.protocol.wake(0.0):
+            saver.watch(event)
+    told = f"; it is {tmp_path / 'a.npz'}.bad now; goes on from the one before it"
+    assert [message.endswith(told) for message in caplog.messages] == [True]
+    assert (tmp_path / "a.npz.bad").read_bytes() == b"torn"
+
+
 def test_a_file_is_held_once_and_let_go_by_any_thread(tmp_path: Path) -> None:
     path, first = tmp_path / "a.lock", ExitStack()
     first.enter_context(held(path))

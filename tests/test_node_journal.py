@@ -240,7 +240,7 @@ def test_lines_as_text_and_json(journal: Journal, caplog: pytest.LogCaptureFixtu
     journal.say(logging.WARNING, "link", "b is\nleft out", peer="b", state=LinkState.LEFT_OUT)
     (record,) = caplog.records
     record.created = 0.0
-    assert TextLines().format(record) == "1970-01-01T00:00:00.000Z a: warning: b is\nleft out"
+    assert TextLines().format(record) == "1970-01-01T00:00:00.000Z a: warning [link]: b is\nleft out"
     line = JsonLines().format(record)
     assert "\n" not in line
     assert json.loads(line) == {
@@ -279,7 +279,7 @@ def test_a_log_that_nobody_reads_keeps_nobody_waiting_and_says_what_it_lacks(mon
     log.flush()
     text += os.read(reading, 65536)
     words = [line.partition(" ")[2] for line in text.lstrip(b".").decode().splitlines()]
-    lacks = "a: warning: 14 lines of this log were not written: nobody read it, or its disk was full"
+    lacks = "a: warning [unlogged]: 14 lines of this log were not written: nobody read it, or its disk was full"
     assert words == [*(f"a: line {k}" for k in range(6)), lacks, "a: line 0"]
     for end in (reading, writing):
         os.close(end)

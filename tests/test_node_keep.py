@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from omkl.errors import DivergedError, InputError
+from omkl.errors import DivergedError
 from omkl.node.config import NetworkConfig, load
 from omkl.node.events import Event, Lost, Renewed, Scored, Unsaved
 from omkl.node.node import Node
@@ -272,7 +272,7 @@ def test_answers_that_wait_for_a_checkpoint_are_bounded_and_keep_nobody_waiting(
     with Node(network, "a", disk=MemoryDisk()).start() as node:  # its rounds wait for b
         answers = [node.services.observe(question) for _ in range(MOST_WAITING)]
         assert not any(isinstance(answer, bytes) or answer.done() for answer in answers)
-        with pytest.raises(InputError, match=f"{MOST_WAITING} observations wait for their round"):
+        with pytest.raises(TimeoutError, match=f"{MOST_WAITING} observations wait for their round"):
             node.services.observe(question)
         assert json.loads(node.services.predict(question))["round"] == 0
         with Node(network, "b", disk=MemoryDisk()).start() as other:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from omkl.node.daemon import LONG, MANY, PILE, Backlog
-from omkl.node.events import Recovered
+from omkl.node.events import Adopted, Recovered
 from omkl.node.journal import Journal
 from omkl.node.protocol import Protocol
 from omkl.node.runtime import Observation
@@ -31,15 +31,19 @@ def columns(*units: tuple[float, float], rows: int = ROWS) -> Any:
 def test_raw_inputs_are_told_once(units: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert told(caplog, columns(*units, rows=3 * ROWS)) == ["units"]
     assert "standardize = true" in caplog.messages[0]
+    assert caplog.messages[0].endswith("omkl node reset on each")  # the checkpoints do not fit any more
 
 
-def test_a_node_whose_models_came_back_has_no_scale_yet(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("event", [Recovered("b", 40), Adopted(("b",))])
+def test_a_node_whose_models_came_from_others_has_no_scale_yet(
+    event: Recovered | Adopted, caplog: pytest.LogCaptureFixture
+) -> None:
     for standardize, seen, expected in ((True, 0, ["rescaled"]), (True, ROWS, []), (False, 0, [])):
         protocol = Protocol(config(1, standardize=standardize).role("a"), 1, 0.0)
         for x in columns((20, 5), (0, 1), rows=seen):
             protocol.learning._count(x)
         caplog.clear()
-        Units(protocol, Journal("a", {})).watch(Recovered("b", 40))
+        Units(protocol, Journal("a", {})).watch(event)
         assert [record.omkl["event"] for record in caplog.records] == expected  # type: ignore[attr-defined]
 
 
@@ -59,7 +63,7 @@ def test_what_waits_for_long_is_told_ever_more_rarely(caplog: pytest.LogCaptureF
     now += LONG
     backlog.look(MANY, 1.0, PILE, "lockstep")
     assert ": 16 wait, the oldest for 1 s, and 32,768 bytes in the pipe for longer; the slowest" in caplog.messages[0]
-    assert 'mode = "timer"' in caplog.messages[0]
+    assert 'mode = "timer" under [timing] and pace = false under [learning.method]' in caplog.messages[0]
 
 
 @pytest.mark.parametrize("units", [((0.5, 2), (-1, 0.5)), ((0, 0), (0, 1))])

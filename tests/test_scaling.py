@@ -315,7 +315,7 @@ def test_neighbors_that_do_not_standardize_are_refused() -> None:
     cluster.add(Protocol(other.role("b"), 9, cluster.network.now))
     cluster.network.run(1.0)
     refused = [event.why for _, event in cluster.of(Moved) if event.after is LinkState.REFUSED]
-    assert any("inputs here is standardized clip=10, there not told" in why for why in refused)
+    assert any("inputs here is standardized clip=10, there as they come" in why for why in refused)
 
 
 def test_a_networks_file_says_it_where_its_simulation_does(tmp_path: Path) -> None:

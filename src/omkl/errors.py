@@ -26,6 +26,10 @@ class DiskError(InputError):
     """A disk does not give what is on it, or takes nothing; it may another time."""
 
 
+class RestoreError(InputError):
+    """A node cannot go on from what it kept; the message ends with the command that lets it start anew."""
+
+
 class AddressError(InputError):
     """An address is none of this device; it may be another time, when its network is up."""
 

@@ -50,7 +50,10 @@ def dashboard(
     name: Annotated[
         str | None,
         typer.Option(
-            "--as", help="Name of the certificate to show to nodes with TLS.", metavar="NAME", show_default=False
+            "--as",
+            help="Name of the certificate to show to nodes with TLS. Without it: that of the first node in the file.",
+            metavar="NAME",
+            show_default=False,
         ),
     ] = None,
     out: Annotated[

@@ -44,7 +44,11 @@ def init(
     ] = None,
     ids: Annotated[
         str | None,
-        typer.Option(help="Ids of the nodes. Without it: a, b, c and so on.", metavar="A,B,C", show_default=False),
+        typer.Option(
+            help="Ids of the nodes, or a pattern, as s-{n}. Without it: a, b, c and so on.",
+            metavar="A,B,C",
+            show_default=False,
+        ),
     ] = None,
     host: Annotated[
         list[str] | None,

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -15,7 +16,7 @@ from omkl.cli import options, show
 from omkl.cli.exits import Exit
 from omkl.cli.network import load as _load
 from omkl.cli.options import Format
-from omkl.errors import DivergedError, InputError
+from omkl.errors import DivergedError, InputError, RestoreError
 from omkl.node import inputs, journal  # light ones: no zenoh, no pydantic
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 OBSERVATIONS, OUTPUT = "Observations", "Output"
 TIMEOUT = 5.0
+DEFAULT = Path("network.toml")
 
 node = typer.Typer(no_args_is_help=True, invoke_without_command=True)
 
@@ -110,7 +112,8 @@ def run(
     on in its neighbors' rounds, unless you give --until-end.
 
     The log goes to standard error. Exit codes: 0 after SIGTERM or --until-end, 130 after Ctrl-C, 2 if the network's
-    file is wrong, a port is taken, or the first 20 lines are all refused (with --strict, any line), 4 if the model
+    file is wrong, a port is taken, or the first 20 lines are all refused (with --strict, any line), 3 if a package is
+    missing, 4 if the model
     diverged, 5 if a disk fails when it begins or leaves, an address in the file is not this device's, as before its
     network is up, or its certificate is not valid yet, as before its clock is set.
 
@@ -136,6 +139,9 @@ def run(
         end = daemon.run(config, id, feed, sys.stdout if predictions else None, export)
     except DivergedError:  # the log says so already
         raise typer.Exit(Exit.DIVERGED) from None
+    except RestoreError as error:
+        where = "" if network == DEFAULT else f" --network {shlex.quote(str(network))}"
+        raise InputError(f"{error}{where} --id {id}") from None
     finally:
         log.flush()  # what went wrong is told after what led to it
     raise typer.Exit(Exit.INTERRUPTED if end is daemon.End.INTERRUPTED else Exit.OK)
@@ -143,14 +149,19 @@ def run(
 
 @node.command()
 def check(
-    path: Annotated[Path, typer.Argument(help="The network's file.", metavar="NETWORK.toml")] = Path("network.toml"),
+    path: Annotated[Path | None, typer.Argument(help="The network's file.", metavar="NETWORK.toml")] = None,
+    network: Annotated[Path, File] = DEFAULT,
     output: options.Output = Format.TABLE,
 ) -> None:
     """Check a network's file, and print its nodes, their links, and what all nodes must agree on.
 
+    The file may stand with or without --network, as other commands take it.
+
     Example: omkl node check network.toml
     """
-    config = _load("config").load(path)
+    if path is not None and network != DEFAULT:
+        raise InputError(f"{path} and --network {network} given; one file is checked; leave one of them out")
+    config = _load("config").load(path or network)
     if output is Format.JSON:
         show.print_json(_describe(config))
     else:
@@ -168,7 +179,8 @@ def predict(
 ) -> None:
     """Ask a running node for a prediction, and print its label, outputs and round.
 
-    With a logistic or softmax loss it also prints the probability of each label.
+    With a logistic or softmax loss it also prints the probability of each label. Two classes are -1 and 1 here, also if
+    the node is fed 0 and 1.
 
     Example: omkl node predict --network network.toml --id a --x 0.5,-1.0
     """
@@ -181,7 +193,7 @@ def predict(
 
 
 @node.command()
-def reset(id: Annotated[str, Id], network: Annotated[Path, File] = Path("network.toml")) -> None:
+def reset(id: Annotated[str, Id], network: Annotated[Path, File] = DEFAULT) -> None:
     """Remove the checkpoints of a node that is not running, so that it starts anew.
 
     It then begins with what its neighbors have kept of its models, or with nothing.
@@ -251,12 +263,16 @@ def _describe(config: "NetworkConfig") -> dict[str, Any]:
 def _missing(config: "NetworkConfig") -> dict[str, list[str]]:
     """Return the files of TLS that are not there, and whose each is."""
     found: dict[str, list[str]] = {}
-    for id in config.ids if config.tls else ():
-        assert config.tls
-        for path in vars(config.tls.named(id)).values():
+    for id in config.ids:
+        for path in _files(config, id):
             if not path.exists():
                 found.setdefault(str(path), []).append(id)
     return found
+
+
+def _files(config: "NetworkConfig", id: str) -> list[Path]:
+    """Return the files of TLS of a node."""
+    return [] if config.tls is None else list(vars(config.tls.named(id)).values())
 
 
 def _print(config: "NetworkConfig") -> None:
@@ -277,4 +293,6 @@ def _print(config: "NetworkConfig") -> None:
         console.print(f"  {key}: {value}")
     if missing := about["missing"]:
         files = ", ".join(f"{path} ({', '.join(ids)})" for path, ids in missing.items())
+        if not any(path.exists() for id in config.ids for path in _files(config, id)):
+            files = "any certificate"
         console.print(f"not on this device: {files}; a node needs tls.ca and its own two; omkl node certificates")

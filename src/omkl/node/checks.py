@@ -34,7 +34,8 @@ def distinct(members: Sequence[Member], protocol: str) -> None:
     if not members:
         raise InputError("nodes: [] given; a network has one node or more; list each under [[nodes]]")
     ids: dict[str, int] = {}
-    addresses: dict[str, str] = {}
+    taken: dict[str, str] = {}
+    pages: dict[tuple[str, str], str] = {}
     for k, member in enumerate(members):
         if (first := ids.setdefault(member.id, k)) != k:
             raise InputError(f"nodes.{k}.id: {member.id!r} is nodes.{first} already; ids must differ; rename one")
@@ -42,9 +43,21 @@ def distinct(members: Sequence[Member], protocol: str) -> None:
         if own != protocol:
             rule = "with [tls] nodes listen on tls/" if protocol == "tls" else "tls/ needs [tls] and its files"
             raise InputError(f"nodes.{k}.listen: {member.listen} given; {rule}; change one of them")
-        if (other := addresses.setdefault(address.lower(), member.id)) != member.id:
+        if (other := taken.setdefault(address.lower(), member.id)) != member.id:
             raise InputError(
                 f"nodes.{k}.listen: {address} is where {other} listens; endpoints must differ; take another port"
+            )
+    for k, member in enumerate(members):
+        if member.metrics is None:
+            continue
+        # Other devices may well use the same: 127.0.0.1 is each one's own.
+        device, page = member.listen.partition("/")[2].rpartition(":")[0].lower(), member.metrics.lower()
+        listener = taken.get(page) if page.rpartition(":")[0] == device else None
+        other = pages.setdefault((device, page), member.id)
+        if listener is not None or other != member.id:
+            what = f"{listener} listens" if listener is not None else f"{other} serves its own"
+            raise InputError(
+                f"nodes.{k}.metrics: {member.metrics} is where {what}; endpoints must differ; take another port"
             )
 
 

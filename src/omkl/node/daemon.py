@@ -185,7 +185,11 @@ class Backlog:
                 f"{f', and {piled:,} bytes in the pipe for longer' if piled else ''}"
             )
             if mode == "lockstep":
-                text += '; the slowest stream sets the pace of all; if sensors differ much, write mode = "timer"'
+                text += (
+                    '; the slowest stream sets the pace of all; if sensors differ much, write mode = "timer" under '
+                    "[timing] and pace = false under [learning.method] in every file, and start all nodes anew: omkl "
+                    "node reset on each"
+                )
             self._journal.say(logging.WARNING, "backlog", text, waiting=waiting, oldest=round(oldest, 1))
 
 

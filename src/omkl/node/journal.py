@@ -49,9 +49,12 @@ LAST_WORDS = 2.0  # seconds that the log may take to be written on leaving
 DIFFERENCES = {
     "settings": (
         "has other settings of learning or timing, as gamma, momentum, clip, eta, the learner, deadline, patience or "
-        "period; both learn on; compare network.toml on both, restart the older"
+        "period; both learn on; compare network.toml on both, and restart the node with the older file"
     ),
-    "weight": "has another weight for this link, by its graph or rule; the smaller counts; restart the older in time",
+    "weight": (
+        "has another weight for this link, by its graph or rule; the smaller counts; restart the node with the older "
+        "file in time"
+    ),
 }
 PLAIN = {
     r"^contracts agree$": "their settings fit",
@@ -223,7 +226,7 @@ class Journal:
         progress.gossip(event.size)
         if event.round % self._every == 0 and now >= progress.since + PROGRESS:
             fields = progress.summary(now) | {"round": event.round, "neighbors": event.mixed}
-            loss = "no label yet" if fields["loss"] is None else f"loss {fields['loss']:.4f}"
+            loss = "no new label" if fields["loss"] is None else f"loss {fields['loss']:.4f}"
             if 0 < progress.labels < FEW:
                 loss = f"{progress.labels} labels so far, too few for a mean loss"
             alone = "" if self._met or not self._peers else ", as none was ever reached"
@@ -341,12 +344,13 @@ class Throttle:
 
 
 class TextLines(logging.Formatter):
-    """``2026-01-31T12:00:00Z a: what happened``, and the level unless it is INFO."""
+    """``2026-01-31T12:00:00Z a: what happened``; unless the level is INFO, it and the event: ``warning [lost]:``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        node = getattr(record, "omkl", {}).get("node", "omkl")
-        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
+        about = getattr(record, "omkl", {})
+        node, event = about.get("node", "omkl"), f" [{about['event']}]" if "event" in about else ""
+        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}{event}: "
         return f"{_time(record)} {node}: {level}{_message(self, record)}"
 
 

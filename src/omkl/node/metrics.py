@@ -6,13 +6,13 @@ reading may then mix two rounds, which a figure on a screen may, and the node ne
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, ProcessCollector
 
 from omkl.node.events import Dropped, Event, Gossiped, Lost, Recovered, Resynced, Scored, Unsaved
 from omkl.node.halves import Floats, quiet
@@ -52,7 +52,7 @@ class Metrics:
     def __init__(
         self, protocol: Protocol, saver: Saver | None = None, oldest: Callable[[], float] = lambda: 0.0
     ) -> None:
-        self.registry = CollectorRegistry()
+        self.registry = _Registry()
         self._links = protocol.links
         self._objective = protocol.role.method.objective
         self._at: float | None = None
@@ -70,7 +70,7 @@ class Metrics:
         self._gauge("loss", f"Mean loss of the last {RECENT} labels or so, scored before learning.", self._loss.read)
         observations = self._counter("observations", "Observations taken, or refused as bad.", ["kind"])
         self._kinds = {kind: observations.labels(kind) for kind in ("labelled", "unlabelled", "bad")}
-        self._lost = self._counter("observations_lost", "Observations acknowledged before a crash and lost in it.")
+        self._lost = self._counter("observations_lost", "Acknowledged observations in no checkpoint at the start.")
         self._predictions = self._counter("predictions", "Predictions answered, over the network or to a program.")
         self._unsaved = self._counter("checkpoint_failures", "Checkpoints that could not be written.")
         self._recoveries = self._by_peer("recoveries", "Times that a neighbor gave this node its models back.")
@@ -225,6 +225,19 @@ class Metrics:
                 differs.labels(peer, what).set_function(partial(_is, link, "differs", what))
             for state in LinkState:
                 states.labels(peer, state.replace(" ", "_")).set_function(partial(_is, link, "state", state))
+
+
+class _Registry(CollectorRegistry):
+    """Metrics without the times at which they were made, a second line for each, which nobody asks for.
+
+    The library's own switch is one for the whole process, and that is not ours.
+    """
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the families of samples."""
+        for family in super().collect():
+            family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+            yield family
 
 
 class Recent:

@@ -20,6 +20,7 @@ from omkl.wire import SETTINGS_BYTES
 _STEP = struct.Struct("<f")
 DIGEST_BYTES = SETTINGS_BYTES - _STEP.size
 DIGEST = re.compile(r"[0-9a-f]{16}")  # as ``_digest`` makes them
+UNSAID = {"inputs": "as they come"}  # what a contract means that has no such line
 CLOSE = 1e-3  # relative: weights that are solved for differ in their last digits from device to device
 
 
@@ -131,7 +132,7 @@ def differences(ours: str, theirs: str) -> str:
     keys = [key for key in {**mine, **other} if mine.get(key) != other.get(key)]
     told = []
     for key in keys:
-        here, there = _apart(*(one.get(key, "not told") for one in both))
+        here, there = _apart(*(one.get(key, UNSAID.get(key, "not told")) for one in both))
         told.append(f"{key} here is {here}, there {there}")
     return "; ".join(told)
 

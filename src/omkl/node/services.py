@@ -2,11 +2,14 @@
 
     predict    a query ``{"x": [...]}``; the answer is ``{"label": 1, "output": [0.8], "round": 12}``, and
                ``"probabilities": {"-1": 0.31, "1": 0.69}`` too where the loss is logistic or softmax
-    observe    a query or a put ``{"x": [...], "y": 1}``; a query is answered ``{"waiting": 1}``, or by an error.
+    observe    a query or a put ``{"x": [...], "y": 1}``; a query is answered ``{"waiting": 1}``.
                With ``every = "observation"`` under ``[checkpoint]`` the answer comes when the sample has been learned
                and saved: ``{"waiting": 0, "round": 12, "saved": true}``. Whoever has no answer asks again.
     model      a query; the answer is the file that ``omkl.load_model`` reads
     status     a query; the answer is JSON, how the node and its links stand (``Node.status``)
+
+What a node cannot take it answers by an error, ``{"error": "label 5; ...", "retry": false}``. If ``retry`` is true, the
+node is full or its model has diverged, and the same question may be answered later; else it never is.
 
 With TLS only those who hold a certificate of the network's reach it, and of them those whom ``[access]`` names.
 """
@@ -61,7 +64,7 @@ class Services:
             node.admit(Observed(sample.x, sample.y, self._labels), timeout=0, done=done if node.durable else None)
         except (InputError, TimeoutError) as error:
             node.refuse(str(error))
-            raise InputError(str(error)) from None
+            raise
         return later if node.durable else self._waiting()
 
     def _waiting(self, **more: Any) -> bytes:

@@ -60,8 +60,6 @@ class Member:
             )
         if self.metrics is not None and not _is_address(self.metrics):
             raise InputError(f"metrics is {self.metrics!r}; it must be a host and a port; write 127.0.0.1:17447")
-        if self.metrics is not None and self.metrics == address:
-            raise InputError(f"metrics is {self.metrics!r}, where the node listens; it must differ; take another port")
 
 
 @dataclass(frozen=True, kw_only=True)

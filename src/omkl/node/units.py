@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from omkl import scaling
-from omkl.node.events import Event, Recovered
+from omkl.node.events import Adopted, Event, Recovered
 from omkl.node.journal import Journal
 from omkl.node.protocol import Protocol
 from omkl.node.runtime import Observation
@@ -28,9 +28,9 @@ class Units:
         self._seen = None if role.standardize or role.calibration is not None else scaling.start(role.inputs)
 
     def watch(self, event: Event) -> None:
-        """Tell that a node whose models came back has no scale yet."""
+        """Tell that a node whose models are those of others, or came back, has no scale yet."""
         learning = self._protocol.learning
-        if isinstance(event, Recovered) and learning.moments and learning.moments.seen < ROWS:
+        if isinstance(event, Recovered | Adopted) and learning.moments and learning.moments.seen < ROWS:
             text = (
                 "the scale of inputs is not kept by neighbors and begins anew (standardize = true): predictions are "
                 "worse for some hundred observations"
@@ -53,7 +53,7 @@ class Units:
         text = (
             f"inputs have means {means} and deviations {deviations}; the method expects about 0 and 1, and learns "
             "little from others; scale them by the same numbers on all devices, or, if all nodes see like data, write "
-            "standardize = true under [learning] in every file"
+            "standardize = true under [learning] in every file, and start all nodes anew: omkl node reset on each"
         )
         fields = {"means": mean.tolist(), "deviations": deviation.tolist()}
         self._journal.say(logging.WARNING, "units", text, **fields)

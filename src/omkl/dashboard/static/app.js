@@ -210,6 +210,12 @@ async function navigate() {
   }
 }
 
+/** Offer the form, but to whom watches a network and has no data set: there is nothing to start, and nothing amiss. */
+async function offer() {
+  const missing = await serve(at("form"), at("error"), (name) => show(name, false, true));
+  at("new").hidden = missing !== "" && ((await list()) ?? []).some(({ source }) => source === "network");
+}
+
 function fold() {
   for (const id of ["new", "list", "about"]) at(id).open = wide.matches;
 }
@@ -228,6 +234,6 @@ addEventListener("hashchange", navigate);
 setInterval(() => document.hidden || list(), LIST_MS);
 
 fold();
-serve(at("form"), at("error"), (name) => show(name, false, true));
+offer();
 navigate();
 requestAnimationFrame(tick);

@@ -41,7 +41,7 @@ function settings(form) {
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null && value !== ""));
 }
 
-/** Let a form start simulations; `started` hears the name of each. */
+/** Let a form start simulations; `started` hears the name of each. Return what is missing for any, in words. */
 export async function serve(form, error, started) {
   const tell = (text) => {
     error.hidden = !text;
@@ -67,7 +67,9 @@ export async function serve(form, error, started) {
     prepare(form, options);
     tell(options.missing ?? "");
     form.elements.data.addEventListener("change", () => follow(form, options.data));
+    return options.missing ?? "";
   } catch (refused) {
     tell(refused.message);
+    return "";
   }
 }

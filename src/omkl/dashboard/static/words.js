@@ -35,7 +35,10 @@ export function story(run, frame) {
   const size = bytes(sent(run.network, frame));
   const told = isSimulated(run.network) ? `sends its neighbors ${size} a round on average` : `now sends its neighbors ${size} a round`;
   const said = sent(run.network, frame) > 0 ? ` Each ${told}: changes of its model, not rows.` : "";
-  return `After ${count(frame.round)} ${frame.round === 1 ? "round" : "rounds"} ${nodes} ${change}.${said}`;
+  // A network may have learned for long before it was looked at.
+  const seen = frame.loss < first.loss ? `From round ${count(first.round)} to` : "At";
+  const after = `After ${count(frame.round)} ${frame.round === 1 ? "round" : "rounds"}`;
+  return `${isSimulated(run.network) ? after : `${seen} round ${count(frame.round)},`} ${nodes} ${change}.${said}`;
 }
 
 /** A list of notes, the latest first; only what is new is added, so that only that is read out. */

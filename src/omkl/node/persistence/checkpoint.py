@@ -25,7 +25,7 @@ import numpy as np
 
 from omkl import storage, wire
 from omkl.algorithm import State
-from omkl.errors import DiskError, InputError
+from omkl.errors import DiskError, InputError, RestoreError
 from omkl.node.events import Damaged
 from omkl.node.halves import Floats
 from omkl.node.persistence.disk import Disk, RealDisk, beside
@@ -38,6 +38,7 @@ _version = cache(version)  # to look it up takes longer than all the rest of a s
 FORMAT = 2
 SEAL = 32  # bytes of the digest
 ABSENT = "is not there"
+ANEW = "or start anew: omkl node reset"
 OPTIONAL = ("memory", "velocity", "moved", "hearing")  # parts of a state that not all methods have
 
 
@@ -69,13 +70,13 @@ def restore(path: Path | str, role: Role, boot: int, now: float, disk: Disk | No
     A file that is not whole is moved to ``<file>.bad`` and the last one but it is taken, under ``boot`` always; the
     node's first events tell of that.
     """
-    path, anew = Path(path), f"or start anew: omkl node reset --id {role.id}"
+    path = Path(path)
     _version("omkl")  # which reads a file: later there may be no descriptor for it
-    file, saved, why = _find(path, disk or RealDisk(), anew)
+    file, saved, why = _find(path, disk or RealDisk())
     if saved is None:
         return Protocol(role, boot, now)
     try:
-        _check(file, saved, role, anew)
+        _check(file, saved, role)
         last, clean = saved.header["boot"], saved.header["clean"] and why is None and _is_same(saved, role)
         other = boot if boot != last else (boot + 1) % 2**16
         protocol = Protocol(role, last if clean else other, now)
@@ -87,7 +88,8 @@ def restore(path: Path | str, role: Role, boot: int, now: float, disk: Disk | No
     except InputError:
         raise
     except storage.DAMAGED as error:
-        raise InputError(f"{file} does not fit ({error}); was it another learner's? bring that back, {anew}") from None
+        told = f"{file} does not fit ({error}); was it another learner's? bring that back, {ANEW}"
+        raise RestoreError(told) from None
     if why is not None:
         protocol.report(Damaged(str(path), why))
     return protocol
@@ -99,7 +101,7 @@ def seal(content: bytes) -> bytes:
     return body + blake2b(body, digest_size=SEAL).digest()
 
 
-def _find(path: Path, disk: Disk, anew: str) -> tuple[Path, storage.Content | None, str | None]:
+def _find(path: Path, disk: Disk) -> tuple[Path, storage.Content | None, str | None]:
     """Return the file to go on from, what it holds, None if there is none at all, and why it is not the first."""
     faults: dict[Path, str] = {}
     for file in (path, beside(path, "last")):
@@ -118,7 +120,7 @@ def _find(path: Path, disk: Disk, anew: str) -> tuple[Path, storage.Content | No
     if set(faults.values()) == {ABSENT}:
         return path, None, None
     told = "; ".join(f"{file} {fault}" for file, fault in faults.items())
-    raise InputError(f"{told}; no state to go on from; bring back a good one, {anew}")
+    raise RestoreError(f"{told}; no state to go on from; bring back a good one, {ANEW}")
 
 
 def _header(protocol: Protocol, clean: bool) -> dict[str, Any]:
@@ -164,14 +166,14 @@ def _parse(content: bytes) -> storage.Content:
     return saved
 
 
-def _check(path: Path, saved: storage.Content, role: Role, anew: str) -> None:
+def _check(path: Path, saved: storage.Content, role: Role) -> None:
     if (found := saved.header["omkl_checkpoint"]) != FORMAT:
         raise InputError(f"{path} has checkpoint format {found}; this version reads {FORMAT}; use the omkl it is of")
     if saved.header["id"] != role.id:
         raise InputError(f"{path} is of node {saved.header['id']!r}; this is {role.id!r}; give each a file of its own")
     if saved.header["contract"] != role.contract():
         how = differences(role.contract(), saved.header["contract"])
-        raise InputError(f"{path} is of another network: {how}; undo the change, {anew}")
+        raise RestoreError(f"{path} is of another network: {how}; undo the change, {ANEW}")
 
 
 def _is_same(saved: storage.Content, role: Role) -> bool:

@@ -45,7 +45,7 @@ class Saver:
     kept
         Observations that the last checkpoint holds.
     missed
-        Observations acknowledged before a crash that the checkpoint did not hold, found out just now.
+        Acknowledged observations that the checkpoint does not hold, as after a crash, found out just now.
     """
 
     def __init__(
@@ -136,11 +136,12 @@ class Saver:
             case Gossiped(round) if round % self._rounds == 0:
                 self._try()
             case Lost(observations):
-                self._warn(
-                    "lost", f"{observations} observations acknowledged before a crash are in no checkpoint", event
-                )
+                back = "if a neighbor has kept what they taught, a line here says that it is back"
+                self._warn("lost", f"{observations} acknowledged observations are in no checkpoint; {back}", event)
             case Damaged(file, why):
                 rest = "; goes on from the one before it" if file == str(self._file) else ""
+                if rest and why != checkpoint.ABSENT:
+                    rest = f"; it is {file}.bad now{rest}"
                 self._warn("damaged", f"{file} {why}{rest}", event)
             case Unsaved(round, why):
                 remedy = "make room" if any(os.strerror(number) in why for number in FULL) else "see to the disk"

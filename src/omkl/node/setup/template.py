@@ -47,7 +47,8 @@ def write(
     nodes
         How many; as many as ids or hosts, or five.
     ids
-        Their names; letters, or n1, n2 and so on where those do not suffice.
+        Their names, or one with ``{n}`` in it, which counts from 1; letters, or n1, n2 and so on where those do not
+        suffice.
     hosts
         The address of each node, or one with ``{id}`` or ``{n}`` in it, which counts from 1; this machine's own,
         127.0.0.1, where there is none.
@@ -69,7 +70,7 @@ def write(
         Whether nodes prove who they are; their certificates are to be made.
     """
     path = Path(path)
-    names = _names(ids, whole("nodes", len(ids) or _many(hosts) or 5 if nodes is None else nodes))
+    names = _names(ids, whole("nodes", _many(ids) or _many(hosts) or 5 if nodes is None else nodes))
     addresses = _addresses(hosts, names)
     width = _width(path.parent, calibration, inputs)
     members = _members(names, addresses, whole("port", port), metrics, "tls" if tls else "tcp")
@@ -123,13 +124,17 @@ def _page(address: str, beside: int) -> str:
 
 
 def _many(hosts: Sequence[str]) -> int:
-    """Return how many nodes hosts make; a pattern says nothing of that."""
+    """Return how many nodes ids or hosts make; a pattern says nothing of that."""
     return 0 if any("{" in host for host in hosts) else len(hosts)
 
 
 def _names(ids: Sequence[str], nodes: int) -> Sequence[str]:
+    if len(ids) == 1 and "{n}" in ids[0]:
+        return [ids[0].replace("{n}", str(k + 1)) for k in range(nodes)]
     if ids and len(ids) != nodes:
-        raise InputError(f"{len(ids)} ids for {nodes} nodes; each node has one; leave nodes out")
+        raise InputError(
+            f"{len(ids)} ids for {nodes} nodes; each node has one; leave nodes out, or give a pattern, as s{{n}}"
+        )
     return ids or [string.ascii_lowercase[k] if nodes <= 26 else f"n{k + 1}" for k in range(nodes)]
 
 

@@ -31,7 +31,7 @@ from typing import Any, Self, TypeAlias
 
 import zenoh
 
-from omkl.errors import AddressError, InputError
+from omkl.errors import AddressError, DivergedError, InputError
 from omkl.node import certificates, door
 from omkl.node.inbox import CLIENTS, largest_frame, largest_sample
 from omkl.node.journal import BURST, PAUSE, Throttle
@@ -146,7 +146,10 @@ class ZenohTransport:
             log.debug("not sent to %s: %s", send.peer or "neighbors", _short(error))
 
     def serve(self, name: str, answer: Answer, puts: bool = False) -> None:
-        """Answer queries on a key of the node's, and take puts too if asked to; an ``InputError`` is told the asker."""
+        """Answer queries on a key of the node's, and take puts too if asked to.
+
+        The asker is told of an ``InputError``, and after a ``TimeoutError`` or a ``DivergedError`` to ask again.
+        """
         key = f"{self._base}/{self._id}/{name}"
         desk = Desk(key, answer, self._most_sample, lambda reason: self._drop(CLIENTS, reason))
         self._desks.append(desk)
@@ -238,9 +241,10 @@ class Desk:
                 answer.add_done_callback(lambda done: query.reply(self._key, done.result()))
             elif query:
                 query.reply(self._key, answer)
-        except InputError as error:
+        except (InputError, TimeoutError) as error:
             if query:
-                query.reply_err(str(error))
+                retry = isinstance(error, TimeoutError | DivergedError)  # no fault of what was asked
+                query.reply_err(json.dumps({"error": str(error), "retry": retry}))
 
 
 class Visitors:
@@ -329,7 +333,7 @@ def ask(network: str, id: str, name: str, payload: bytes, endpoints: Endpoints, 
                 if reply.ok:
                     return _bytes(reply.ok.payload)
                 if (why := _bytes(reply.err and reply.err.payload)) != b"Timeout":  # zenoh's own
-                    raise RefusedError(why.decode(errors="replace"))
+                    raise RefusedError(_why(why.decode(errors="replace")))
             waited = time.monotonic() - began
             others = _others(session, network, id)
     except zenoh.ZError:
@@ -371,6 +375,11 @@ def _open(config: zenoh.Config) -> zenoh.Session:
         session = zenoh.open(config)
     _started.set()
     return session
+
+
+def _why(text: str) -> str:
+    """Return what an error says; nodes before 0.2 told it without JSON."""
+    return str(json.loads(text)["error"]) if text.startswith('{"error"') else text
 
 
 def _bytes(payload: zenoh.ZBytes | None) -> bytes:
