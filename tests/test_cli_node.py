@@ -8,8 +8,10 @@ import sys
 import threading
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import pytest
@@ -143,12 +145,19 @@ def test_wrong_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: lis
     assert says in line
 
 
-def test_predictions_without_a_place_to_write_them_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("closed", "says"),
+    [
+        (0, "standard input is closed; --input - reads it; open it"),
+        (1, "standard output is closed; --predictions writes there; open it"),
+    ],
+)
+def test_what_is_closed_is_neither_read_nor_written(tmp_path: Path, closed: int, says: str) -> None:
     args = ["node", "--network", str(write_network(tmp_path, "a")), "--id", "a", "--input", "-", "--predictions"]
-    code = "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, '-c', *sys.argv[1:]])"
+    code = f"import os, sys; os.close({closed}); os.execv(sys.executable, [sys.executable, '-c', *sys.argv[1:]])"
     done = subprocess.run([sys.executable, "-c", code, fleet.PLAIN, *args], stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (Exit.INPUT, 1)
-    assert "standard output is closed; --predictions writes there; open it" in done.stderr
+    assert says in done.stderr
 
 
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
@@ -235,15 +244,45 @@ def test_what_was_read_and_not_taken_is_told(tmp_path: Path) -> None:
         assert f"; {told['lines']} more that it had read {says}" in told["message"]
 
 
+@contextmanager
+def input_pipe(blocks: bool) -> Iterator[tuple[int, TextIO]]:
+    """Yield the two ends of a pipe; readers of one that does not block are to try again."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, blocks)
+    try:
+        with os.fdopen(writing, "w") as pipe:
+            yield reading, pipe
+    finally:
+        os.close(reading)
+
+
+def test_a_pipe_that_does_not_block_is_waited_for(tmp_path: Path) -> None:
+    path, line = write_network(tmp_path, "a"), as_json(samples(1))
+    flags = ("--input", "-", "--until-end", "--predictions")
+    with input_pipe(blocks=False) as (reading, pipe), Daemon(path, "a", *flags, stdin=reading) as a:
+        a.until("inputs")
+        for k, part in enumerate((line + line[:9], line[9:])):
+            pipe.write(part)
+            pipe.flush()
+            assert a.process.stdout
+            assert json.loads(a.process.stdout.readline())["line"] == k + 1
+        pipe.close()
+        code, told = a.left()
+    assert (code, told["lines"], told["taken"], told["refused"]) == (Exit.OK, 2, 2, 0)
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
 def test_what_lay_in_the_pipe_is_told(tmp_path: Path) -> None:
     path = write_network(tmp_path, tables=CHECKPOINT)
-    with Daemon(path, "a", "--input", "-") as a:  # b is not there: a round waits for the deadline
-        a.write(as_json(samples(500)))
-        a.until("waiting")
-        _, told = a.stop()
-    assert (told["lines"] > 0, told["left"]) == (True, 500 - told["lines"])
-    assert told["message"].endswith(f"; {told['left']} that lay in the pipe are lost; send them again")
+    for blocks in (True, False):
+        with input_pipe(blocks) as (reading, pipe), Daemon(path, "a", "--input", "-", stdin=reading) as a:
+            pipe.write(as_json(samples(500)))
+            pipe.flush()
+            a.until("waiting")  # b is not there: a round waits for the deadline
+            _, told = a.stop()
+            assert os.get_blocking(reading) == blocks
+        assert (told["lines"] > 0, told["left"]) == (True, 500 - told["lines"])
+        assert told["message"].endswith(f"; {told['left']} that lay in the pipe are lost; send them again")
     (tmp_path / "a.jsonl").write_text(as_json(samples(500)))
     with Daemon(path, "a", "--input", tmp_path / "a.jsonl") as a:
         a.until("waiting")
