@@ -3,6 +3,7 @@
 import json
 import string
 import tomllib
+from collections import Counter
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -107,9 +108,10 @@ def member(id: str, listen: str, metrics: str | None) -> str:
 
 
 def _members(ids: Sequence[str], hosts: Sequence[str], port: int, metrics: str, protocol: str) -> str:
-    tables = []
+    tables, listed = [], Counter[str]()
     for k, (id, host) in enumerate(zip(ids, hosts, strict=True)):
-        beside = hosts[:k].count(host)  # nodes on one machine need ports of their own
+        beside = listed[host]  # nodes on one machine need ports of their own
+        listed[host] += 1
         page = None if metrics == "none" else _page(filled(metrics, id, k + 1), beside)
         tables.append(member(id, f"{protocol}/{host}:{port + beside}", page))
     return "\n".join(tables)
