@@ -94,6 +94,8 @@ def test_what_init_writes_runs_as_it_stands_on_hosts_of_their_own(tmp_path: Path
         pytest.skip("openssl is not installed")
     assert run("node", "certificates", "screen", "--network", path).stdout.endswith("made x, y, screen\n")
     assert run("node", "certificates", "--network", path).stdout.endswith("made none, all were there\n")
+    (tmp_path / "certificates" / "x.pem").write_text("")
+    assert run("node", "certificates", "--network", path).stdout.endswith("made x\n")
     with daemons(path, "x", "y", args=("--input", "-", "--predictions")) as nodes:
         for node in nodes:
             node.until("link", after="synced")
@@ -208,6 +210,29 @@ def test_a_neighbor_that_comes_late_is_waited_for(tmp_path: Path) -> None:
             assert code == Exit.OK
             assert told["why"] == "it was told to"
             b.until("link", peer="a", after="connecting")
+
+
+@pytest.mark.parametrize(
+    ("id", "says"),
+    [
+        ("x" * 65, "has 65 letters; a certificate takes 64 at most; take a shorter one"),
+        ("ca", "is 'ca'; the files of the authority have that name; take another"),
+    ],
+)
+def test_names_that_no_certificate_has_are_refused_where_they_are_given(tmp_path: Path, id: str, says: str) -> None:
+    path, free = tmp_path / "network.toml", tmp_path / "free.toml"
+    assert run("node", "init", path, "--nodes", 2, "--tls").exit_code == Exit.OK
+    assert run("node", "init", free, "--ids", f"{id},b").exit_code == Exit.OK
+    for args in (
+        ["init", tmp_path / "other.toml", "--ids", f"{id},b", "--tls"],
+        ["add", "--id", id, "--neighbors", "a", "--network", path],
+        ["certificates", id, "--network", path],
+        ["certificates", "--network", free],
+    ):
+        result = run("node", *args)
+        (line,) = result.stderr.splitlines()
+        assert (result.exit_code, line.endswith(says)) == (Exit.INPUT, True)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["free.toml", "network.toml"]
 
 
 def test_what_tls_lacks_is_told(tmp_path: Path) -> None:

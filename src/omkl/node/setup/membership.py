@@ -16,7 +16,7 @@ from typing import NamedTuple
 from omkl import storage
 from omkl.errors import InputError, unknown
 from omkl.node.config import NetworkConfig, load, parse
-from omkl.node.settings import check_word
+from omkl.node.settings import check_certified, check_word
 from omkl.node.setup.template import filled, member
 
 Links = list[tuple[str, str]]
@@ -61,6 +61,8 @@ def add(
     """
     before = load(path)
     check_word("id", id)
+    if before.tls is not None:
+        check_certified("id", id)
     if id in before.ids:
         raise InputError(f"{id} is in {path} already; ids must differ; choose another")
     for peer in neighbors:

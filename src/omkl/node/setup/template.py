@@ -11,6 +11,7 @@ from typing import Any
 
 from omkl.errors import InputError, whole
 from omkl.node.config import Calibration, NetworkConfig, parse
+from omkl.node.settings import check_certified
 
 LISTEN, METRICS = 7447, 17447  # the first ports: zenoh's, and one that no exporter of Prometheus's list has
 
@@ -71,6 +72,8 @@ def write(
     """
     path = Path(path)
     names = _names(ids, whole("nodes", len(ids) or _many(hosts) or 5 if nodes is None else nodes))
+    for one in names if tls else ():
+        check_certified("id", one)
     addresses = _addresses(hosts, names)
     width = _width(path.parent, calibration, inputs)
     members = _members(names, addresses, whole("port", port), metrics, "tls" if tls else "tcp")
