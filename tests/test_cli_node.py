@@ -1,3 +1,4 @@
+import io
 import json
 import os
 import shutil
@@ -23,7 +24,7 @@ from omkl.cli.app import app
 from omkl.cli.exits import Exit
 from omkl.node.cluster import free_ports
 from omkl.node.config import NetworkConfig, load
-from omkl.node.feed import Reader
+from omkl.node.feed import Patient, Reader
 from omkl.node.neighbors import Send
 from omkl.node.node import endpoints
 from omkl.node.transports import Arrival
@@ -134,12 +135,19 @@ def test_a_wrong_file_is_one_line_and_an_exit_code(tmp_path: Path, case: str) ->
         (["--network", "network.toml", "--id", "q"], "unknown node 'q'; known: a, b"),
         (["--network", "network.toml", "--id", "a", "--input", "none.csv"], "none.csv is not a file"),
         (["--network", "network.toml", "--id", "a", "--until-end"], "no --input; "),
+        (
+            ["--network", "network.toml", "--id", "a", "--input", "rows.csv", "--until-end", "--export", "none/m.npz"],
+            "none/m.npz is to be written, and none is no folder; make it first",
+        ),
+        (["init", "none/n.toml"], "none/n.toml is to be written, and none is no folder; make it first"),
+        (["inputs", "rows.csv", "none/c.npz"], "none/c.npz is to be written, and none is no folder; make it first"),
         (["predict", "--network", "network.toml", "--id", "a", "--x", "1,b"], "x is '1,b'; it must be numbers"),
         (["predict", "--network", "network.toml", "--id", "a", "--x", "1,2", "--timeout", "0.2"], "is not reached in"),
     ],
 )
 def test_wrong_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], says: str) -> None:
     write_network(tmp_path)
+    (tmp_path / "rows.csv").write_text(as_csv(samples(60)))
     monkeypatch.chdir(tmp_path)
     result = run("node", *(flags or ["--quiet"]))
     assert result.exit_code == Exit.INPUT
@@ -317,7 +325,7 @@ def test_what_lay_in_the_pipe_is_told(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="pipes differ")
 def test_what_lies_in_a_pipe_is_measured(tmp_path: Path) -> None:
     reading, writing = os.pipe()
-    with os.fdopen(reading, "rb") as file, os.fdopen(writing, "wb") as pipe:
+    with io.BufferedReader(Patient(reading)) as file, os.fdopen(writing, "wb") as pipe:
         reader = Reader.__new__(Reader)
         reader._file = file
         assert reader.piled() == 0

@@ -30,7 +30,8 @@ def test_certificates(tmp_path: Path) -> None:
 
 def test_half_an_authority_signs_nothing_and_is_not_replaced(tmp_path: Path) -> None:
     for name in ("ca.key", "ca.pem"):
-        assert certify(folder := tmp_path / name, "a").returncode == 0
+        folder = tmp_path / name
+        assert certify(folder, "a").returncode == 0
         before = {file.name: file.read_bytes() for file in folder.iterdir() if file.name != name}
         for spoil in ((folder / name).unlink, (folder / name).touch):
             spoil()

@@ -163,7 +163,8 @@ def _write(path: Path, before: NetworkConfig, lines: list[str], links: Links, id
     if after.ids != ids or sorted(map(sorted, _links(after))) != sorted(map(sorted, links)) or not same:
         raise InputError(f"{path} is not written as this can change it; edit it by hand: links = {_text(links)}")
     if not dry_run:
-        storage.write_whole(path, text)
+        crlf = b"\r\n" in path.read_bytes()
+        storage.write_whole(path, text.replace("\n", "\r\n") if crlf else text)
     return Change(before, after)
 
 

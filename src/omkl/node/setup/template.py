@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from omkl import storage
 from omkl.errors import InputError, whole
 from omkl.node.config import Calibration, NetworkConfig, parse
 from omkl.node.settings import check_certified
@@ -71,6 +72,7 @@ def write(
         Whether nodes prove who they are; their certificates are to be made.
     """
     path = Path(path)
+    storage.require_folder(path)
     names = _names(ids, whole("nodes", len(ids) or _many(hosts) or 5 if nodes is None else nodes))
     for one in names if tls else ():
         check_certified("id", one)
