@@ -84,12 +84,11 @@ class Daemon:
     """``omkl node`` at work without Numba, and its log; processes of ``test_node_cluster`` have compiled rounds."""
 
     def __init__(
-        self, network: Path, id: str, *args: Any, files: int | None = None, stdout: Any = subprocess.PIPE,
-        stderr: Any = subprocess.PIPE,
+        self, network: Path, id: str, *args: Any, files: int | None = None, stdin: Any = subprocess.PIPE,
+        stdout: Any = subprocess.PIPE, stderr: Any = subprocess.PIPE,
     ) -> None:  # fmt: skip
-        pipe = subprocess.PIPE
         flags = ("--network", network, "--id", id, "--log-format", "json", *args)
-        pipes = {"stdin": pipe, "stdout": stdout, "stderr": stderr}
+        pipes = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
         self.process = omkl("node", *flags, env=os.environ, plain=True, files=files, **pipes)
         self.events: list[dict[str, Any]] = []
         self._guard = threading.Timer(LIMIT, self.process.kill)

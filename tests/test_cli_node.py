@@ -1,3 +1,4 @@
+import io
 import json
 import os
 import shutil
@@ -8,8 +9,10 @@ import sys
 import threading
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import pytest
@@ -21,7 +24,7 @@ from omkl.cli.app import app
 from omkl.cli.exits import Exit
 from omkl.node.cluster import free_ports
 from omkl.node.config import NetworkConfig, load
-from omkl.node.feed import Reader
+from omkl.node.feed import Patient, Reader
 from omkl.node.neighbors import Send
 from omkl.node.node import endpoints
 from omkl.node.transports import Arrival
@@ -92,6 +95,8 @@ def test_what_init_writes_runs_as_it_stands_on_hosts_of_their_own(tmp_path: Path
         pytest.skip("openssl is not installed")
     assert run("node", "certificates", "screen", "--network", path).stdout.endswith("made x, y, screen\n")
     assert run("node", "certificates", "--network", path).stdout.endswith("made none, all were there\n")
+    (tmp_path / "certificates" / "x.pem").write_text("")
+    assert run("node", "certificates", "--network", path).stdout.endswith("made x\n")
     with daemons(path, "x", "y", args=("--input", "-", "--predictions")) as nodes:
         for node in nodes:
             node.until("link", after="synced")
@@ -130,12 +135,19 @@ def test_a_wrong_file_is_one_line_and_an_exit_code(tmp_path: Path, case: str) ->
         (["--network", "network.toml", "--id", "q"], "unknown node 'q'; known: a, b"),
         (["--network", "network.toml", "--id", "a", "--input", "none.csv"], "none.csv is not a file"),
         (["--network", "network.toml", "--id", "a", "--until-end"], "no --input; "),
+        (
+            ["--network", "network.toml", "--id", "a", "--input", "rows.csv", "--until-end", "--export", "none/m.npz"],
+            "none/m.npz is to be written, and none is no folder; make it first",
+        ),
+        (["init", "none/n.toml"], "none/n.toml is to be written, and none is no folder; make it first"),
+        (["inputs", "rows.csv", "none/c.npz"], "none/c.npz is to be written, and none is no folder; make it first"),
         (["predict", "--network", "network.toml", "--id", "a", "--x", "1,b"], "x is '1,b'; it must be numbers"),
         (["predict", "--network", "network.toml", "--id", "a", "--x", "1,2", "--timeout", "0.2"], "is not reached in"),
     ],
 )
 def test_wrong_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], says: str) -> None:
     write_network(tmp_path)
+    (tmp_path / "rows.csv").write_text(as_csv(samples(60)))
     monkeypatch.chdir(tmp_path)
     result = run("node", *(flags or ["--quiet"]))
     assert result.exit_code == Exit.INPUT
@@ -143,12 +155,19 @@ def test_wrong_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: lis
     assert says in line
 
 
-def test_predictions_without_a_place_to_write_them_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("closed", "says"),
+    [
+        (0, "standard input is closed; --input - reads it; open it"),
+        (1, "standard output is closed; --predictions writes there; open it"),
+    ],
+)
+def test_what_is_closed_is_neither_read_nor_written(tmp_path: Path, closed: int, says: str) -> None:
     args = ["node", "--network", str(write_network(tmp_path, "a")), "--id", "a", "--input", "-", "--predictions"]
-    code = "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, '-c', *sys.argv[1:]])"
+    code = f"import os, sys; os.close({closed}); os.execv(sys.executable, [sys.executable, '-c', *sys.argv[1:]])"
     done = subprocess.run([sys.executable, "-c", code, fleet.PLAIN, *args], stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (Exit.INPUT, 1)
-    assert "standard output is closed; --predictions writes there; open it" in done.stderr
+    assert says in done.stderr
 
 
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
@@ -201,6 +220,29 @@ def test_a_neighbor_that_comes_late_is_waited_for(tmp_path: Path) -> None:
             b.until("link", peer="a", after="connecting")
 
 
+@pytest.mark.parametrize(
+    ("id", "says"),
+    [
+        ("x" * 65, "has 65 letters; a certificate takes 64 at most; take a shorter one"),
+        ("ca", "is 'ca'; the files of the authority have that name; take another"),
+    ],
+)
+def test_names_that_no_certificate_has_are_refused_where_they_are_given(tmp_path: Path, id: str, says: str) -> None:
+    path, free = tmp_path / "network.toml", tmp_path / "free.toml"
+    assert run("node", "init", path, "--nodes", 2, "--tls").exit_code == Exit.OK
+    assert run("node", "init", free, "--ids", f"{id},b").exit_code == Exit.OK
+    for args in (
+        ["init", tmp_path / "other.toml", "--ids", f"{id},b", "--tls"],
+        ["add", "--id", id, "--neighbors", "a", "--network", path],
+        ["certificates", id, "--network", path],
+        ["certificates", "--network", free],
+    ):
+        result = run("node", *args)
+        (line,) = result.stderr.splitlines()
+        assert (result.exit_code, line.endswith(says)) == (Exit.INPUT, True)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["free.toml", "network.toml"]
+
+
 def test_what_tls_lacks_is_told(tmp_path: Path) -> None:
     path = tmp_path / "network.toml"
     assert run("node", "init", path, "--nodes", 2).exit_code == Exit.OK
@@ -243,15 +285,45 @@ def test_what_was_read_and_not_taken_is_told(tmp_path: Path) -> None:
         assert f"; {told['lines']} more that it had read {says}" in told["message"]
 
 
+@contextmanager
+def input_pipe(blocks: bool) -> Iterator[tuple[int, TextIO]]:
+    """Yield the two ends of a pipe; readers of one that does not block are to try again."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, blocks)
+    try:
+        with os.fdopen(writing, "w") as pipe:
+            yield reading, pipe
+    finally:
+        os.close(reading)
+
+
+def test_a_pipe_that_does_not_block_is_waited_for(tmp_path: Path) -> None:
+    path, line = write_network(tmp_path, "a"), as_json(samples(1))
+    flags = ("--input", "-", "--until-end", "--predictions")
+    with input_pipe(blocks=False) as (reading, pipe), Daemon(path, "a", *flags, stdin=reading) as a:
+        a.until("inputs")
+        for k, part in enumerate((line + line[:9], line[9:])):
+            pipe.write(part)
+            pipe.flush()
+            assert a.process.stdout
+            assert json.loads(a.process.stdout.readline())["line"] == k + 1
+        pipe.close()
+        code, told = a.left()
+    assert (code, told["lines"], told["taken"], told["refused"]) == (Exit.OK, 2, 2, 0)
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
 def test_what_lay_in_the_pipe_is_told(tmp_path: Path) -> None:
     path = write_network(tmp_path, tables=CHECKPOINT)
-    with Daemon(path, "a", "--input", "-") as a:  # b is not there: a round waits for the deadline
-        a.write(as_json(samples(500)))
-        a.until("waiting")
-        _, told = a.stop()
-    assert (told["lines"] > 0, told["left"]) == (True, 500 - told["lines"])
-    assert told["message"].endswith(f"; {told['left']} that lay in the pipe are lost; send them again")
+    for blocks in (True, False):
+        with input_pipe(blocks) as (reading, pipe), Daemon(path, "a", "--input", "-", stdin=reading) as a:
+            pipe.write(as_json(samples(500)))
+            pipe.flush()
+            a.until("waiting")  # b is not there: a round waits for the deadline
+            _, told = a.stop()
+            assert os.get_blocking(reading) == blocks
+        assert (told["lines"] > 0, told["left"]) == (True, 500 - told["lines"])
+        assert told["message"].endswith(f"; {told['left']} that lay in the pipe are lost; send them again")
     (tmp_path / "a.jsonl").write_text(as_json(samples(500)))
     with Daemon(path, "a", "--input", tmp_path / "a.jsonl") as a:
         a.until("waiting")
@@ -261,7 +333,7 @@ def test_what_lay_in_the_pipe_is_told(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="pipes differ")
 def test_what_lies_in_a_pipe_is_measured(tmp_path: Path) -> None:
     reading, writing = os.pipe()
-    with os.fdopen(reading, "rb") as file, os.fdopen(writing, "wb") as pipe:
+    with io.BufferedReader(Patient(reading)) as file, os.fdopen(writing, "wb") as pipe:
         reader = Reader.__new__(Reader)
         reader._file = file
         assert reader.piled() == 0

@@ -28,6 +28,19 @@ def test_certificates(tmp_path: Path) -> None:
         assert (wrong.returncode, wrong.stderr) == (2, f"no name: '{name}'; letters, digits, - and _, and not ca\n")
 
 
+def test_half_an_authority_signs_nothing_and_is_not_replaced(tmp_path: Path) -> None:
+    for name in ("ca.key", "ca.pem"):
+        folder = tmp_path / name
+        assert certify(folder, "a").returncode == 0
+        before = {file.name: file.read_bytes() for file in folder.iterdir() if file.name != name}
+        for spoil in ((folder / name).unlink, (folder / name).touch):
+            spoil()
+            made = certify(folder, "b")
+            assert (made.returncode, made.stderr.count("\n")) == (2, 1)
+            assert made.stderr.startswith(f"{folder / name} is missing or empty; it signs the others; copy it there")
+            assert {file.name: file.read_bytes() for file in folder.iterdir() if file.name != name} == before
+
+
 def test_a_certificate_has_the_name_it_was_made_for(tmp_path: Path) -> None:
     assert certify(tmp_path, "sensor-1").returncode == 0
     made = certificates.check(files(tmp_path, "sensor-1"))

@@ -110,6 +110,18 @@ def test_a_file_that_somebody_wrote_is_changed_where_it_must_be(tmp_path: Path) 
     assert load(path).members[-1].metrics == "n:1"
 
 
+def test_a_file_keeps_its_mode_and_the_ends_of_its_lines(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_bytes(PLAIN.replace("\n", "\r\n").encode())
+    path.chmod(0o640)
+    add(path, "m", ["a"], host="other")
+    remove(path, "c", [("a", "m")])
+    text = path.read_bytes()
+    assert text.count(b"\n") == text.count(b"\r\n") > PLAIN.count("\n") // 2
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert load(path).ids == ["a", "b", "m"]
+
+
 def test_without_links_they_are_written_before_the_nodes(tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
     text = PLAIN.replace(PLAIN[PLAIN.index("links") : PLAIN.index("[[nodes]]")], "# They are:\n")

@@ -8,11 +8,12 @@ import json
 import math
 import os
 import re
+import shutil
 import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
@@ -166,11 +167,26 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:
+            _take_after(target, part)
             yield file
             sync(file)
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _take_after(target: Path, part: Path) -> None:
+    """Give a file the mode and the owner of the one whose place it takes, as far as this user may."""
+    with suppress(OSError, AttributeError):  # there is none yet, it is another's, or files have no owners here
+        shutil.copymode(target, part)
+        old = target.stat()
+        os.chown(part, old.st_uid, old.st_gid)
+
+
+def require_folder(path: Path) -> None:
+    """Refuse a file in a folder that is not there."""
+    if not path.parent.is_dir():
+        raise InputError(f"{path} is to be written, and {path.parent} is no folder; make it first, or mend the path")
 
 
 def write_whole(path: Path, content: bytes | str) -> None:

@@ -18,9 +18,6 @@ def main() -> None:
         from omkl.cli.app import app
 
         app(prog_name="omkl")
-    except KeyboardInterrupt:  # while it loads; the application tells of a later one itself
-        tell("interrupted")
-        sys.exit(Exit.INTERRUPTED)
     except SystemExit as end:
         if end.code == Exit.INTERRUPTED:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would tear the libraries down half way

@@ -1,5 +1,5 @@
 """``python -m omkl.cli`` is ``omkl``."""
 
-from omkl.cli import main
+from omkl_start import main
 
 main()

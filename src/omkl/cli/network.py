@@ -175,7 +175,9 @@ def certificates(
     hosts = {member.id: host_of(member.listen).strip("[]") for member in config.members}
     if config.tls is not None and vars(config.tls) != {key: folder / name for key, name in FILES.items()}:
         raise InputError(f"[tls] of {network} names other files than {', '.join(FILES.values())}; make them by openssl")
-    missing = [name for name in dict.fromkeys(wanted) if not (folder / f"{name}.pem").exists()]
+    for name in wanted:
+        load("settings").check_certified("name", name)
+    missing = [name for name in dict.fromkeys(wanted) if not _is_filled(folder / f"{name}.pem")]
     if missing:
         _openssl(folder, [f"{name}={hosts[name]}" if name in hosts else name for name in missing])
     print(f"{folder}: made {', '.join(missing) or 'none, all were there'}")
@@ -282,6 +284,10 @@ def _openssl(folder: Path, names: list[str]) -> None:
     made = subprocess.run(["sh", str(script), str(folder), *names], capture_output=True, text=True, check=False)
     if made.returncode:
         raise InputError(f"no certificates in {folder}: {made.stderr.strip()}")
+
+
+def _is_filled(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
 
 
 def _split(names: str | None) -> list[str]:

@@ -133,6 +133,8 @@ def run(
         raise InputError("no --input; the flags on its lines need one; give a file, or - for standard input")
     if predictions and sys.stdout is None:
         raise InputError("standard output is closed; --predictions writes there; open it, as by > FILE")
+    if export is not None:
+        storage.require_folder(export)
     log = journal.handler(log_format)
     logging.basicConfig(handlers=[log], level=logging.WARNING if quiet else logging.INFO)
     try:

@@ -89,15 +89,17 @@ class NetworkConfig:
 
     def index(self, id: str) -> int:
         """Return a node's place among the members, which is its number in the simulator."""
-        if id not in self.ids:
-            raise InputError(unknown("node", id, self.ids))
-        return self.ids.index(id)
+        if id not in (ids := self.ids):
+            raise InputError(unknown("node", id, ids))
+        return ids.index(id)
 
     def neighbors(self, id: str) -> dict[str, float]:
         """Return the gossip weight w_ij of each neighbor, in the order of the members."""
         own, ids = self.index(id), self.ids
-        links = zip(self.topology.graph.edges.tolist(), self.topology.weights.tolist(), strict=True)
-        weights = {i + j - own: weight for (i, j), weight in links if own in (i, j)}
+        edges = self.topology.graph.edges
+        mine = (edges == own).any(axis=1)
+        peers = (edges[mine].sum(axis=1) - own).tolist()
+        weights = dict(zip(peers, self.topology.weights[mine].tolist(), strict=True))
         return {ids[k]: weights[k] for k in sorted(weights)}
 
     def role(self, id: str) -> Role:

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import queue
+import select
 import stat
 import sys
 import threading
@@ -13,7 +14,7 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, TextIO
 
 from omkl.errors import DivergedError, InputError
 from omkl.node import inputs
@@ -41,6 +42,18 @@ AT_INPUT = 0.2  # seconds after which a thread that reads waits for its input, s
 logger = logging.getLogger(__name__)
 
 
+class Patient(io.FileIO):
+    """A file whose reads wait for bytes, also where the descriptor is set not to: other processes may have the same."""
+
+    waits = True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Return how many bytes were read, 0 at the end; None if it does not wait and there are none."""
+        while (count := super().readinto(buffer)) is None and self.waits:
+            select.select([self], [], [])
+        return count
+
+
 @dataclass(frozen=True, kw_only=True)
 class Feed:
     """Where observations come from.
@@ -66,13 +79,16 @@ class Feed:
     until_end: bool = False
 
     def __post_init__(self) -> None:
-        if str(self.file) != "-" and not self.file.exists():
+        if str(self.file) == "-":
+            if sys.stdin is None:  # its number may be that of any other file by now
+                raise InputError("standard input is closed; --input - reads it; open it, as by < FILE")
+        elif not self.file.exists():
             raise InputError(f"{self.file} is not a file; a node reads its stream from one, or from -, standard input")
 
-    def open(self) -> BinaryIO:
+    def open(self) -> "io.BufferedReader[Patient]":
         """Return the file, opened; one that is a pipe waits for who writes to it."""
         # Not sys.stdin: a thread that waits in its lock would keep the interpreter from ending.
-        return open(0, "rb", closefd=False) if str(self.file) == "-" else self.file.open("rb")
+        return io.BufferedReader(Patient(0, closefd=False) if str(self.file) == "-" else Patient(self.file))
 
     def parser(self, columns: int, targets: int = 1) -> inputs.Parse:
         """Return what reads a line of so many inputs, and targets."""
@@ -112,7 +128,7 @@ class Reader:
         self._ended = self._admitted = self._at_hand = self._labelled = self._stopped = False
         self.is_file = False
         self._gate = threading.Lock()  # of the thread that reads, but while its line waits for those before it
-        self._file: BinaryIO | None = None
+        self._file: io.BufferedReader[Patient] | None = None
         self._kept = 0
         self._scored: queue.SimpleQueue[tuple[dict[str, Any], Scored] | None] = queue.SimpleQueue()
         self._teller = threading.Thread(target=self._tell, name="omkl-tell", daemon=True)
@@ -150,11 +166,12 @@ class Reader:
             return
         number = self._file.fileno()
         if stat.S_ISFIFO(os.fstat(number).st_mode):
+            self._file.raw.waits, waited = False, os.get_blocking(number)
             os.set_blocking(number, False)
             try:
                 rest = self._file.read(MOST_LEFT) or b""
             finally:
-                os.set_blocking(number, True)  # others may have the same pipe
+                os.set_blocking(number, waited)  # others may have the same pipe
             self.left = self._at_hand + rest.count(b"\n")
 
     def finish(self, timeout: float | None) -> None:

@@ -14,6 +14,8 @@ from omkl.errors import InputError, whole
 
 WORD = re.compile(r"[A-Za-z0-9_-]+")  # stands alone in a zenoh key, a file's name and a label of a metric
 LONGEST_WORD = 128  # letters; with an ending it must still fit a file's name
+LONGEST_CERTIFIED = 64  # letters; a common name has no more
+AUTHORITY = "ca"  # the name of its files, beside those of nodes
 ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 EVERYWHERE = ("0.0.0.0", "[::]")
 
@@ -238,6 +240,15 @@ def check_word(name: str, value: str) -> None:
         raise InputError(f"{name} has {len(value)} letters; files are named by it; take {LONGEST_WORD} at most", name)
     if not WORD.fullmatch(value):
         raise InputError(f"{name} is {value!r}; it takes letters, digits, - and _ only; try {name} = 'sensor-1'", name)
+
+
+def check_certified(name: str, value: str) -> None:
+    """Refuse a name that no certificate can be made out to."""
+    if len(value) > LONGEST_CERTIFIED:
+        rule = f"a certificate takes {LONGEST_CERTIFIED} at most; take a shorter one"
+        raise InputError(f"{name} has {len(value)} letters; {rule}", name)
+    if value == AUTHORITY:
+        raise InputError(f"{name} is {value!r}; the files of the authority have that name; take another", name)
 
 
 def _is_address(text: str) -> bool:

@@ -21,13 +21,18 @@ cd "$folder"
 
 make() { openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes "$@" 2>errors || { cat errors >&2; exit 1; }; }
 
-[ -e ca.key ] || make -keyout ca.key -out ca.pem -days 3650 -subj "/CN=omkl network" \
+[ -e ca.key ] || [ -e ca.pem ] || make -keyout ca.key -out ca.pem -days 3650 -subj "/CN=omkl network" \
     -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign
+for file in ca.key ca.pem; do
+    [ -s $file ] && continue
+    echo "$folder/$file is missing or empty; it signs the others; copy it there, or remove the folder to begin anew" >&2
+    exit 2
+done
 for one; do
     name=${one%%=*} host=${one#"$name"}
     host=${host#=} names=DNS:$name
     case $host in "") ;; *:*) names=$names,IP:$host ;; *[!0-9.]*) names=$names,DNS:$host ;; *) names=$names,IP:$host ;; esac
-    [ ! -e "$name.pem" ] || { echo "$folder/$name.pem exists; remove it to make another" >&2; exit 2; }
+    [ ! -s "$name.pem" ] || { echo "$folder/$name.pem exists; remove it to make another" >&2; exit 2; }
     make -CA ca.pem -CAkey ca.key -keyout "$name.key" -out "$name.pem" -days 825 -subj "/CN=$name" \
         -addext basicConstraints=critical,CA:FALSE -addext subjectAltName="$names"
 done

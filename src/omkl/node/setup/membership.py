@@ -16,7 +16,7 @@ from typing import NamedTuple
 from omkl import storage
 from omkl.errors import InputError, unknown
 from omkl.node.config import NetworkConfig, load, parse
-from omkl.node.settings import check_word
+from omkl.node.settings import check_certified, check_word
 from omkl.node.setup.template import filled, member
 
 Links = list[tuple[str, str]]
@@ -61,6 +61,8 @@ def add(
     """
     before = load(path)
     check_word("id", id)
+    if before.tls is not None:
+        check_certified("id", id)
     if id in before.ids:
         raise InputError(f"{id} is in {path} already; ids must differ; choose another")
     for peer in neighbors:
@@ -161,7 +163,8 @@ def _write(path: Path, before: NetworkConfig, lines: list[str], links: Links, id
     if after.ids != ids or sorted(map(sorted, _links(after))) != sorted(map(sorted, links)) or not same:
         raise InputError(f"{path} is not written as this can change it; edit it by hand: links = {_text(links)}")
     if not dry_run:
-        storage.write_whole(path, text)
+        crlf = b"\r\n" in path.read_bytes()
+        storage.write_whole(path, text.replace("\n", "\r\n") if crlf else text)
     return Change(before, after)
 
 

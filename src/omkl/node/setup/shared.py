@@ -68,6 +68,7 @@ def write(
     """
     if path.exists():
         raise InputError(f"{path} exists; nodes may share it already; remove it or choose another name")
+    storage.require_folder(path)
     if by_centers and labels:
         raise InputError("centers and labels; a center has no label of its own; leave one of them out")
     without = _unshared(table, labels, label, drop)

@@ -3,13 +3,16 @@
 import json
 import string
 import tomllib
+from collections import Counter
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from omkl import storage
 from omkl.errors import InputError, whole
 from omkl.node.config import Calibration, NetworkConfig, parse
+from omkl.node.settings import check_certified
 
 LISTEN, METRICS = 7447, 17447  # the first ports: zenoh's, and one that no exporter of Prometheus's list has
 
@@ -70,7 +73,10 @@ def write(
         Whether nodes prove who they are; their certificates are to be made.
     """
     path = Path(path)
+    storage.require_folder(path)
     names = _names(ids, whole("nodes", _many(ids) or _many(hosts) or 5 if nodes is None else nodes))
+    for one in names if tls else ():
+        check_certified("id", one)
     addresses = _addresses(hosts, names)
     width = _width(path.parent, calibration, inputs)
     members = _members(names, addresses, whole("port", port), metrics, "tls" if tls else "tcp")
@@ -108,9 +114,10 @@ def member(id: str, listen: str, metrics: str | None) -> str:
 
 
 def _members(ids: Sequence[str], hosts: Sequence[str], port: int, metrics: str, protocol: str) -> str:
-    tables = []
+    tables, listed = [], Counter[str]()
     for k, (id, host) in enumerate(zip(ids, hosts, strict=True)):
-        beside = hosts[:k].count(host)  # nodes on one machine need ports of their own
+        beside = listed[host]  # nodes on one machine need ports of their own
+        listed[host] += 1
         page = None if metrics == "none" else _page(filled(metrics, id, k + 1), beside)
         tables.append(member(id, f"{protocol}/{host}:{port + beside}", page))
     return "\n".join(tables)
