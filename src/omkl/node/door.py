@@ -163,6 +163,8 @@ def before(id: str, endpoint: str | None) -> Door | None:
         return None
     try:
         return Door(id, endpoint)
+    except (socket.gaierror, UnicodeError):  # it is no address, which the transport says
+        return None
     except OSError as error:
         log.warning("no door before %s (%s); strangers could take all descriptors", endpoint, error)
         return None
@@ -212,7 +214,7 @@ def _used() -> int:
 
 
 def _sockets() -> Iterator[socket.socket]:
-    """Yield the sockets of this process, each for a moment only: this takes no descriptor, for there may be none."""
+    """Yield the internet sockets of this process, each for a moment only: this takes no descriptor, for there may be none."""
     try:
         numbers: Iterable[int] = [int(entry.name) for entry in DESCRIPTORS.iterdir()]
     except OSError:
@@ -221,7 +223,8 @@ def _sockets() -> Iterator[socket.socket]:
         with suppress(OSError):
             one = socket.socket(fileno=number)
             try:
-                yield one
+                if one.family in (socket.AF_INET, socket.AF_INET6):
+                    yield one
             finally:
                 one.detach()
 
