@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,22 @@ def test_a_saved_result_has_its_curves(run: tuple[omkl.Result, Path], tmp_path: 
     np.testing.assert_allclose(last["node"]["disagreement"], apart, rtol=1e-3)
     assert last["total"] == result.bits[0].sum()
     assert last["total"] / 60 / 6 == pytest.approx(result.summary()["bits_per_node_round"])
+
+
+def test_a_result_that_cannot_be_read_ends_with_the_reason(
+    run: tuple[omkl.Result, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyarrow")
+    result, _ = run
+    result.save(tmp_path)
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "pyarrow", None)
+        (told,) = replayed(tmp_path)
+    assert (told["event"], told["failed"]) == ("end", True)
+    assert "pip install 'omkl[results]'" in told["text"]
+    (tmp_path / "final.npz").write_bytes(b"torn")
+    (told,) = replayed(tmp_path)
+    assert "simulate it again" in told["text"]
 
 
 def replayed(folder: Path) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from omkl import data
+from omkl import data, notes
 from omkl.data.partition import permutation
 from omkl.errors import InputError
 
@@ -162,6 +162,24 @@ def test_an_order_for_rows_that_keep_theirs_is_refused(source: Any) -> None:
         data.as_stream(source, 2, shuffle=1)
     one, other = (data.as_stream(source, 2, shuffle=order)[0] for order in (0, None))
     np.testing.assert_array_equal(one.X, other.X)
+
+
+@pytest.mark.parametrize(
+    ("rows", "nodes", "says"),
+    [
+        (10, 6, ["6 nodes in 1 round: 4 of 10 rows are left out, and nothing that is learned in the only round"]),
+        (6, 6, ["6 nodes in 1 round: nothing that is learned"]),
+        (23, 6, ["6 nodes in 3 rounds: 5 of 23 rows are left out"]),
+        (400, 6, []),
+    ],
+)
+def test_rows_that_are_in_no_round_are_told(
+    rows: int, nodes: int, says: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    notes.forget()
+    data.deal(np.zeros((rows, 1)), np.zeros(rows), nodes)
+    assert len(caplog.messages) == len(says)
+    assert all(part in told for part, told in zip(says, caplog.messages, strict=True))
 
 
 def test_deal_refuses_a_stream() -> None:

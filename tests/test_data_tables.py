@@ -271,7 +271,7 @@ def test_dates_as_people_write_them(written: str, tmp_path: Path) -> None:
     rows = [f'"{day:{written}}",{k}' for k, day in enumerate(days)]
     table = made(tmp_path, "\n".join(["when,y", *rows, ""]))
     told = f", read as {WRITTEN[written]}" if WRITTEN[written] else ""
-    assert any(note.startswith(f"when is a date{told}: its days") for note in table.notes)
+    assert any(note.startswith(f"when is a date{told}: its days since 1970") for note in table.notes)
     start = datetime(1970, 1, 1)
     expected = [(datetime.strptime(f"{day:{written}}", written) - start) / timedelta(days=1) for day in days]
     np.testing.assert_allclose(table.X[:, 0], expected, rtol=1e-12)
@@ -313,7 +313,7 @@ def test_what_looks_like_dates_and_cannot_be_read_is_told(cells: list[str], tmp_
 def test_a_file_without_header_says_how_its_columns_are_called(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"unknown column 'T'; .*t.csv has no header, .* counted: 3 is the last"):
         made(tmp_path, "1,2,3\n4,5,6\n", "T")
-    with pytest.raises(InputError, match=r"unknown column 'T'; did you mean 'T1'. known: T1, x$"):
+    with pytest.raises(InputError, match=r"unknown column 'T'; did you mean 'T1'. known: x, T1$"):
         made(tmp_path, "x,T1\n4,5\n", "T")
 
 
@@ -323,6 +323,14 @@ def test_a_first_row_with_texts_is_known_by_texts_that_come_again(tmp_path: Path
     assert made(tmp_path, "place,2019,2020\noslo,3,0\nrome,4,1\n", "2020").X.shape == (2, 2)
     with pytest.raises(InputError, match=r"unknown column '3'.*; if t.csv has no header, add a first line of names$"):
         made(tmp_path, "1.5,2,id7\n2.5,0,id8\n", "3")
+
+
+def test_a_first_row_with_a_date_above_dates_is_known(tmp_path: Path) -> None:
+    rows = "".join(f"{k}.5,cellar-{k},2024-01-01 {k:02d}:00:00,{'on' if k % 3 else 'off'}\n" for k in range(12))
+    assert made(tmp_path, rows, "4").X.shape[0] == 12
+    assert made(tmp_path, "place,2024-01-01\noslo,3\nrome,4\noslo,5\n", "2024-01-01").X.shape == (3, 1)
+    with pytest.raises(InputError, match="known: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11; "):
+        made(tmp_path, f"{','.join('1' * 11)}\n" * 2, "x")
 
 
 def test_dates_become_days_and_cycles(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
@@ -56,11 +57,16 @@ def test_order_of_names_does_not_matter() -> None:
 
 def test_names_that_come_early_count_and_late_ones_do_not() -> None:
     early, without, late = (OMKLClassifier(**QUICK) for _ in range(3))
-    for k, (x, y) in enumerate(rows(60)):
-        bare = {"a": x["a"], 7: x[7]}
-        early.learn_one(x if k >= 5 else bare, y)
-        without.learn_one(bare, y)
-        late.learn_one(x if k >= 16 else bare, y)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for k, (x, y) in enumerate(rows(60)):
+            bare = {"a": x["a"], 7: x[7]}
+            early.learn_one(x if k >= 5 else bare, y)
+            without.learn_one(bare | {"b": None}, y)
+            late.learn_one(x if k >= 16 else bare, y)
+    (warned,) = told
+    assert str(warned.message).startswith("'b' first came after the first 16 rows; ")
+    assert warned.filename == __file__
     seen = rows(5)
     assert all(late.predict_proba_one(x) == without.predict_proba_one(x) for x, _ in seen)
     assert all(early.predict_proba_one(x) != without.predict_proba_one(x) for x, _ in seen)

@@ -326,6 +326,14 @@ def test_save_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     np.testing.assert_array_equal(loaded.weights, result.weights)
 
 
+def test_curves_in_parquet_are_refused_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    omkl.simulate(blobs(10, 3), "ring", method=Local()).save(tmp_path)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(omkl.MissingExtraError, match=r"pip install 'omkl\[results\]'"):
+        omkl.load(tmp_path)
+
+
 def test_a_model_survives_its_file(tmp_path: Path) -> None:
     data = load("banana")
     result = omkl.simulate("banana", "ring", 20, Gossip(eta=1, gamma=0.5, quantizer="nearest"))

@@ -440,7 +440,7 @@ def test_what_is_saved_is_what_was_learned_with(tmp_path: Path, rng: np.random.G
     [
         ({"learner": 3}, "learner is 3, which lacks name, has_prior, init, update"),
         ({"learner": omkl.Newton}, "learner is the class Newton; give a name or an object"),
-        ({"rank": None}, "rank is None; it must be a whole number"),
+        ({"rank": None}, "rank is None; it must be a whole number from 1 on; pass rank=120"),
         ({"forget": 2.0}, r"forget is 2.0; it must lie in \[0.5, 1\]"),
         ({"forget": 0.9, "learner": "newton"}, "is another learner; give its own"),
         ({"forget": (1, 0.9), "nodes": 3}, "nodes of a network forget at one rate"),
@@ -484,6 +484,8 @@ def test_columns_that_are_no_numbers_are_named(moons: Any) -> None:
     for call in (lambda: OMKLClassifier().fit(frame[["u", "t"]], y), lambda: learned.predict(frame[["u", "v", "t"]])):
         with pytest.raises(InputError, match=rf"X has texts in \['t'\]; an estimator takes numbers; put {encode}"):
             call()
+    with pytest.raises(InputError, match=r"numbers with a decimal comma in \['k'\]; .*; read them .*decimal=\",\""):
+        OMKLClassifier().fit(pd.DataFrame({"k": ["20,5", "1.021,25"], "v": [1.0, 2.0]}), [0, 1])
     with pytest.raises(InputError, match=r"X has texts in \['k'\]"):
         OMKLClassifier().fit(frame[["u", "sure", "k"]], y)
     every = r"X has texts in \['t', 'k'\] and dates in \['day', 'zoned'\] and spans of time in \['long'\]; .*numbers of"

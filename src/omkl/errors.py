@@ -3,11 +3,12 @@
 import difflib
 import math
 import numbers
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 T = TypeVar("T")
+Order: TypeAlias = Callable[[Iterable[str]], list[str]]
 
 
 class InputError(ValueError):
@@ -69,10 +70,10 @@ def positive(name: str, value: Any, usual: str, what: str = "it") -> float:
     return number
 
 
-def whole(name: str, value: Any, least: int = 1) -> int:
-    """Return a setting as a Python int that is at least ``least``."""
+def whole(name: str, value: Any, least: int = 1, usual: int = 1) -> int:
+    """Return a setting as a Python int that is at least ``least``; ``usual`` is a value to offer."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        rule = f"it must be a whole number from {least} on; pass {name}={max(least, 1)}"
+        rule = f"it must be a whole number from {least} on; pass {name}={max(least, usual)}"
         raise InputError(f"{name} is {value!r}; {rule}", name)
     return int(value)
 
@@ -84,14 +85,14 @@ def pick(kind: str, name: str, known: Mapping[str, T]) -> T:
     raise InputError(unknown(kind, name, known))
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """Return the message for a name that is not among the known ones."""
-    return f"unknown {kind} {name!r}; {nearest(name, known)}"
+def unknown(kind: str, name: str, known: Iterable[str], order: Order = sorted) -> str:
+    """Return the message for a name that is not among the known ones, which are told in an order."""
+    return f"unknown {kind} {name!r}; {nearest(name, known, order)}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], order: Order = sorted) -> str:
     """Return the remedy for such a name: the nearest one that is known, and all that are."""
-    names = sorted(known)
+    names = order(known)
     found = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     hint = f"did you mean {found[0]!r}? " if found else ""
     return f"{hint}known: {', '.join(names)}"

@@ -2,11 +2,12 @@
 
 Rows are dictionaries, and columns go by their names. A missing value, None or nan, counts as the mean of its column. A
 name that first appears in the first ``warmup`` rows becomes a column at the next calibration; there is one each time
-the number of rows has doubled. A name that first appears later is ignored, because nothing is known about its unit. New
-classes may appear at any time. ``omkl.online`` has the rest.
+the number of rows has doubled. A name that first appears later is ignored, because nothing is known about its unit; the
+first such name gives a warning. New classes may appear at any time. ``omkl.online`` has the rest.
 """
 
 import math
+import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -38,6 +39,8 @@ Named: TypeAlias = dict[Any, Any]
 class _Estimator:
     """What all of them share."""
 
+    _has_warned = False  # of the class, so that a model that an earlier version pickled has it
+
     kernels: tuple[float | Kernel, ...] = Settings.sigmas
     rank: int = Settings.rank
     learner: Learner | str | None = None
@@ -68,6 +71,14 @@ class _Estimator:
         if online.kept is not None:
             for name in _sorted(values.keys() - self._columns.keys()):
                 self._columns[name] = len(self._columns)
+        elif not self._has_warned and (late := values.keys() - self._columns.keys()):
+            self._has_warned = True
+            names, those = ", ".join(map(repr, _sorted(late))), f"the first {self.warmup} rows"
+            warnings.warn(
+                f"{names} first came after {those}; only columns that have a value in those are learned, so this is "
+                "ignored; begin a new model to use it, with a larger warmup if it comes late",
+                stacklevel=3,  # of learn_one
+            )
         online.learn(Row(self._row(values), target, float(w), 0))
         if 2 * online.seen == self.warmup:
             online.models()  # so that all the memory it will need is taken early, also where nobody predicts

@@ -14,7 +14,8 @@ from omkl.dashboard import events
 from omkl.dashboard.events import UP, Event, all_digits, digits
 from omkl.dashboard.layout import piece, spread_out, within
 from omkl.dashboard.recorder import MOST_DRAWN, MOST_FRAMES, SPREAD, ending, recent, settings_of, title_of, window_of
-from omkl.dashboard.sources import Read
+from omkl.dashboard.sources import Read, failed
+from omkl.errors import InputError, MissingExtraError
 from omkl.methods import bank
 from omkl.topology import Graph
 
@@ -39,9 +40,13 @@ class Saved:
             return [events.line(event).rstrip("\n") for event in replayed(load(self._folder))]
 
     def read(self, cursor: int) -> Read:
-        """Return the next lines."""
-        lines = self._lines[cursor : cursor + TOGETHER]
-        return Read(lines, cursor + len(lines), cursor + len(lines) == len(self._lines))
+        """Return the next lines; of a result that cannot be read, why not."""
+        try:
+            every = self._lines
+        except (InputError, MissingExtraError) as error:
+            return failed(str(error), cursor)
+        lines = every[cursor : cursor + TOGETHER]
+        return Read(lines, cursor + len(lines), cursor + len(lines) == len(every))
 
     def about(self) -> dict[str, Any]:
         """Return the name of the folder: to read the whole result for a list would take long."""

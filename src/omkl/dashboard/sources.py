@@ -25,6 +25,11 @@ class Read(NamedTuple):
     ended: bool
 
 
+def failed(text: str, cursor: int) -> Read:
+    """Return the end of a run of which no more is to come, and why."""
+    return Read([events.line(events.end(0.0, text, failed=True)).rstrip("\n")], cursor, True)
+
+
 class Source(Protocol):
     """A stream of events that can be read from the beginning, by several at a time."""
 
@@ -54,7 +59,7 @@ class File:
         whole = block[: block.rfind(b"\n") + 1]
         lines = whole.decode(errors="replace").splitlines()
         if not lines and (is_left or len(block) >= MOST_LINE):
-            return Read([events.line(events.end(0.0, LEFT, failed=True)).rstrip("\n")], cursor, True)
+            return failed(LEFT, cursor)
         return Read(lines, cursor + len(whole), bool(lines) and _is_end(lines[-1].encode()))
 
     def about(self) -> dict[str, Any]:

@@ -15,10 +15,11 @@ Texts: TypeAlias = npt.NDArray[np.str_]
 MISSING = ("", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none", "nil", "?", "-")
 COMMON = 0.9  # of the cells that are there: so many are numbers in a column of numbers
 
+DECIMAL_COMMA = "1.234,5"
 # How numbers are written: what a cell looks like, and the marks to take away and to make a point of.
 STYLES: Mapping[str, tuple[re.Pattern[str], str, str]] = MappingProxyType({
     "1,234.5": (re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?"), ",", ""),
-    "1.234,5": (re.compile(r"[+-]?((\d+|\d{1,3}(\.\d{3})+)(,\d+)?|\d+,\d+e[+-]?\d+)", re.IGNORECASE), ".", ","),
+    DECIMAL_COMMA: (re.compile(r"[+-]?((\d+|\d{1,3}(\.\d{3})+)(,\d+)?|\d+,\d+e[+-]?\d+)", re.IGNORECASE), ".", ","),
 })  # fmt: skip
 PLAIN = "1234.5"
 UNITS = "%$€£¥ \u00a0"  # around numbers, that do not count

@@ -332,9 +332,8 @@ def as_date(
         return None, None
     gone = len(values) - len(there)
     read = f", read as {order}" if order else ""
-    told = f"{name} is a date{read}: its {', '.join(parts)} became inputs" + (
-        f", {gone} missing filled in" if gone else ""
-    )
+    made = ", ".join(f"time of {part}" if part in PERIODS else f"{part} since 1970" for part in parts)
+    told = f"{name} is a date{read}: its {made} became inputs" + (f", {gone} missing filled in" if gone else "")
     return Date(name, float(np.median(there)), parts, epoch, order), told
 
 

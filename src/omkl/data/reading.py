@@ -132,11 +132,18 @@ def _read_text(path: Path) -> Read:
 
 
 def _is_row(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first line is a row: numbers, and texts that come again in their columns."""
+    """Return whether the first line is a row: a date above dates, or numbers, and texts that come again below."""
+    below = [[row[k].strip() for row in rows[:LOOKED_AT] if k < len(row)] for k in range(len(names))]
+    if any(_are_dates([name]) and _are_dates(column) for name, column in zip(names, below, strict=True)):
+        return True
     texts = [k for k, name in enumerate(names) if name and not cells.is_number(name)]
     if len(texts) == sum(map(bool, names)):
         return False
     return all(any(k < len(row) and row[k].strip() == names[k] for row in rows) for k in texts)
+
+
+def _are_dates(found: Sequence[str]) -> bool:
+    return bool(cells.orders_of(np.array(found, dtype=str)))
 
 
 def _numbered(rows: Any) -> Iterator[tuple[int, list[str]]]:

@@ -16,6 +16,8 @@ from omkl.errors import InputError, pick, whole
 from omkl.losses import Loss
 from omkl.notes import note
 
+FEW = 0.03  # of the rows, which may be left out without a word
+
 logger = logging.getLogger(__name__)
 
 
@@ -127,11 +129,24 @@ def deal(
     if partition is not None:
         split = pick("partition", partition, PARTITIONS)() if isinstance(partition, str) else partition
         rows = scheduled(split.rows(X, y, nodes), shuffle)
-        return Stream(X[rows], y[rows])
-    order = np.arange(len(X)) if shuffle is None else permutation(len(X), shuffle)
-    rounds = len(X) // nodes
-    rows = order[: rounds * nodes].reshape(rounds, nodes)
+    else:
+        order = np.arange(len(X)) if shuffle is None else permutation(len(X), shuffle)
+        rounds = len(X) // nodes
+        rows = order[: rounds * nodes].reshape(rounds, nodes)
+    _tell_unused(rows, len(X))
     return Stream(X[rows], y[rows])
+
+
+def _tell_unused(rows: npt.NDArray[Any], count: int) -> None:
+    """Say how many of the rows are in no round, if that is more than a few, or if there is one round alone."""
+    rounds, nodes = rows.shape
+    unused = count - len(np.unique(rows))
+    left = f"{unused:,} of {count:,} rows are left out" if unused > FEW * count else ""
+    alone = "nothing that is learned in the only round is scored" if rounds == 1 else ""
+    if told := ", and ".join(filter(None, (left, alone))):
+        note(
+            logger, f"every node learns one row a round, {counted(nodes, 'node')} in {counted(rounds, 'round')}: {told}"
+        )
 
 
 def first_rounds(stream: Stream, rounds: int | None) -> Stream:

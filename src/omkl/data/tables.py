@@ -266,7 +266,7 @@ def _require(names: Iterable[str], found: Read) -> None:
             if found.has_header:
                 is_row = found.lines is not None and any(map(cells.is_number, found.columns))
                 also = f"; if {found.name} has no header, add a first line of names" if is_row else ""
-            raise InputError(unknown("column", name, found.columns) + also)
+            raise InputError(unknown("column", name, found.columns, list) + also)
 
 
 def node_names(node: npt.NDArray[Any]) -> tuple[list[str], npt.NDArray[np.int64]]:

@@ -77,7 +77,7 @@ class Settings:
         rates = None if several is None else tuple(sorted({forgetting(one) for one in several}, reverse=True))
         if rates is not None and not isinstance(rule, Pooled):
             raise InputError(f"forget is {forget}; {rule} is another learner; give its own, as in Newton(forget=0.99)")
-        return cls(bank, whole("rank", rank), rule, rates, weight_rate, warmup)
+        return cls(bank, whole("rank", rank, usual=cls.rank), rule, rates, weight_rate, warmup)
 
     def method(self, nodes: int = 1) -> Method:
         """Return the method of one node, or the recommended gossip of several."""

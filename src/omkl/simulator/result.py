@@ -14,7 +14,7 @@ from omkl import metrics, plots, storage
 from omkl.arrays import Array
 from omkl.data.encoding import Encoding
 from omkl.display import as_html, as_text, counted, short
-from omkl.errors import InputError, MissingExtraError, pick
+from omkl.errors import InputError, MissingExtraError, extra, pick
 from omkl.features import Features, transform
 from omkl.learners import LEARNERS
 from omkl.model import Model, loss_from, model_of
@@ -403,8 +403,8 @@ def _write_curves(folder: Path, columns: dict[str, npt.NDArray[Any]]) -> None:
 
 def _read_curves(folder: Path) -> dict[str, npt.NDArray[Any]]:
     if (folder / "metrics.parquet").exists():
-        from pyarrow import parquet
-
+        with extra("results", "pyarrow"):
+            from pyarrow import parquet
         table = parquet.read_table(folder / "metrics.parquet")
         return {name: table[name].to_numpy() for name in table.column_names}
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]

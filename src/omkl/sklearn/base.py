@@ -33,6 +33,7 @@ ROWS: dict[str, Any] = {"dtype": np.float64, "accept_sparse": "csr", "ensure_all
 
 
 REMEDIES = {
+    "numbers with a decimal comma": 'read them as numbers, as pandas.read_csv(path, decimal=",") does',
     "dates": "make numbers of the dates, such as days and hours, or drop them",
     "spans of time": "make seconds of the spans, as X[name].dt.total_seconds()",
     "texts": (
@@ -246,7 +247,10 @@ def _kind(column: npt.NDArray[Any]) -> str | None:
     try:
         column.astype(np.float64)
     except (TypeError, ValueError):
-        return "dates" if cells.look_like_dates(cells.texts(column)) else "texts"
+        found = cells.texts(column)
+        if cells.style_of(found, has_decimal_commas=True) == cells.DECIMAL_COMMA:
+            return "numbers with a decimal comma"
+        return "dates" if cells.look_like_dates(found) else "texts"
     return None
 
 

@@ -28,7 +28,7 @@ rounded difference (<em>quantizer</em>, M levels), predicts its sample, then lea
 <p>The method is from T. Ortega and H. Jafarkhani, <em>Gossiped and Quantized Online Multi-Kernel Learning</em>, IEEE
 Signal Processing Letters 30 (2023). This page repeats its experiments and puts each of its claims to the test. What is
 called loss is ln(1 + exp(-y f)), scored before the sample is learned; a device that always says "don't know" loses
-ln&nbsp;2&nbsp;=&nbsp;0.6931.</p>
+ln&nbsp;2&nbsp;=&nbsp;0.6931. <a href='#words'>Words</a> says what OMKL and the other names below mean.</p>
 """
 
 
@@ -71,7 +71,7 @@ def page(bodies: Mapping[str, str], settings: Mapping[str, object], versions: Ma
 <h1>Gossiped and quantized online multi-kernel learning, reproduced</h1>
 {INTRODUCTION}{paragraph(gap) if missing else ""}
 {"".join(sections)}
-<h2>Words</h2>
+<h2 id='words'>Words</h2>
 {tables[0]}
 <h2>How this page was made</h2>
 {tables[1]}{tables[2]}</body></html>
