@@ -214,7 +214,7 @@ def _used() -> int:
 
 
 def _sockets() -> Iterator[socket.socket]:
-    """Yield the internet sockets of this process, each for a moment: this takes no descriptor, for there may be none."""
+    """Yield the internet sockets of this process, each for a moment, without taking a descriptor: there may be none."""
     try:
         numbers: Iterable[int] = [int(entry.name) for entry in DESCRIPTORS.iterdir()]
     except OSError:
