@@ -292,7 +292,7 @@ def test_explain_is_the_page_of_the_theory() -> None:
     flags = shlex.split(
         "--method paper --topology star --nodes 7 --quantizer nearest --features 5 --kernels cauchy:1,2 --rounds 50"
     )
-    page = omkl.theory.explain("star", 7, quantizer=omkl.Nearest(), features=5, kernels=2, rounds=50)
+    page = omkl.explain("star", 7, method="paper", quantizer=omkl.Nearest(), features=5, kernels=2, rounds=50)
     assert run("explain", *flags).stdout == f"{page}\n"
     found = as_json(run("explain", *flags, "--format", "json"))
     assert (found["rho"], found["regret"], found["vacuous"]) == (page.rho, page.terms.total, page.vacuous)
@@ -314,13 +314,25 @@ def test_explain_of_a_preset() -> None:
     assert run("explain", "--nodes", 5).stdout.startswith(
         "Nothing is proved about whether these nodes agree; by the graph, disagreement halves in about "
     )
-    assert omkl.explain("path", 5, method="paper") == omkl.explain("path", 5, quantizer=omkl.QSGD(3))
-    with pytest.raises(omkl.InputError, match="one of them says all"):
-        omkl.explain("path", 5, method="paper", gamma=0.1)
-    paper = f"{omkl.explain('path', 5, quantizer=omkl.QSGD(3))}\n"
+    paper = f"{omkl.explain('path', 5, method='paper')}\n"
     assert run("explain", "--nodes", 5, "--method", "paper").stdout == paper
     rate = run("explain", "--nodes", 5, "--method", "paper", "--learner", "{name='sgd', eta=0.1}").stdout
     assert rate == run("explain", "--nodes", 5, "--method", "paper", "--eta", 0.1).stdout
+
+
+@pytest.mark.parametrize("method", [None, "paper"])
+def test_explain_in_python_changes_the_method_as_flags_do(method: str | None) -> None:
+    flags = ("--gamma", 0.2, "--quantizer", "nearest", "--step", 2.5, "--topology", "ring", "--nodes", 10)
+    named = () if method is None else ("--method", method)
+    page = omkl.explain("ring", 10, method=method, gamma=0.2, quantizer=omkl.Nearest(2.5))
+    assert run("explain", *flags, *named).stdout == f"{page}\n"
+
+
+def test_explain_names_the_methods_that_it_takes() -> None:
+    rule = "the theory is of gossip; take recommended, frugal, paper or gossip"
+    assert rule in run("explain", "--method", "alone").stderr
+    with pytest.raises(omkl.InputError, match=rule):
+        omkl.explain("path", 5, method="alone")
 
 
 def test_explain_of_a_quantizer_that_is_no_contraction() -> None:
