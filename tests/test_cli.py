@@ -348,6 +348,10 @@ def test_explain_of_a_step_at_which_nodes_drift_apart() -> None:
     flags = ("explain", "--topology", "grid", "--nodes", 16)
     told = run(*flags, "--gamma", 1).stdout
     assert told.startswith("gamma = 1 is too large: in a trial of 600 rounds without samples these nodes drifted apart")
+    assert "you have" not in told  # nobody said how many rounds there are
+    few = run(*flags, "--gamma", 1, "--rounds", 125).stdout
+    assert "a trial of 600 rounds without samples these nodes drifted apart (you have 125 rounds); take a" in few
+    assert "you have" not in run(*flags, "--gamma", 1, "--rounds", 600).stdout
     assert told.count("drifted apart") == 2  # in the line of the step too
     assert "halves" not in told
     assert as_json(run(*flags, "--gamma", 1, "--format", "json"))["drifts"] is True
@@ -383,11 +387,11 @@ def test_explain_counts_the_rounds_and_nodes_of_a_table(tmp_path: Path) -> None:
     told = run("explain", tmp_path / "spec.toml")
     assert told.stdout == f"{omkl.explain('path', 2, method=omkl.recommended(loss='squared'), rounds=10)}\n"
     assert told.stderr == ""
-    assert "; there are 10 rounds" in told.stdout
-    assert "; there are 7 rounds" in run("explain", tmp_path / "spec.toml", "--rounds", 7).stdout
+    assert "; you have 10 rounds" in told.stdout
+    assert "; you have 7 rounds" in run("explain", tmp_path / "spec.toml", "--rounds", 7).stdout
     (tmp_path / "spec.toml").write_text('data = "rows.csv"\ntarget = "y"\n')
-    assert "; there are 5 rounds" in run("explain", tmp_path / "spec.toml", "--nodes", 6).stdout
-    assert "there are 1,000 rounds" in run("explain", "--nodes", 6).stdout
+    assert "; you have 5 rounds" in run("explain", tmp_path / "spec.toml", "--nodes", 6).stdout
+    assert "; 1,000 rounds assumed; --rounds (rounds=)" in run("explain", "--nodes", 6).stdout
 
 
 @pytest.mark.filterwarnings("default")

@@ -16,7 +16,7 @@ from omkl.quantizers import Quantizer
 from omkl.settings import settings
 from omkl.theory.explanation import TAKEN
 
-NODES, ROUNDS = 20, 1000  # where nothing says how many
+NODES = 20  # where nothing says how many
 
 FLAGS = options.flags("topology nodes weights method")
 
@@ -70,10 +70,10 @@ class explain(FLAGS):  # type: ignore[misc, valid-type]
             show.print_page(str(page))
 
 
-def _rounds(given: Any, nodes: int, partition: Any) -> int:
-    """Return how many rounds the nodes can take from data."""
+def _rounds(given: Any, nodes: int, partition: Any) -> int | None:
+    """Return how many rounds the nodes can take from data, if there are any."""
     if given is None:
-        return ROUNDS
+        return None
     if isinstance(given, str):
         return data.known(given).n // max(1, nodes)
     return len(data.as_stream(given, nodes, partition=partition)[0].X)

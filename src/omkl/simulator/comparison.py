@@ -102,7 +102,8 @@ class Comparison(dict[str, Result]):
             return "one seed has no interval; pass seeds=10"
         if np.isnan(rows[0]["loss_half"]):
             return NO_INTERVAL
-        return f"± is half a 95 % interval over {seeds} seeds; a difference is taken seed by seed"
+        one = f"± is half a 95 % interval over {seeds} seeds; a difference is taken seed by seed"
+        return f"{one}\nrows are {next(iter(self.values())).order()}"
 
 
 def _each(result: Result) -> Floats:

@@ -134,11 +134,10 @@ class Result:
             if apart[1]
             else f", mean of {seeds} seeds; {NO_INTERVAL}"
         )
-        again = "; another order: --shuffle 1 (shuffle=1)" if self.config.get("is_dealt") else ""
         lines = {
             "loss": f"{_figure(summary['loss'])}{apart[0]} over all rounds, scored before learning",
             "final loss": f"{_figure(summary['final_loss'])}{apart[1]} over the last tenth{over}",
-            "rows": f"the same in one order for all seeds: ± does not cover that{again}" if apart[1] else "nan",
+            "rows": self.order() if apart[1] else "nan",
             "guessing": f"{_figure(self._guess('loss'))} over the last tenth, if one always guessed {self._guessed}",
             "typical error": f"{_figure(self._typical_error(), 1000)} over the last tenth, root mean square",
             "final accuracy": f"{summary['final_accuracy']:.2%} over the last tenth{self._accuracy_of_guessing()}",
@@ -148,6 +147,11 @@ class Result:
             "note": self._is_worse_than_guessing(),
         }
         return {name: text for name, text in lines.items() if not text.startswith("nan")}
+
+    def order(self) -> str:
+        """Return what intervals over seeds leave out."""
+        again = "; another order: --shuffle 1 (shuffle=1)" if self.config.get("is_dealt") else ""
+        return f"the same in one order for all seeds: ± does not cover that{again}"
 
     @property
     def _is_squared(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from omkl import losses
+from omkl.display import counted
 from omkl.errors import InputError
 from omkl.methods import Gossip, named
 from omkl.methods.consensus_step import TRIAL, Tracking, drifts, seldom, stable_step, tracking
@@ -35,6 +36,7 @@ BEYOND = {
     "pace": "a pace of gossip",
     "sending": "a rule of sending",
 }  # by setting: what the theory does not cover
+ROUNDS = 1000  # where nothing says how many
 TAKEN = "take recommended, frugal, paper or gossip"  # of the methods
 UNPROVED = ("momentum", "clip", "sending")  # mixing of another kind, of which no contraction is proved
 
@@ -77,6 +79,8 @@ class Explanation:
     drifts
         Whether nodes drifted apart at this step in a trial of mixing without samples; None if it was not tried, as on
         large networks and with clipping or a rule of sending.
+    assumed
+        Whether nothing said how many rounds there are.
     """
 
     nodes: int
@@ -100,6 +104,7 @@ class Explanation:
     assumptions: tuple[Assumption, ...]
     auto: float
     drifts: bool | None = None
+    assumed: bool = False
 
     @property
     def largest(self) -> float:
@@ -140,7 +145,11 @@ class Explanation:
 
     def _too_large(self) -> str:
         trial = f"in a trial of {TRIAL} rounds without samples these nodes drifted apart"
+        trial += f" ({self._own_rounds()})" if self.rounds < TRIAL and not self.assumed else ""
         return f'gamma = {self.gamma:.3g} is too large: {trial}; take a smaller one, "auto" is {self.auto:.2g}.'
+
+    def _own_rounds(self) -> str:
+        return f"you have {counted(self.rounds, 'round')}"
 
     def _halves(self) -> str:
         return f"about {max(1, round(self.halving)):,}" if math.isfinite(self.halving) else "no number of"
@@ -149,7 +158,7 @@ class Explanation:
         if self.nodes == 1:
             return ["Network: one node; there is nothing to agree on, and nothing is sent."]
         mixing = f"disagreement halves in {self._halves()} rounds where nothing disturbs it"
-        mixing += f"; there are {self.rounds:,} rounds"
+        mixing += f"; {self.rounds:,} rounds assumed; --rounds (rounds=)" if self.assumed else f"; {self._own_rounds()}"
         if self.delta <= 0:
             mixing = "refused, as delta is not positive"
         elif self.drifts is not None:
@@ -221,7 +230,7 @@ def explain(
     quantizer: Contraction | float | None = None,
     features: int | None = None,
     kernels: int | None = None,
-    rounds: int = 1000,
+    rounds: int | None = None,
     eta: float | None = None,
     gamma: float | Literal["auto"] | None = None,
     momentum: float | None = None,
@@ -247,7 +256,7 @@ def explain(
     features, eta, gamma, momentum, weight_rate, regularization, loss
         Settings of the method that differ.
     kernels, rounds
-        P and T; ``kernels=None`` counts those of the method.
+        P and T; without them as many kernels as the method has, and a thousand rounds.
     radius
         |theta*| of the comparator, and the R within which models are taken to stay.
     sent
@@ -279,6 +288,7 @@ def explain(
     kernels = method.members if kernels is None else kernels
     share = method.channel.least_share(method.members) if share is None else share
     n = method.sent if sent is None else sent
+    length = ROUNDS if rounds is None else rounds
     beyond = (*(name for name in BEYOND if method.settings()[name]), *beyond)
     delta = given if isinstance(given, (int, float)) else given.delta(n)
     # Of a quantizer with a delta alone it is taken that it shrinks.
@@ -291,15 +301,16 @@ def explain(
     c = contraction(rho, pull, usable, gamma) if proved else 0.0
     factor = gossip_factor(pull, usable, gamma) if proved else math.inf
     lipschitz = loss.lipschitz + 2 * regularization * radius
-    setting: Any = {"nodes": network.nodes, "rounds": rounds, "eta": method.eta, "lipschitz": lipschitz,
+    setting: Any = {"nodes": network.nodes, "rounds": length, "eta": method.eta, "lipschitz": lipschitz,
                     "radius": radius, "kernels": kernels}  # fmt: skip
     terms = regret_terms(c=c, factor=factor, weight_rate=method.weights.rate, **setting)
     start = _start(loss)
     page = Explanation(
         network.nodes, len(network.graph.edges), network.rule, rho, pull, delta, consensus_step(rho, pull, usable),
-        gamma, c, factor, _halving(network, gamma, momentum), rounds, lipschitz, radius,
+        gamma, c, factor, _halving(network, gamma, momentum), length, lipschitz, radius,
         RegretTerms(*[math.nan] * len(terms)) if beyond else terms, printed_terms(rho=rho, delta=usable, **setting),
-        rounds * start, beyond, _loss_assumptions(loss, start, regularization, radius), auto,
+        length * start, beyond, _loss_assumptions(loss, start, regularization, radius), auto,
+        assumed=rounds is None,
     )  # fmt: skip
     if network.nodes == 1:
         return page
