@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.table import Table
 from typer.testing import CliRunner, Result
 
 import omkl
@@ -451,6 +452,16 @@ STATUSES = [
     Status("gone", "binary", 10, 3, "none", "someone", None, False, "pip install 'omkl[river]'", {}),
     Status("bad", "binary", 10, 3, "none", "someone", "/data/bad", False, "it has another sha256", {}),
 ]
+
+
+def test_a_pipe_gets_no_spaces_at_the_ends_of_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Table.grid(expand=True)
+    page.add_row("a", "")
+    page.add_row("and a longer one", "x")
+    show.console().print(page, "end [of]")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert all(line and line == line.rstrip() for line in lines)
 
 
 def test_data(monkeypatch: pytest.MonkeyPatch) -> None:
