@@ -392,7 +392,7 @@ def test_explain_counts_the_rounds_and_nodes_of_a_table(tmp_path: Path) -> None:
     assert "; you have 7 rounds" in run("explain", tmp_path / "spec.toml", "--rounds", 7).stdout
     (tmp_path / "spec.toml").write_text('data = "rows.csv"\ntarget = "y"\n')
     assert "; you have 5 rounds" in run("explain", tmp_path / "spec.toml", "--nodes", 6).stdout
-    assert "; 1,000 rounds assumed; --rounds (rounds=)" in run("explain", "--nodes", 6).stdout
+    assert "; 1,000 rounds assumed (--rounds, rounds=)" in run("explain", "--nodes", 6).stdout
 
 
 @pytest.mark.filterwarnings("default")

@@ -158,7 +158,7 @@ class Explanation:
         if self.nodes == 1:
             return ["Network: one node; there is nothing to agree on, and nothing is sent."]
         mixing = f"disagreement halves in {self._halves()} rounds where nothing disturbs it"
-        mixing += f"; {self.rounds:,} rounds assumed; --rounds (rounds=)" if self.assumed else f"; {self._own_rounds()}"
+        mixing += f"; {self.rounds:,} rounds assumed (--rounds, rounds=)" if self.assumed else f"; {self._own_rounds()}"
         if self.delta <= 0:
             mixing = "refused, as delta is not positive"
         elif self.drifts is not None:
