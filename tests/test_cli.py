@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.table import Table
 from typer.testing import CliRunner, Result
 
 import omkl
@@ -292,7 +293,7 @@ def test_explain_is_the_page_of_the_theory() -> None:
     flags = shlex.split(
         "--method paper --topology star --nodes 7 --quantizer nearest --features 5 --kernels cauchy:1,2 --rounds 50"
     )
-    page = omkl.theory.explain("star", 7, quantizer=omkl.Nearest(), features=5, kernels=2, rounds=50)
+    page = omkl.explain("star", 7, method="paper", quantizer=omkl.Nearest(), features=5, kernels=2, rounds=50)
     assert run("explain", *flags).stdout == f"{page}\n"
     found = as_json(run("explain", *flags, "--format", "json"))
     assert (found["rho"], found["regret"], found["vacuous"]) == (page.rho, page.terms.total, page.vacuous)
@@ -314,13 +315,25 @@ def test_explain_of_a_preset() -> None:
     assert run("explain", "--nodes", 5).stdout.startswith(
         "Nothing is proved about whether these nodes agree; by the graph, disagreement halves in about "
     )
-    assert omkl.explain("path", 5, method="paper") == omkl.explain("path", 5, quantizer=omkl.QSGD(3))
-    with pytest.raises(omkl.InputError, match="one of them says all"):
-        omkl.explain("path", 5, method="paper", gamma=0.1)
-    paper = f"{omkl.explain('path', 5, quantizer=omkl.QSGD(3))}\n"
+    paper = f"{omkl.explain('path', 5, method='paper')}\n"
     assert run("explain", "--nodes", 5, "--method", "paper").stdout == paper
     rate = run("explain", "--nodes", 5, "--method", "paper", "--learner", "{name='sgd', eta=0.1}").stdout
     assert rate == run("explain", "--nodes", 5, "--method", "paper", "--eta", 0.1).stdout
+
+
+@pytest.mark.parametrize("method", [None, "paper"])
+def test_explain_in_python_changes_the_method_as_flags_do(method: str | None) -> None:
+    flags = ("--gamma", 0.2, "--quantizer", "nearest", "--step", 2.5, "--topology", "ring", "--nodes", 10)
+    named = () if method is None else ("--method", method)
+    page = omkl.explain("ring", 10, method=method, gamma=0.2, quantizer=omkl.Nearest(2.5))
+    assert run("explain", *flags, *named).stdout == f"{page}\n"
+
+
+def test_explain_names_the_methods_that_it_takes() -> None:
+    rule = "the theory is of gossip; take recommended, frugal, paper or gossip"
+    assert rule in run("explain", "--method", "alone").stderr
+    with pytest.raises(omkl.InputError, match=rule):
+        omkl.explain("path", 5, method="alone")
 
 
 def test_explain_of_a_quantizer_that_is_no_contraction() -> None:
@@ -336,6 +349,10 @@ def test_explain_of_a_step_at_which_nodes_drift_apart() -> None:
     flags = ("explain", "--topology", "grid", "--nodes", 16)
     told = run(*flags, "--gamma", 1).stdout
     assert told.startswith("gamma = 1 is too large: in a trial of 600 rounds without samples these nodes drifted apart")
+    assert "you have" not in told  # nobody said how many rounds there are
+    few = run(*flags, "--gamma", 1, "--rounds", 125).stdout
+    assert "a trial of 600 rounds without samples these nodes drifted apart (you have 125 rounds); take a" in few
+    assert "you have" not in run(*flags, "--gamma", 1, "--rounds", 600).stdout
     assert told.count("drifted apart") == 2  # in the line of the step too
     assert "halves" not in told
     assert as_json(run(*flags, "--gamma", 1, "--format", "json"))["drifts"] is True
@@ -371,11 +388,11 @@ def test_explain_counts_the_rounds_and_nodes_of_a_table(tmp_path: Path) -> None:
     told = run("explain", tmp_path / "spec.toml")
     assert told.stdout == f"{omkl.explain('path', 2, method=omkl.recommended(loss='squared'), rounds=10)}\n"
     assert told.stderr == ""
-    assert "; there are 10 rounds" in told.stdout
-    assert "; there are 7 rounds" in run("explain", tmp_path / "spec.toml", "--rounds", 7).stdout
+    assert "; you have 10 rounds" in told.stdout
+    assert "; you have 7 rounds" in run("explain", tmp_path / "spec.toml", "--rounds", 7).stdout
     (tmp_path / "spec.toml").write_text('data = "rows.csv"\ntarget = "y"\n')
-    assert "; there are 5 rounds" in run("explain", tmp_path / "spec.toml", "--nodes", 6).stdout
-    assert "there are 1,000 rounds" in run("explain", "--nodes", 6).stdout
+    assert "; you have 5 rounds" in run("explain", tmp_path / "spec.toml", "--nodes", 6).stdout
+    assert "; 1,000 rounds assumed (--rounds, rounds=)" in run("explain", "--nodes", 6).stdout
 
 
 @pytest.mark.filterwarnings("default")
@@ -435,6 +452,16 @@ STATUSES = [
     Status("gone", "binary", 10, 3, "none", "someone", None, False, "pip install 'omkl[river]'", {}),
     Status("bad", "binary", 10, 3, "none", "someone", "/data/bad", False, "it has another sha256", {}),
 ]
+
+
+def test_a_pipe_gets_no_spaces_at_the_ends_of_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Table.grid(expand=True)
+    page.add_row("a", "")
+    page.add_row("and a longer one", "x")
+    show.console().print(page, "end [of]")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert all(line and line == line.rstrip() for line in lines)
 
 
 def test_data(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,7 +128,7 @@ BAD: list[tuple[Any, Any, str]] = [
     ((X[:, 0], y), 2, r"X has shape \(6,\); it must be \(n, d\)"),
     ((X.reshape(3, 2, 2), y), 2, r"y has shape \(6,\) and X \(3, 2, 2\)"),
     ((X.reshape(3, 2, 2), np.ones((3, 2, 1, 1))), 2, r"y has shape \(3, 2, 1, 1\)"),
-    ((X.reshape(3, 2, 2), y.reshape(3, 2)), 3, "nodes is 3; these rows belong to 2 nodes; leave"),
+    ((X.reshape(3, 2, 2), y.reshape(3, 2)), 3, "nodes is 3; these rows belong to 2 nodes; drop --nodes"),
     ((X.reshape(3, 2, 1, 2), y), 2, r"X has shape \(3, 2, 1, 2\)"),
     ((np.empty((0, 2)), np.empty(0)), 1, r"X is empty, of shape \(0, 2\)"),
     ((np.empty((6, 0)), y), 1, r"X is empty, of shape \(6, 0\)"),

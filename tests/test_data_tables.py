@@ -148,6 +148,18 @@ def test_cells_are_told_by_their_line_also_where_time_orders_the_rows(tmp_path: 
         data.read_table(path, ["u", "v"], time="t")
 
 
+@pytest.mark.parametrize("graph", [omkl.topology.ring(3), omkl.topology.Schedule([omkl.topology.ring(3)])])
+def test_a_graph_of_other_nodes_than_the_data_have_is_refused(tmp_path: Path, graph: Any) -> None:
+    path, text = tmp_path / "t.csv", "the data have 2 nodes, the graph 3; give a graph of as many nodes"
+    path.write_text("x,who,y\n" + "".join(f"{k},{'ab'[k % 2]},{k % 3}\n" for k in range(16)))
+    with pytest.raises(InputError, match=text):
+        omkl.simulate(path, graph, target="y", node="who")
+    with pytest.raises(InputError, match=text):
+        omkl.compare((np.zeros((9, 2, 1)), np.ones((9, 2))), {"a": ("paper", "ring"), "b": ("paper", graph)})
+    with pytest.raises(InputError, match=r"drop --nodes \(nodes=\)"):
+        omkl.simulate(path, "ring", target="y", node="who", nodes=3)
+
+
 def test_notes_are_told_once_in_python_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "t.csv"
     path.write_text("x,is_open,who,y\n" + "".join(f"{k},{'yn'[k % 3 > 0]},{'ab'[k > 6]},{k % 2}\n" for k in range(16)))

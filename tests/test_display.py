@@ -90,6 +90,12 @@ def test_what_guessing_gives_in_the_last_tenth() -> None:
     assert guessing(record_every=5) == pytest.approx({"loss": np.log(2), "accuracy": 1 / 2})
 
 
+def test_a_comparison_says_what_its_intervals_leave_out() -> None:
+    both = omkl.Comparison(a=result(), b=result())
+    assert str(both).endswith("\nrows are the same in one order for all seeds: ± does not cover that")
+    assert "in one order" not in str(omkl.Comparison(a=result(seeds=1)))
+
+
 def test_r2_of_targets_that_drift_is_that_of_the_rounds_beside_it() -> None:
     """Targets that rise in steps of a round have, in two rounds of two nodes, a variance of 1/4 and no more."""
     y = np.repeat(np.arange(20.0)[:, None], 2, axis=1)

@@ -206,7 +206,7 @@ def test_a_registry_without_entry_points() -> None:
     [
         (
             lambda: omkl.simulate("banana", method=ANYTHING),
-            "method is object, which lacks name, .*step, models; a method",
+            "method is object, which lacks name, .*step, models; give a name",
         ),
         (
             lambda: omkl.simulate("banana", method=KIND),
@@ -214,7 +214,7 @@ def test_a_registry_without_entry_points() -> None:
         ),
         (
             lambda: omkl.simulate("banana", quantizer=3),
-            "quantizer is 3, which lacks name, .*, size; a quantizer has name",
+            "quantizer is 3, which lacks name, [^;]*, size; give a name or an object such as",
         ),
         (lambda: omkl.Gossip(learner=omkl.SGD), r"learner is the class SGD; give a name or an object; pass SGD\(\)"),
         (

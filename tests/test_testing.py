@@ -13,7 +13,7 @@ import omkl
 from omkl import testing
 from omkl.arrays import Array, namespace
 from omkl.compressors import QUANTIZERS
-from omkl.errors import MissingExtraError
+from omkl.errors import InputError, MissingExtraError
 from omkl.learners import LEARNERS, Learner, Memory, Sample
 from omkl.losses import LOSSES, Loss
 from omkl.methods import METHODS, Info, Method, Network, Round
@@ -316,6 +316,17 @@ class Fractional(Base):
         return after, info._replace(message_bytes=info.message_bytes + 0.5)
 
 
+class Single(Base):
+    def step(self, state: LocalState, inputs: Round, network: Network) -> Any:
+        return super().step(state, inputs, network)[0]
+
+
+class Numbered(Base):
+    def step(self, state: LocalState, inputs: Round, network: Network) -> tuple[LocalState, Info]:
+        after, info = super().step(state, inputs, network)
+        return after, info._replace(message_bytes=40)
+
+
 class Sharing(Base):
     def step(self, state: LocalState, inputs: Round, network: Network) -> tuple[LocalState, Info]:
         after, info = super().step(state, inputs, network)
@@ -457,6 +468,19 @@ def test_all_that_fails_is_told_at_once() -> None:
         Failed, match=r"(?s)^SGD fails .* SGD is a class; .*; pass SGD\(\); the other checks need them, .*run$"
     ):
         testing.check_learner(omkl.SGD)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("nodes", [2, 500])  # with NumPy, and compiled
+@pytest.mark.parametrize(
+    ("method", "text"),
+    [
+        (Single(**SMALL), r"\.step returns no pair \(state, Info\); omkl.testing.check_method\(method\) says more"),
+        (Numbered(**SMALL), r"\.step gives message_bytes 40; .* omkl.testing.check_method\(method\) says more"),
+    ],
+)
+def test_a_simulation_points_to_the_checks(method: Any, text: str, nodes: int) -> None:
+    with pytest.raises(InputError, match=text):
+        omkl.simulate((np.zeros((40, nodes, 1)), np.ones((40, nodes))), "path", method=method)
 
 
 def test_what_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

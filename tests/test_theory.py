@@ -1,4 +1,5 @@
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -7,9 +8,9 @@ import pytest
 from omkl import theory
 from omkl.errors import InputError
 from omkl.losses import Softmax
-from omkl.theory import explain
 from omkl.topology import Topology, build
 
+explain = partial(theory.explain, method="paper", quantizer=1.0)
 DELTA = 1 - 40 / 49  # QSGD, M = 7, n = 40
 
 
@@ -72,7 +73,7 @@ def test_the_paper_on_the_path() -> None:
     assert page.halving == pytest.approx(math.log(2) / (0.009 * page.rho), rel=1e-3)
     assert page.terms.total == pytest.approx(171, rel=0.02)
     assert page.printed.total == pytest.approx(2.3e8, rel=0.02)
-    assert "at most 0.25 of the 693.1 that always predicting f = 0 loses" in str(page)
+    assert "at most 0.25 of the 693.1 that always predicting 0 loses" in str(page)
     assert "disagreement halves in about 9,383 rounds" in str(page)
     assert explain("path", 20, quantizer=DELTA) == page
 
@@ -208,8 +209,10 @@ def test_gradient_bound_counts_the_regularization() -> None:
 @pytest.mark.parametrize(
     ("setting", "text"),
     [
-        ({"eta": 0}, "eta is 0; it must be at least"),
-        ({"gamma": 2}, "gamma is 2; it must be from 0 to 1"),
+        ({"eta": 0}, "eta is 0.0; a learning rate must be positive"),
+        ({"gamma": 2}, "gamma is 2.0; the consensus step must lie in"),
+        ({"kernels": 0}, "kernels is 0; it must be at least 1"),
+        ({"method": "alone"}, "the theory is of gossip; take recommended, frugal, paper or gossip"),
         ({"quantizer": 1.5}, "delta is 1.5; it must be from 0 to 1"),
         ({"rounds": 0}, "rounds is 0; it must be at least 1"),
         ({"radius": math.nan}, "radius is nan"),

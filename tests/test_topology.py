@@ -213,7 +213,10 @@ def test_everything_that_stands_for_a_graph_builds_the_same() -> None:
         (lambda: build("ring", 5, "metropolys"), "did you mean 'metropolis'?"),
         (lambda: build("ring"), "topology 'ring' without nodes"),
         (lambda: build("complete", -1), "-1 nodes; a network has at least one"),
-        (lambda: build(topology.ring(5), 6), "nodes=6 for a topology of 5 nodes; they must match"),
+        (
+            lambda: build(topology.ring(5), 6),
+            "nodes=6 for a topology of 5 nodes; they must match; drop --nodes (nodes=)",
+        ),
         (lambda: build(nx.DiGraph([(0, 1)])), "a directed graph; gossip goes both ways"),
         (lambda: Graph(3, np.array([[0, 1], [2, 2]])), "edge (2, 2); edges join two different nodes of 0 ... 2"),
         (lambda: Graph(3, np.array([[0, 3]])), "edge (0, 3)"),

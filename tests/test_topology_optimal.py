@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import omkl
 from omkl import topology
 from omkl.errors import InputError, MissingExtraError
 from omkl.theory import explain, spectral_gap
@@ -74,7 +73,7 @@ def test_theory_takes_negative_weights() -> None:
     network = topology.fdla(topology.erdos_renyi(20))
     assert network.weights.min() < -0.01 < network.self_weights.min()
     step = explain(network, method="paper").gamma_star
-    page = explain(network, quantizer=omkl.QSGD(bits=3), gamma=step)
+    page = explain(network, method="paper", gamma=step)
     mixed = np.eye(20) - step * (np.eye(20) - network.matrix())
     assert 0 < page.c < 1 - np.linalg.norm(mixed - 1 / 20, 2) ** 2
 

@@ -95,9 +95,10 @@ def named(kind: str, thing: Any, known: Mapping[str, Callable[[], Any]], protoco
         )
     needed = members(protocol)
     if missing := [name for name in needed if not hasattr(thing, name)]:
+        rule = "" if len(missing) == len(needed) else f"; a {kind} has {', '.join(needed)}"
         raise InputError(
-            f"{kind} is {brief(thing)}, which lacks {', '.join(missing)}; a {kind} has {', '.join(needed)}; give a "
-            f"name or an object such as {example}"
+            f"{kind} is {brief(thing)}, which lacks {', '.join(missing)}{rule}; give a name or an object such as "
+            f"{example}"
         )
     return thing
 

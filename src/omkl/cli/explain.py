@@ -14,8 +14,9 @@ from omkl.experiment import Experiment, label
 from omkl.methods import PRESETS, Gossip, Method, suited
 from omkl.quantizers import Quantizer
 from omkl.settings import settings
+from omkl.theory.explanation import TAKEN
 
-NODES, ROUNDS = 20, 1000  # where nothing says how many
+NODES = 20  # where nothing says how many
 
 FLAGS = options.flags("topology nodes weights method")
 
@@ -60,7 +61,8 @@ class explain(FLAGS):  # type: ignore[misc, valid-type]
             count if isinstance(graph, str) else run.get("nodes"),
             weights=run.get("weights", "metropolis"),
             rounds=_rounds(given, count, run.get("partition")) if length is None else length,
-            **theory.explanation.settings_of(method, channel),
+            method=method,
+            quantizer=channel,
         )
         if self.output is Format.JSON:
             show.print_json(vars(page) | {"regret": page.terms.total, "vacuous": page.vacuous})
@@ -68,10 +70,10 @@ class explain(FLAGS):  # type: ignore[misc, valid-type]
             show.print_page(str(page))
 
 
-def _rounds(given: Any, nodes: int, partition: Any) -> int:
-    """Return how many rounds the nodes can take from data."""
+def _rounds(given: Any, nodes: int, partition: Any) -> int | None:
+    """Return how many rounds the nodes can take from data, if there are any."""
     if given is None:
-        return ROUNDS
+        return None
     if isinstance(given, str):
         return data.known(given).n // max(1, nodes)
     return len(data.as_stream(given, nodes, partition=partition)[0].X)
@@ -84,7 +86,7 @@ def _method(value: Any) -> tuple[Method, Quantizer]:
     given = [one.pop("quantizer", {}) for one in layers][latest:]  # a preset takes nothing of what was there
     before = config.method(tuple(layers))
     if type(before) is not Gossip:
-        raise InputError(f"method: {label(before)} given; the theory is of gossip; name a preset, or gossip")
+        raise InputError(f"method: {label(before)} given; the theory is of gossip; {TAKEN}")
     channel = before.channel.quantizer
     for one in given:
         channel = config.part(config.PARTS[Quantizer], one, "quantizer", channel)

@@ -36,6 +36,15 @@ def console() -> Console:
 
 
 class _Console(Console):
+    def print(self, *objects: Any, **how: Any) -> None:
+        """Print as rich does; to a pipe or a file without the spaces that fill its lines."""
+        if self.is_terminal:
+            super().print(*objects, **how)
+            return
+        with self.capture() as held:
+            super().print(*objects, **how)
+        self.file.writelines(f"{line.rstrip()}\n" for line in held.get().splitlines())
+
     def on_broken_pipe(self) -> None:
         """Leave a pipe that nobody reads to the application, which knows the exit code."""
         raise BrokenPipeError

@@ -223,7 +223,8 @@ def _stream(X: npt.ArrayLike, y: npt.ArrayLike, nodes: int | None, dtype: npt.DT
     if y.shape[:2] != X.shape[:2] or y.ndim > 3:
         raise InputError(f"y has shape {y.shape} and X {X.shape}; a stream's y must be {X.shape[:2]}; reshape it")
     if nodes not in (None, X.shape[1]):
-        raise InputError(f"nodes is {nodes}; these rows belong to {counted(X.shape[1], 'node')}; leave nodes out")
+        belong = f"these rows belong to {counted(X.shape[1], 'node')}"
+        raise InputError(f"nodes is {nodes}; {belong}; drop --nodes (nodes=)")
     return Stream(X, y)
 
 

@@ -7,10 +7,13 @@ import numpy as np
 import numpy.typing as npt
 
 from omkl import noise
+from omkl.errors import InputError
 from omkl.methods.gossip import Gossip
 from omkl.methods.protocol import Algorithm, Info, Method, Network, Round, S
 from omkl.storage import mapped
 from omkl.wire import message_bytes
+
+REMEDY = "omkl.testing.check_method(method) says more"
 
 Dither: TypeAlias = Callable[[int], npt.NDArray[np.float32] | None]
 """What the quantizers of all nodes are given in a round of gossip, ``(J, P, C, n)``; None where they need nothing."""
@@ -44,10 +47,21 @@ def advance(
         after, info = method.learn(rest, sample)
         info = info._replace(message_bytes=sent)
     else:
-        after, info = method.step(state, sample, network)
+        after, info = step(method, state, sample, network)
         own = {"memory": state.memory} if hasattr(state, "memory") else {}
         rest = after._replace(theta=info.theta, log_weights=info.log_weights, **own)  # type: ignore[attr-defined]
     return (after if seen is None or seen.all() else _rested(rest, after, seen)), info
+
+
+def step(method: Algorithm[S], state: S, sample: Round, network: Network) -> tuple[S, Info]:
+    """Return what a method's own ``step`` does; refuse what a class of the user's may return instead."""
+    made: Any = method.step(state, sample, network)
+    if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], Info)):
+        raise InputError(f"{method.name}.step returns no pair (state, Info); {REMEDY}")
+    if not hasattr(made[1].message_bytes, "shape"):
+        given = made[1].message_bytes
+        raise InputError(f"{method.name}.step gives message_bytes {given!r}; it must be an array of nodes; {REMEDY}")
+    return made[0], made[1]
 
 
 def _gossiped(method: Gossip, state: Any, sample: Round, network: Network, dither: Dither) -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from omkl import plots
 from omkl.display import aligned, counted
-from omkl.simulator.result import NO_INTERVAL, Result, half_shown
+from omkl.simulator.result import NO_INTERVAL, Result, half_shown, order
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,7 +102,8 @@ class Comparison(dict[str, Result]):
             return "one seed has no interval; pass seeds=10"
         if np.isnan(rows[0]["loss_half"]):
             return NO_INTERVAL
-        return f"± is half a 95 % interval over {seeds} seeds; a difference is taken seed by seed"
+        one = f"± is half a 95 % interval over {seeds} seeds; a difference is taken seed by seed"
+        return f"{one}\nrows are {order(next(iter(self.values())).config)}"
 
 
 def _each(result: Result) -> Floats:

@@ -1,7 +1,7 @@
 """What a simulation returns: curves, final models, and the configuration that made them."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -134,11 +134,10 @@ class Result:
             if apart[1]
             else f", mean of {seeds} seeds; {NO_INTERVAL}"
         )
-        again = "; another order: --shuffle 1 (shuffle=1)" if self.config.get("is_dealt") else ""
         lines = {
             "loss": f"{_figure(summary['loss'])}{apart[0]} over all rounds, scored before learning",
             "final loss": f"{_figure(summary['final_loss'])}{apart[1]} over the last tenth{over}",
-            "rows": f"the same in one order for all seeds: ± does not cover that{again}" if apart[1] else "nan",
+            "rows": order(self.config) if apart[1] else "nan",
             "guessing": f"{_figure(self._guess('loss'))} over the last tenth, if one always guessed {self._guessed}",
             "typical error": f"{_figure(self._typical_error(), 1000)} over the last tenth, root mean square",
             "final accuracy": f"{summary['final_accuracy']:.2%} over the last tenth{self._accuracy_of_guessing()}",
@@ -315,6 +314,12 @@ class Result:
         columns |= {name: getattr(self, name).reshape(-1) for name in names}
         flat = self.weights.reshape(-1, self.weights.shape[-1])
         return columns | {f"weight_{p}": flat[:, p] for p in range(flat.shape[1])}
+
+
+def order(config: Mapping[str, Any]) -> str:
+    """Return what intervals over the seeds of a run leave out, in words."""
+    again = "; another order: --shuffle 1 (shuffle=1)" if config.get("is_dealt") else ""
+    return f"the same in one order for all seeds: ± does not cover that{again}"
 
 
 def tail(rounds: int, share: float = 0.1) -> slice:

@@ -16,7 +16,7 @@ from omkl import noise
 from omkl.algorithm import State
 from omkl.arrays import Array
 from omkl.features import Features, transform, waves
-from omkl.methods import Gossip, Info, Method, Network, Round
+from omkl.methods import Gossip, Info, Method, Network, Round, eager
 from omkl.methods.protocol import MethodState
 from omkl.simulator.changing import Changing
 from omkl.simulator.engine import Measure
@@ -299,7 +299,7 @@ class Compiling(NamedTuple):
                 state, info = method.learn(state, sample)
                 sum_ = sum_ + sent
             else:
-                state, info = method.step(state, sample, here)
+                state, info = eager.step(method, state, sample, here)
             after.append(state)
             sums.append(sum_)
             seen.append((sample, info, here.degrees(len(targets)), state))

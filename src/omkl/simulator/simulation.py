@@ -12,6 +12,7 @@ import numpy.typing as npt
 from omkl import topology as topologies
 from omkl.data import Data, Partition, Stream, Table, as_stream, first_rounds, load
 from omkl.data.streams import is_dealt
+from omkl.display import counted
 from omkl.errors import InputError, unknown
 from omkl.experiment import Experiment, label
 from omkl.features import Features
@@ -144,12 +145,17 @@ def run_cases(
     own = getattr(source, "graph", None) or "path"
     given_graphs = [own if topology is None else topologies.opened(topology) for _, topology in pairs]
     names = getattr(source, "names", None)
-    nodes = _nodes(given_graphs, given.weights) if given.nodes is None and names is None else given.nodes
+    owned = names is not None or (
+        isinstance(source, tuple | list) and getattr(next(iter(source), None), "ndim", 2) == 3
+    )
+    nodes = _nodes(given_graphs) if given.nodes is None and not owned else given.nodes
     names = names or next(filter(None, map(topologies.names_of, given_graphs)), None)
     dtype = np.float64 if given.standardize else np.float32
     raw = first_rounds(as_stream(source, nodes, given.shuffle, dtype, given.partition)[0], given.rounds)
     stream, moments = _standardized(raw, given.pooled) if given.standardize else (raw, None)
     rounds, count, columns = stream.X.shape
+    if given.nodes is None:
+        _require_nodes(given_graphs, count)
     methods = [for_inputs(method, columns) for method in methods]
     groups = _sharing(methods)
     widest = [max((methods[k] for k in group), key=lambda method: len(method.bank.kernels)) for group in groups]
@@ -297,13 +303,20 @@ def _bits(count: npt.NDArray[np.float32]) -> Integers:
     return np.int64(8) * np.rint(count).astype(np.int64)
 
 
-def _nodes(given: Sequence[Any], weights: str) -> int | None:
+def _nodes(given: Sequence[Any]) -> int | None:
     """Return the number of nodes that a topology tells; a name tells none."""
     for topology in given:
         for one in topology.graphs if isinstance(topology, Schedule) else (topology,):
             if not isinstance(one, str):
-                return topologies.build(one, weights=weights, connected=False).nodes
+                return topologies.build(one, connected=False).nodes
     return None
+
+
+def _require_nodes(given: Sequence[Any], count: int) -> None:
+    """Refuse a topology of another number of nodes than the data have; names that differ are told elsewhere."""
+    for topology in given:
+        if topologies.names_of(topology) is None and (many := _nodes([topology])) not in (None, count):
+            raise InputError(f"the data have {counted(count, 'node')}, the graph {many}; give a graph of as many nodes")
 
 
 def _check(method: Method, turns: Sequence[Topology], faults: Faults | None, rounds: int) -> None:

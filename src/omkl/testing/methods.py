@@ -86,7 +86,7 @@ def has_shapes(method: Method) -> None:
     for name, (array, wanted) in shapes.items():
         found = getattr(array, "shape", None)
         rule = f"for {NODES} nodes, {SEEDS} seeds, {p} models, {weighed} labels, {c} outputs and {n} features"
-        require(found == wanted, f"{name}: shape {found}; it must be {wanted} {rule}; see methods/protocol.py")
+        require(found == wanted, f"{name}: shape {found}; it must be {wanted} {rule}; see 'Add a method' in the docs")
         kind = getattr(array, "dtype", None)
         require(kind == np.float32, f"{name}: {kind}; numbers are float32; make settings Python floats by errors.real")
     sizes = np.asarray(infos[-1].message_bytes)

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from inspect import signature
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from omkl import losses
+from omkl.display import counted
 from omkl.errors import InputError
 from omkl.methods import Gossip, named
 from omkl.methods.consensus_step import TRIAL, Tracking, drifts, seldom, stable_step, tracking
@@ -17,7 +17,6 @@ from omkl.theory.bounds import (
     Contraction,
     RegretTerms,
     beta,
-    check,
     consensus_step,
     contraction,
     gossip_factor,
@@ -37,6 +36,8 @@ BEYOND = {
     "pace": "a pace of gossip",
     "sending": "a rule of sending",
 }  # by setting: what the theory does not cover
+ROUNDS = 1000  # where nothing says how many
+TAKEN = "take recommended, frugal, paper or gossip"  # of the methods
 UNPROVED = ("momentum", "clip", "sending")  # mixing of another kind, of which no contraction is proved
 
 
@@ -78,6 +79,8 @@ class Explanation:
     drifts
         Whether nodes drifted apart at this step in a trial of mixing without samples; None if it was not tried, as on
         large networks and with clipping or a rule of sending.
+    assumed
+        Whether nothing said how many rounds there are.
     """
 
     nodes: int
@@ -101,6 +104,7 @@ class Explanation:
     assumptions: tuple[Assumption, ...]
     auto: float
     drifts: bool | None = None
+    assumed: bool = False
 
     @property
     def largest(self) -> float:
@@ -112,7 +116,7 @@ class Explanation:
 
     @property
     def vacuous(self) -> bool:
-        """Whether the bound allows more regret than always predicting f = 0 can have."""
+        """Whether the bound allows more regret than always predicting 0 can have."""
         return not self.terms.total < (math.inf if math.isnan(self.trivial) else self.trivial)
 
     def __str__(self) -> str:
@@ -141,7 +145,11 @@ class Explanation:
 
     def _too_large(self) -> str:
         trial = f"in a trial of {TRIAL} rounds without samples these nodes drifted apart"
+        trial += f" ({self._own_rounds()})" if self.rounds < TRIAL and not self.assumed else ""
         return f'gamma = {self.gamma:.3g} is too large: {trial}; take a smaller one, "auto" is {self.auto:.2g}.'
+
+    def _own_rounds(self) -> str:
+        return f"you have {counted(self.rounds, 'round')}"
 
     def _halves(self) -> str:
         return f"about {max(1, round(self.halving)):,}" if math.isfinite(self.halving) else "no number of"
@@ -150,7 +158,7 @@ class Explanation:
         if self.nodes == 1:
             return ["Network: one node; there is nothing to agree on, and nothing is sent."]
         mixing = f"disagreement halves in {self._halves()} rounds where nothing disturbs it"
-        mixing += f"; there are {self.rounds:,} rounds"
+        mixing += f"; {self.rounds:,} rounds assumed (--rounds, rounds=)" if self.assumed else f"; {self._own_rounds()}"
         if self.delta <= 0:
             mixing = "refused, as delta is not positive"
         elif self.drifts is not None:
@@ -208,9 +216,9 @@ class Explanation:
             )
             return f"There is no bound: {cause}."
         if self.vacuous:
-            less = f"always predicting f = 0 loses {self.trivial:.4g} in these rounds, less than the regret it allows"
+            less = f"always predicting 0 loses {self.trivial:.4g} in these rounds, less than the regret it allows"
             return f"The bound is vacuous: {less}. It says nothing about this run, good or bad."
-        share = f"{self.terms.total / self.trivial:.2g} of the {self.trivial:.4g} that always predicting f = 0 loses"
+        share = f"{self.terms.total / self.trivial:.2g} of the {self.trivial:.4g} that always predicting 0 loses"
         return f"The bound says something, if its assumptions hold: the regret is at most {share}."
 
 
@@ -220,92 +228,89 @@ def explain(
     *,
     weights: str = "metropolis",
     quantizer: Contraction | float | None = None,
-    features: int = 20,
-    kernels: int = 3,
-    rounds: int = 1000,
-    eta: float = 0.01,
-    gamma: float | Literal["auto"] = 0.009,
-    momentum: float = 0.0,
+    features: int | None = None,
+    kernels: int | None = None,
+    rounds: int | None = None,
+    eta: float | None = None,
+    gamma: float | Literal["auto"] | None = None,
+    momentum: float | None = None,
     weight_rate: float | None = None,
-    regularization: float = 1e-3,
+    regularization: float | None = None,
     loss: "str | losses.Loss | None" = None,
     radius: float = 1.0,
     sent: int | None = None,
-    share: float = 1.0,
+    share: float | None = None,
     beyond: Sequence[str] = (),
     method: Any = None,
 ) -> Explanation:
     """Return what the theory says of a network and a method; print it for a page in plain words.
 
-    Without a method and settings of one it is about the default method, as ``omkl explain`` is. With settings and no
-    method it is about the paper's method with these, and an exact quantizer unless you give another.
+    Without a method it is about the default method. Settings change the method, as on the command line.
 
     Parameters
     ----------
     topology, nodes, weights
         As in ``omkl.topology.build``.
     quantizer
-        Anything with ``delta(n)``, or delta itself; None is exact.
-    features
-        D; vectors of length 2D are quantized, if ``sent`` does not say otherwise.
-    kernels, rounds, eta, gamma, momentum, weight_rate, regularization, loss
-        P, T and the settings of the method; ``weight_rate=None`` takes ``eta``.
+        Anything with ``delta(n)``, or delta itself, where 1 is exact; None is the method's.
+    features, eta, gamma, momentum, weight_rate, regularization, loss
+        Settings of the method that differ.
+    kernels, rounds
+        P and T; without them as many kernels as the method has, and a thousand rounds.
     radius
         |theta*| of the comparator, and the R within which models are taken to stay.
     sent
-        How many numbers are sent of a model; None is 2D.
+        How many numbers are sent of a model, if not those of the method.
     share
-        In what share of the rounds the kernel is sent that is sent least.
+        In what share of the rounds the kernel is sent that is sent least, if not in that of the method.
     beyond
-        Names of what else the setting has, such as a basis, for which there is no bound.
+        Names of what else the setting has, for which there is no bound.
     method
-        A ``Gossip``, or the name of a preset, in place of its settings.
+        A ``Gossip``, or the name of a preset; None is the default.
 
     Examples
     --------
     >>> f"{explain('ring', 20).halving:.0f} rounds halve the disagreement"
     '20 rounds halve the disagreement'
-    >>> page = explain("path", 20, quantizer=0.184)
+    >>> page = explain("path", 20, method="paper", quantizer=0.184)
     >>> f"{page.rho:.4f} {page.gamma_star:.1e} {page.c:.1e} {page.vacuous}"
     '0.0082 2.1e-04 0.0e+00 False'
     """
-    own = {"quantizer": quantizer, "features": features, "kernels": kernels, "eta": eta, "gamma": gamma,
-           "momentum": momentum, "weight_rate": weight_rate, "regularization": regularization, "sent": sent,
-           "share": share, "beyond": beyond}  # fmt: skip
-    changed = any(value != signature(explain).parameters[name].default for name, value in own.items())
-    if method is not None or not changed:
-        if changed:
-            raise InputError("method beside settings of a method; one of them says all; change the method, or leave it")
-        made = settings_of(named(method))
-        own_loss = made.pop("loss")
-        return explain(topology, nodes, weights=weights, rounds=rounds, radius=radius, loss=loss or own_loss, **made)
-    if momentum and "momentum" not in beyond:
-        beyond = (*beyond, "momentum")
-    network, loss = build(topology, nodes, weights), losses.named(loss or "logistic")
-    given: Any = 1.0 if quantizer is None else quantizer
-    check(features=(features, 1, math.inf), regularization=(regularization, 0, math.inf), momentum=(momentum, 0, 1))
-    n = 2 * features if sent is None else sent
+    own = {"features": features, "eta": eta, "gamma": gamma, "momentum": momentum, "weight_rate": weight_rate,
+           "regularization": regularization}  # fmt: skip
+    method = named(method)
+    if type(method) is not Gossip:
+        raise InputError(f"method: {method.name} given; the theory is of gossip; {TAKEN}")
+    method = method.replace(**{name: value for name, value in own.items() if value is not None})
+    gamma, momentum, regularization = method.mixing.gamma, method.mixing.momentum, method.regularization
+    network, loss = build(topology, nodes, weights), losses.named(loss or method.objective)
+    given: Any = method.channel.quantizer if quantizer is None else quantizer
+    kernels = method.members if kernels is None else kernels
+    share = method.channel.least_share(method.members) if share is None else share
+    n = method.sent if sent is None else sent
+    length = ROUNDS if rounds is None else rounds
+    beyond = (*(name for name in BEYOND if method.settings()[name]), *beyond)
     delta = given if isinstance(given, (int, float)) else given.delta(n)
     # Of a quantizer with a delta alone it is taken that it shrinks.
     shrinking = Tracking(delta, (1 - delta) / max(delta, SMALLEST))
     followed = tracking(given, n) if delta > 0 and hasattr(given, "quantize") else shrinking
     auto = stable_step(network, seldom(followed, share), momentum)
     gamma = auto if gamma == "auto" else gamma
-    check(gamma=(gamma, 0, 1))
     rho, pull, usable = spectral_gap(network), beta(network), max(0.0, delta)
     proved = not _unproved(beyond)
     c = contraction(rho, pull, usable, gamma) if proved else 0.0
     factor = gossip_factor(pull, usable, gamma) if proved else math.inf
     lipschitz = loss.lipschitz + 2 * regularization * radius
-    setting: Any = {"nodes": network.nodes, "rounds": rounds, "eta": eta, "lipschitz": lipschitz, "radius": radius,
-                    "kernels": kernels}  # fmt: skip
-    terms = regret_terms(c=c, factor=factor, weight_rate=weight_rate, **setting)
+    setting: Any = {"nodes": network.nodes, "rounds": length, "eta": method.eta, "lipschitz": lipschitz,
+                    "radius": radius, "kernels": kernels}  # fmt: skip
+    terms = regret_terms(c=c, factor=factor, weight_rate=method.weights.rate, **setting)
     start = _start(loss)
     page = Explanation(
         network.nodes, len(network.graph.edges), network.rule, rho, pull, delta, consensus_step(rho, pull, usable),
-        gamma, c, factor, _halving(network, gamma, momentum), rounds, lipschitz, radius,
+        gamma, c, factor, _halving(network, gamma, momentum), length, lipschitz, radius,
         RegretTerms(*[math.nan] * len(terms)) if beyond else terms, printed_terms(rho=rho, delta=usable, **setting),
-        rounds * start, tuple(beyond), _loss_assumptions(loss, start, regularization, radius), auto,
+        length * start, beyond, _loss_assumptions(loss, start, regularization, radius), auto,
+        assumed=rounds is None,
     )  # fmt: skip
     if network.nodes == 1:
         return page
@@ -315,26 +320,6 @@ def explain(
         assumptions=_consensus_assumptions(network, page) + page.assumptions,
         drifts=drifts(network, given, n, gamma, momentum) if tried and not c else None,
     )
-
-
-def settings_of(method: Any, quantizer: Any = None) -> dict[str, Any]:
-    """Return the settings that the theory takes, of a gossip method and its quantizer, or another one."""
-    if type(method) is not Gossip:
-        raise InputError(f"method: {method.name} given; the theory is of gossip; name a preset, or gossip")
-    return {
-        "quantizer": quantizer or method.channel.quantizer,
-        "features": method.bank.features,
-        "kernels": method.members,
-        "eta": method.eta,
-        "gamma": method.mixing.gamma,
-        "momentum": method.mixing.momentum,
-        "weight_rate": method.weights.rate,
-        "regularization": method.regularization,
-        "loss": method.objective,
-        "sent": method.sent,
-        "share": method.channel.least_share(method.members),
-        "beyond": [name for name in BEYOND if method.settings()[name]],
-    }
 
 
 def _halving(network: Topology, gamma: float, momentum: float) -> float:

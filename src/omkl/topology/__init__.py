@@ -115,7 +115,7 @@ def build(
     if names is not None:
         built = _matched(built, tuple(names))
     if nodes not in (None, built.nodes):
-        raise InputError(f"nodes={nodes} for a topology of {built.nodes} nodes; they must match; leave nodes out")
+        raise InputError(f"nodes={nodes} for a topology of {built.nodes} nodes; they must match; drop --nodes (nodes=)")
     if connected:
         refuse_parts(built.graph)
     return built
