@@ -172,9 +172,9 @@ def check(
 
 @node.command()
 def predict(
-    network: Annotated[Path, File],
     id: Annotated[str, Id],
     x: Annotated[str, typer.Option("--x", help="The input, separated by commas.", metavar="NUMBERS")],
+    network: Annotated[Path, File] = DEFAULT,
     timeout: Annotated[float, typer.Option(help="How long to wait for the node.", metavar="SECONDS")] = TIMEOUT,
     name: As = None,
     output: options.Output = Format.JSON,
@@ -213,8 +213,8 @@ def reset(id: Annotated[str, Id], network: Annotated[Path, File] = DEFAULT) -> N
 @node.command()
 def export(
     path: Annotated[Path, typer.Argument(help="The file to write.", metavar="MODEL.npz")],
-    network: Annotated[Path, File],
     id: Annotated[str, Id],
+    network: Annotated[Path, File] = DEFAULT,
     timeout: Annotated[float, typer.Option(help="How long to wait for the node.", metavar="SECONDS")] = TIMEOUT,
     name: As = None,
 ) -> None:

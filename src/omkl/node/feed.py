@@ -191,6 +191,8 @@ class Reader:
                         self._labelled = True  # enough was said
                         self._say_unlabelled(getattr(parse, "names", []))
                 self._file = None
+            if not self._feed.until_end and not self.is_file:
+                self._say_ended()
             if self._feed.until_end and self.refused and not self.lines:
                 raise InputError(f"none of {self.refused} lines was taken; the log says why; mend {self._feed.file}")
             self._node.wait()
@@ -229,6 +231,11 @@ class Reader:
         finally:
             self._gate.acquire()
             self._at_hand = False
+
+    def _say_ended(self) -> None:
+        """Warn of a sensor that says no more, or that has said nothing: the node looks as well as before."""
+        text = f"its stream has ended after {self.lines} lines; the node goes on in its neighbors' rounds"
+        logger.warning(text, extra={"omkl": {"node": self._node.id, "event": "ended", "lines": self.lines}})
 
     def _say_unlabelled(self, names: list[str]) -> None:
         """Warn of a stream without labels: somebody who wants predictions alone may pass over it."""

@@ -142,7 +142,8 @@ class Journal:
                 self._gossiped(event)
             case Moved(peer, before, after, why):
                 level = logging.WARNING if after in (LinkState.LEFT_OUT, LinkState.REFUSED) else logging.INFO
-                text = f"{peer} is {after}: {_plainly(why)}"
+                remedy = "; copy the same network.toml to both, and restart" if after is LinkState.REFUSED else ""
+                text = f"{peer} is {after}: {_plainly(why)}{remedy}"
                 self._say_of(peer, level, "link", text, before=before, after=after, why=why)
             case Resynced(peer, round):
                 text = f"the copy of {peer} is replaced by a snapshot of its round {round}"

@@ -51,7 +51,7 @@ class Server(socketserver.ThreadingTCPServer):
             absent = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
             kind, rule = (AddressError, "is it of this device?") if absent else (InputError, "is the port taken?")
             told = f"metrics: {address} cannot be listened on ({error.strerror or error}); {rule}"
-            raise kind(f"{told} choose another in the network's file") from None
+            raise kind(f"{told} choose another in the network's file, or by --metrics") from None
 
     def start(self) -> Self:
         """Begin to serve."""

@@ -108,7 +108,14 @@ class ZenohTransport:
             if self._door:
                 self._door.close()
             absent = "lookup" in str(error) or f"(os error {errno.EADDRNOTAVAIL})" in str(error)
-            kind, rule = (AddressError, "is it of this device?") if absent else (InputError, "is the port taken?")
+            kind, rule = (
+                (AddressError, "is it of this device?")
+                if absent
+                else (
+                    InputError,
+                    "is the port taken? end what has it, or choose another in every network.toml",
+                )
+            )
             raise kind(f"{endpoints.listen} cannot be listened on ({_short(error)}); {rule}") from None
         if self._door:
             self._door.stand(self.session.info.links, len(role.neighbors))
