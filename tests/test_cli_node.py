@@ -408,6 +408,7 @@ def test_streams_from_standard_input(tmp_path: Path, form: str) -> None:
     with Daemon(path, "a", *flags) as a, Daemon(path, "b", "--input", "-") as b:
         a.write(text + bad)
         b.end_input()
+        assert b.until("ended")["lines"] == 0  # and it stays
         a.end_input()
         number = 42 if form == "csv" else 41
         assert a.until("refused")["message"].startswith(f"no observation, skipped: line {number}: ")
