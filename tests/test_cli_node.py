@@ -469,16 +469,17 @@ def test_a_node_that_was_stopped_goes_on(tmp_path: Path) -> None:
             for _ in range(23):
                 assert node.process.stdout.readline()
         code, told = a.stop()
-        assert (code, told["message"].startswith("left after round 23")) == (Exit.OK, True)
+        at = int(told["message"].removeprefix("left after round ").partition(":")[0])
+        assert (code, 23 <= at <= 46) == (Exit.OK, True)  # it may have taken part in rounds of the other's samples
         b.until("link", peer="a", after="connecting")
         with Daemon(path, "a", "--input", "-", "--predictions") as again:
-            assert again.until("joined", restored=True)["round"] == 23
+            assert again.until("joined", restored=True)["round"] == at
             again.until("link", peer="b", after="synced")
             b.until("link", peer="a", after="synced")
             for node in (again, b):
                 node.write(as_json(samples(1)))
             assert again.process.stdout
-            assert json.loads(again.process.stdout.readline())["round"] == 24
+            assert at < json.loads(again.process.stdout.readline())["round"] <= at + 2
 
 
 def test_asked_over_zenoh(tmp_path: Path) -> None:

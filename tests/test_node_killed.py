@@ -97,7 +97,9 @@ def test_a_lost_disk_is_given_back(tmp_path: Path) -> None:
             for node in (a, back):
                 node.write(as_json(samples(5, seed=1)))
             told = back.until("recovered", peer="a")
-            assert told["round"] in (19, 20)  # killed at once after its word, its last message may not have left
+            # Killed at once after its word, its last message may not have left; and it may have taken part in rounds of
+            # the other's samples.
+            assert 19 <= told["round"] <= 40
             for node in (a, back):
                 acknowledged(node, 5)
             for node in (a, back):
