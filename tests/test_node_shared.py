@@ -89,7 +89,7 @@ def test_init_asks_whether_a_column_is_the_label(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"drop": ["w"]}, "unknown column 'w'; known: hour, u, v, y"),
+        ({"drop": ["w"]}, "unknown column 'w'; known: u, v, y, hour"),
         ({"labels": ["z"]}, "unknown column 'z'"),
         ({"drop": ["u", "v", "hour"]}, "columns u, v, y, hour leave no feature"),
         ({"rows": 0}, "rows"),
