@@ -29,6 +29,7 @@ DIST = ROOT / "dist"
 LIMIT = 1200  # seconds, of a command
 TOOLS = ("build", "twine")
 TREES = ("docs/index.md", "tests/oracles/wire.json", "examples/demo.py", "deploy/omkl-node@.service", "Makefile")
+OWN = ("omkl/", "omkl_lab/", "omkl_start.py")
 NEEDED = (
     "omkl/py.typed", "omkl/dashboard/static/index.html", "omkl/dashboard/static/app.js",
     "omkl/dashboard/static/style.css", "omkl/wire/FORMAT.md", "omkl/node/setup/network.toml.in",
@@ -242,7 +243,7 @@ def faults(wheel: Path, archive: Path) -> Iterator[str]:
     if not any(name.endswith("licenses/LICENSE") for name in inside):
         yield "the wheel lacks the license"
     own = [name for name in inside if ".dist-info/" not in name]
-    yield from (f"{name} is no part of a wheel" for name in own if not name.startswith(("omkl/", "omkl_lab/")))
+    yield from (f"{name} is no part of a wheel" for name in own if not name.startswith(OWN))
     yield from (f"{name} is of a kind that has no place in a wheel" for name in own if not name.endswith(KINDS))
     for link in re.findall(r"\]\((?!https?:)([^)]*)\)", told.get_payload()):
         yield f"the description links to {link}, which a package index does not have"
